@@ -1,10 +1,11 @@
 """Translation of pod changes into planner events."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
 from tranche.kube.convert.pod_identity import identity
-from tranche.kube.convert.pod_outcome import end_reason, outcome
+from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
 from tranche.kube.convert.pods_and_nodes import (
     NodeObject,
     Pod,
@@ -26,6 +27,8 @@ from tranche.planner import (
     WorkerStarted,
 )
 
+OUTRANKS = "for which kube-scheduler evicted it by priority"
+GONE = "its pod is gone"
 FRESH_SECONDS = 5.0
 """A start observed within this number of seconds is dated now, because status times have whole seconds only."""
 
@@ -59,12 +62,18 @@ def events_of(
     by = preemptor_of(pod, others()) if over and not was_over and is_evicted_by_scheduler(pod) else ""
     if who.role in (ROLE_SERVER, ROLE_CHIEF):
         if over and not was_over:
-            ended: Outcome = "Lost" if new is None else outcome(new, node(new.spec.node_name))
-            code, why = (None, "") if new is None else (exit_code(new), end_reason(new))
-            if who.role == ROLE_CHIEF:
-                yield ChiefEnded(who.job, who.attempt, ended, code, preempted_by=by, reason=why)
-            else:
-                yield ParameterServerLost(who.job, who.index, who.attempt, ended, code, preempted_by=by, reason=why)
+            known = node(new.spec.node_name) if new is not None else None
+            ended: Outcome = "Lost" if new is None else outcome(new, known)
+            end = ParameterServerLost(who.job, who.index, who.attempt, ended)
+            yield replace(
+                ChiefEnded(who.job, who.attempt, ended) if who.role == ROLE_CHIEF else end,
+                exit_code=exit_code(new) if new is not None else None,
+                preempted_by=by,
+                reason=end_reason(new) if new is not None else "",
+                stopped_by=_stopped_by(new, known, by),
+                log=failure_log(new) if new is not None else "",
+                started=started_at(pod),
+            )
         return
     if who.role == ROLE_STAGING:
         if over and not was_over:
@@ -80,18 +89,28 @@ def events_of(
     if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
         yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
     if new is None:
-        yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by)
+        yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by, stopped_by=_stopped_by(None, None, by))
     elif over:
+        known = node(new.spec.node_name)
         yield WorkerEnded(
             who.job,
             who.attempt,
-            outcome(new, node(new.spec.node_name)),
+            outcome(new, known),
             now,
             termination_progress(new),
             exit_code(new),
             preempted_by=by,
             reason=end_reason(new),
+            stopped_by=_stopped_by(new, known, by),
+            log=failure_log(new),
         )
+
+
+def _stopped_by(pod: Pod | None, node: NodeObject | None, preemptor: str) -> str:
+    """Say who stopped a pod; with a preemptor as a relative clause about it."""
+    if preemptor:
+        return OUTRANKS
+    return stopped_by(pod, node) if pod is not None else GONE
 
 
 def preemptor_of(victim: Pod, others: Iterable[Pod]) -> str:

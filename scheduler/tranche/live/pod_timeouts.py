@@ -13,6 +13,7 @@ A watch may lag by seconds after an outage of etcd or the API server, and the po
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -25,8 +26,9 @@ from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, started_at
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
+from tranche.live.pod_events import GONE
 from tranche.model import PlannedServer, Window
 from tranche.model.quantity import parse_duration
 from tranche.planner import (
@@ -267,11 +269,11 @@ class Timeouts:
         if pod is None and not run.closing:
             return None
         if pod is None:
-            lost = WorkerEnded(state.job.key, window.attempt, "Lost", now)
+            lost = WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=GONE)
             unpublished = (state.job.key, window.attempt) in self._unpublished
             return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
-            return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now))
+            return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence(pod)))
         if run.closing:
             is_noted = run.overdue or not pod.spec.node_name
             event = PodOverdue(state.job.key, window.attempt)
@@ -292,11 +294,11 @@ class Timeouts:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
         pod = self._pod(state, name)
-        lost = end_of(state.job.key, planned)
+        lost = replace(end_of(state.job.key, planned), stopped_by=GONE)
         if pod is None:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=server.closing)):
-            return _Wait(0.0, lost)
+            return _Wait(0.0, replace(lost, stopped_by=_silence(pod), started=started_at(pod)))
         if server.closing:
             return None
         self._open_pods.append(pod)
@@ -355,6 +357,10 @@ class Timeouts:
                     grace = float(pod.metadata.deletion_grace_period_seconds or 0)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
         return self._graces.get(node or "", 0.0)
+
+
+def _silence(pod: Pod) -> str:
+    return f"node {pod.spec.node_name} does not respond"
 
 
 def _grace_seconds(pod: Pod) -> float:

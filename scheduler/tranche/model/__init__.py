@@ -4,6 +4,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 (live) or since the start of the trace (simulated).
 """
 
+from tranche.model.attempt_record import AttemptRecord, PreemptedJob
 from tranche.model.chunk_ranges import format_chunks, parse_chunks
 from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
@@ -11,7 +12,6 @@ from tranche.model.explanation_text import expected, free_gpus, until, without_m
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
-    AttemptRecord,
     Checkpoint,
     JobPlan,
     JobProgress,
@@ -48,6 +48,7 @@ __all__ = [
     "PlannedStaging",
     "PodOutcome",
     "PodShape",
+    "PreemptedJob",
     "Preemption",
     "Quota",
     "QuotaLimit",

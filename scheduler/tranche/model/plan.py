@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from tranche.model.attempt_record import AttemptRecord, PreemptedJob
+
 
 class WindowState(StrEnum):
     """Desired state of a window's pod: running or stopped."""
@@ -38,6 +40,8 @@ class Window:
     """Fencing token of these chunks, drawn from the attempts, if the pod has trained other chunks before; else 0."""
     preempted_by: str = ""
     """Job for which a closing window makes way, ``namespace/name``; empty if it closes for another reason."""
+    why: str = ""
+    """Why a closing window closes, as in `AttemptRecord`; empty if it is open."""
 
     @property
     def fence(self) -> int:
@@ -57,6 +61,8 @@ class PlannedServer:
     state: WindowState = WindowState.OPEN
     is_chief: bool = False
     preempted_by: str = ""
+    """As of a `Window`."""
+    why: str = ""
     """As of a `Window`."""
 
 
@@ -79,22 +85,6 @@ class PlannedStaging:
 
 PodOutcome = Literal["Succeeded", "Preempted", "Failed", "Lost", "Refused"]
 """How a pod has ended: `Failed` by its own container; `Refused` by the kubelet, before any container had started."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
-    """Outcome of one pod of the job."""
-
-    index: int
-    attempt: int
-    node: str
-    reason: str
-    """Outcome (`PodOutcome`), NotStarted, or why its containers did not start, such as ErrImagePull."""
-    exit_code: int | None = None
-    is_chief: bool = False
-    """Whether the pod was the gang's chief; otherwise it was a worker."""
-    preempted_by: str = ""
-    """Job that preempted it, ``namespace/name``, or a foreign pod, ``pod/namespace/name``; empty if neither did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +175,15 @@ class JobProgress:
     failures: int = 0
     lost_batches: float = 0.0
     records: tuple[AttemptRecord, ...] = ()
-    """The last few ended attempts, oldest first."""
+    """The last few ended workers and chiefs, oldest first."""
+    history: tuple[str, ...] = ()
+    """The last ended pods of all roles, oldest first, as `pack` writes them."""
+    ended: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Number of all ended pods, by `outcome_class`."""
+    victims: tuple[PreemptedJob, ...] = ()
+    """The last jobs that were preempted for this one, oldest first."""
+    preempted_workers: int = 0
+    """Number of workers of other jobs that were stopped for this one."""
     learnt: float = 1.0
     """Measured over predicted seconds of a mini-batch."""
     busy_since: float | None = None

@@ -135,6 +135,10 @@ class WorkerEnded:
     """Foreign pod for which kube-scheduler evicted it, ``pod/namespace/name``; empty if it did not."""
     reason: str = ""
     """Why it ended, in the words of the kubelet; empty if it states nothing."""
+    stopped_by: str = ""
+    """Why others than tranche stopped it, such as "node n1 is drained"; empty if they did not, or if it is unknown."""
+    log: str = ""
+    """Last lines of its log, if it failed and its termination message has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,12 @@ class ParameterServerLost:
     """As in `WorkerEnded`."""
     reason: str = ""
     """As in `WorkerEnded`."""
+    stopped_by: str = ""
+    """As in `WorkerEnded`."""
+    log: str = ""
+    """As in `WorkerEnded`."""
+    started: float | None = None
+    """Start of its container, in seconds; None if it did not start, or if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +241,12 @@ class ChiefEnded:
     """As in `WorkerEnded`."""
     reason: str = ""
     """As in `WorkerEnded`."""
+    stopped_by: str = ""
+    """As in `WorkerEnded`."""
+    log: str = ""
+    """As in `WorkerEnded`."""
+    started: float | None = None
+    """Start of its container, in seconds; None if it did not start, or if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import inf
 
-from tranche.model import PlannedServer, UnplacedPods, WindowState
+from tranche.model import AttemptRecord, PlannedServer, UnplacedPods, WindowState
+from tranche.model.attempt_record import short_log, short_reason
 from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
@@ -27,24 +28,36 @@ SAVED_EXIT_CODES = frozenset({0, 143})
 # ---- windows
 
 
-def close_window(context: PlannerContext, state: JobState, run: TrackedWindow, preempted_by: str = "") -> None:
+def close_window(context: PlannerContext, state: JobState, run: TrackedWindow, why: str, preempted_by: str = "") -> int:
     """Close a window, with the rest of its gang; its reservation is released immediately.
 
     Args:
         context: Context of the planner.
         state: State of the window's job.
         run: Window to close.
+        why: Why it closes, as in `Window`.
         preempted_by: Preempting job or foreign pod, as in `Window`; empty if there is none.
+
+    Returns:
+        Number of closed windows.
     """
-    for one in list(state.runs.values()) if state.job.is_gang else (run,):
-        if not one.closing:
-            _close_window(context, state, one, preempted_by)
+    closed = [one for one in (state.runs.values() if state.job.is_gang else (run,)) if not one.closing]
+    for one in closed:
+        _close_window(context, state, one, why, preempted_by)
     if state.job.is_gang:
-        close_servers(context, state, preempted_by)
+        close_servers(context, state, why, preempted_by)
+    return len(closed)
 
 
-def _close_window(context: PlannerContext, state: JobState, run: TrackedWindow, preempted_by: str) -> None:
-    node = context.cluster.close_window(state, run, context.now, preempted_by)
+def preempt_window(context: PlannerContext, state: JobState, run: TrackedWindow, preemptor: JobState, why: str) -> None:
+    """Close a window, with the rest of its gang, for another job, and record it with both jobs."""
+    closed = close_window(context, state, run, why, preempted_by=preemptor.job.key)
+    progress_ledger.note_victim(preemptor, state.job.key, closed, context.now)
+    context.publish(preemptor.job.key)
+
+
+def _close_window(context: PlannerContext, state: JobState, run: TrackedWindow, why: str, preempted_by: str) -> None:
+    node = context.cluster.close_window(state, run, context.now, short_reason(why), preempted_by)
     if node is not None:
         context.capacity_freed(node.node.name)
     context.touch(state)
@@ -108,19 +121,31 @@ def stop(context: PlannerContext, state: JobState) -> None:
     attempt. Those of a chunked job stop when the last worker has ended, which may still send them gradients. If the job
     will not continue, its servers are removed without waiting for their ends.
     """
+    why = _why_stopped(state)
     for run in list(state.runs.values()):
-        close_window(context, state, run)
+        close_window(context, state, run, why)
     data_staging.halt(state)
     unbind_chunks(context, state, list(state.entries))
     if state.finished or state.failed:
         drop_servers(context, state)
     elif state.job.is_gang:
-        close_servers(context, state)
+        close_servers(context, state, why)
     else:
         close_servers_of_halted(context, state)
 
 
-def stop_gang(context: PlannerContext, state: JobState, preempted_by: str = "") -> None:
+def _why_stopped(state: JobState) -> str:
+    """Say why a job that is not active has no pods."""
+    if state.finished:
+        return "the job is done"
+    if state.failed:
+        return "the job failed"
+    if state.unplannable is not None:
+        return f"the job cannot be planned ({state.unplannable[0]})"
+    return "suspended by spec.suspend" if state.job.suspended else "the job was removed"
+
+
+def stop_gang(context: PlannerContext, state: JobState, why: str, preempted_by: str = "") -> None:
     """Stop all pods of a gang that has lost one; members that were done have to continue.
 
     Without a chief, the progress that finished members saved is counted when the last member has ended.
@@ -128,6 +153,7 @@ def stop_gang(context: PlannerContext, state: JobState, preempted_by: str = "") 
     Args:
         context: Context of the planner.
         state: State of the gang.
+        why: Why they stop, as in `Window`.
         preempted_by: Foreign pod that preempted the lost pod, and thereby the gang; empty if there is none.
     """
     if state.job.chief is not None:
@@ -135,8 +161,16 @@ def stop_gang(context: PlannerContext, state: JobState, preempted_by: str = "") 
         state.ledger_changed()
         state.windows_changed()
     for run in list(state.runs.values()):
-        close_window(context, state, run, preempted_by)
-    close_servers(context, state, preempted_by)
+        close_window(context, state, run, why, preempted_by)
+    close_servers(context, state, why, preempted_by)
+
+
+def why_gang_stops(pod: str, event: WorkerEnded | HelperEnd) -> str:
+    """Say why the rest of a gang stops when one of its pods has ended."""
+    if event.preempted_by:
+        return event.stopped_by
+    cause = event.stopped_by or event.reason
+    return f"{pod} ended ({event.outcome}{f': {cause}' if cause else ''})"
 
 
 def hold(context: PlannerContext, state: JobState, seconds: float, reason: str) -> None:
@@ -361,7 +395,7 @@ def displace(context: PlannerContext, nodes: Iterable[str]) -> None:
         node = context.cluster.nodes.get(name)
         for state, run in sorted(_unbound(node), key=lambda one: -one[1].opened) if node is not None else ():
             if node is not None and not run.closing and not node.reserved.fits(node.capacity):
-                close_window(context, state, run)
+                close_window(context, state, run, f"node {name} has no room for it any more")
 
 
 def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
@@ -402,7 +436,7 @@ def release_idle_servers(context: PlannerContext, keys: Collection[str]) -> None
         if state is None or state.runs or state.job.is_gang or not (state.servers and is_saved(state)):
             continue
         if idle_from(state) + context.settings.server_idle_seconds <= context.now:
-            close_servers(context, state)
+            close_servers(context, state, "no worker needed it")
 
 
 def is_saved(state: JobState) -> bool:
@@ -416,16 +450,18 @@ def is_saved(state: JobState) -> bool:
     return state.checkpoint is not None and any(batches > 0 for batches in state.checkpoint.batches.values())
 
 
-def close_servers(context: PlannerContext, state: JobState, preempted_by: str = "") -> None:
+def close_servers(context: PlannerContext, state: JobState, why: str, preempted_by: str = "") -> None:
     """Stop the job's parameter servers and chief; their ends come back as events."""
     for server in state.servers:
         if not server.closing:
-            close_server(context, state, server, preempted_by)
+            close_server(context, state, server, why, preempted_by)
 
 
-def close_server(context: PlannerContext, state: JobState, server: Server, preempted_by: str = "") -> None:
+def close_server(context: PlannerContext, state: JobState, server: Server, why: str, preempted_by: str = "") -> None:
     """Stop one parameter server or the chief; it keeps its reservation until it has ended."""
-    server.planned = replace(server.planned, state=WindowState.CLOSING, preempted_by=preempted_by)
+    server.planned = replace(
+        server.planned, state=WindowState.CLOSING, preempted_by=preempted_by, why=short_reason(why)
+    )
     context.touch(state)
     context.publish(state.job.key)
     context.instruct(CloseParameterServer(state.job.key, server.planned, context.cause))
@@ -435,21 +471,24 @@ def close_servers_of_halted(context: PlannerContext, state: JobState) -> None:
     """Stop the servers of a job that is suspended or cannot be planned, if its last worker has ended."""
     halted = state.job.suspended or state.unplannable is not None
     if halted and not (state.runs or state.finished or state.failed):
-        close_servers(context, state)
+        close_servers(context, state, _why_stopped(state))
 
 
-def close_workers(context: PlannerContext, state: JobState) -> None:
+def close_workers(context: PlannerContext, state: JobState, why: str) -> None:
     """Close all windows of a chunked job that cannot continue without its servers."""
     for run in list(state.runs.values()):
         if not run.closing:
-            close_window(context, state, run)
+            close_window(context, state, run, why)
 
 
 def reopen_servers(context: PlannerContext, state: JobState, attempts: Collection[int]) -> None:
     """Reopen closing parameter servers that a disruption budget protects; they may close again when idle."""
     reopened = [server for server in state.servers if server.closing and server.planned.attempt in attempts]
     for server in reopened:
-        server.planned, server.since = replace(server.planned, state=WindowState.OPEN, preempted_by=""), context.now
+        server.planned, server.since = (
+            replace(server.planned, state=WindowState.OPEN, preempted_by="", why=""),
+            context.now,
+        )
     if reopened:
         watch_idle_servers(context, state)
         context.touch(state)
@@ -467,11 +506,44 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
 
 
 def drop_servers(context: PlannerContext, state: JobState) -> None:
-    """Remove all parameter servers and the chief without waiting for their ends."""
+    """Remove all parameter servers and the chief without waiting for their ends, which count as stopped."""
     gone = list(state.servers)
+    why = _why_stopped(state)
+    for server in gone:
+        note_server(state, server, "Stopped", None, context.now, why=why)
     remove_servers(context, state, gone)
     for server in gone:
         context.capacity_freed(server.planned.node)
+
+
+def note_server(
+    state: JobState,
+    server: Server,
+    outcome: str,
+    exit_code: int | None,
+    ended: float,
+    *,
+    why: str = "",
+    preempted_by: str = "",
+    started: float | None = None,
+    log: str = "",
+) -> None:
+    """Record the end of a parameter server or chief."""
+    planned = server.planned
+    record = AttemptRecord(
+        index=planned.index,
+        attempt=planned.attempt,
+        node=planned.node or planned.site,
+        reason=outcome,
+        exit_code=exit_code,
+        role="chief" if planned.is_chief else "ps",
+        preempted_by=preempted_by,
+        why=why,
+        started=started,
+        ended=ended,
+        log=short_log(log),
+    )
+    progress_ledger.note(state, record)
 
 
 # ---- events for ends of parameter servers and chiefs

@@ -260,18 +260,21 @@ class ClusterState:
         if not run.closing:
             self._count_share(state, run, 1, now)
 
-    def close_window(self, state: JobState, run: TrackedWindow, now: float, preempted_by: str = "") -> NodeState | None:
+    def close_window(
+        self, state: JobState, run: TrackedWindow, now: float, why: str = "", preempted_by: str = ""
+    ) -> NodeState | None:
         """Mark an open window as closing and release its reservation; returns the node that has more room, if any.
 
         Args:
             state: Its job.
             run: The window.
             now: Clock, in seconds.
+            why: Why it closes, as in `Window`.
             preempted_by: Job for which it makes way, or a foreign pod, as in `Window`; empty for another reason.
         """
         run.reopens_as = run.phase
         self._set_phase(state, run, WindowPhase.CLOSING)
-        run.window = replace(run.window, state=WindowState.CLOSING, preempted_by=preempted_by)
+        run.window = replace(run.window, state=WindowState.CLOSING, preempted_by=preempted_by, why=why)
         run.closed = now
         node = self.nodes.get(run.home.node or "")
         if node is not None:
@@ -283,7 +286,7 @@ class ClusterState:
     def reopen_window(self, state: JobState, run: TrackedWindow, now: float) -> NodeState | None:
         """Mark a closing window as open, with its reservation; returns its node, which may now be overbooked."""
         self._set_phase(state, run, run.reopens_as)
-        run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by=""), None
+        run.window, run.closed = replace(run.window, state=WindowState.OPEN, preempted_by="", why=""), None
         node = self.nodes.get(run.home.node or "")
         if node is not None:
             node.closing_runs.pop((state.job.key, run.window.attempt), None)

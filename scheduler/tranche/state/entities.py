@@ -18,6 +18,7 @@ from tranche.model import (
     Job,
     PlannedServer,
     PodShape,
+    PreemptedJob,
     Preemption,
     Resources,
     Timings,
@@ -276,7 +277,15 @@ class JobState:
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)
-    """Last ended attempts, the oldest first."""
+    """Last ended workers and chiefs, the oldest first."""
+    history: tuple[str | AttemptRecord, ...] = ()
+    """Last ended pods of all roles, the oldest first; packed as text once they have been written."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Number of all ended pods by outcome, as `outcome_class` names them; replaced and not changed."""
+    victims: tuple[PreemptedJob, ...] = ()
+    """Last jobs that were preempted for this one, the oldest first."""
+    preempted_workers: int = 0
+    """Number of workers of other jobs that were stopped for this one."""
     held_until: float = 0.0
     """Time before which nothing of the job starts, in seconds on the planner's clock."""
     hold_reason: str = ""

@@ -1,13 +1,27 @@
 """Counting finished work: what the end of a worker means for its job's ledger."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from tranche.model import AttemptRecord, JobProgress, PlannedServer, Window
+from tranche.model import AttemptRecord, JobProgress, PlannedServer, PreemptedJob, Window
+from tranche.model.attempt_record import (
+    KEPT_ATTEMPTS,
+    KEPT_VICTIMS,
+    bounded,
+    outcome_class,
+    pack,
+    short_log,
+    short_reason,
+)
 from tranche.state import site_accounting
 from tranche.state.entities import JobState, TrackedWindow
 
 KEPT_RECORDS = 5
+"""Number of ended workers and chiefs in `JobState.records`."""
+SAME_SECONDS = 1.0
+"""Workers of one job that are stopped for another within this time form one record."""
 
 
 class PodEnd(Protocol):
@@ -20,6 +34,18 @@ class PodEnd(Protocol):
     @property
     def preempted_by(self) -> str:
         """Foreign pod for which kube-scheduler evicted it; empty if it did not."""
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, in the words of the kubelet; empty if it states nothing."""
+
+    @property
+    def stopped_by(self) -> str:
+        """Why others than tranche stopped it; empty if they did not, or if that is unknown."""
+
+    @property
+    def log(self) -> str:
+        """Last lines of its log, if it failed and its termination message has them."""
 
 
 class WorkerEnd(PodEnd, Protocol):
@@ -57,6 +83,15 @@ def restore(state: JobState, progress: JobProgress) -> None:
     state.failures = progress.failures
     state.lost_batches = progress.lost_batches
     state.records = list(progress.records)
+    state.history = progress.history or tuple(map(pack, progress.records))
+    state.ended = dict(progress.ended) or _count(progress.records)
+    state.victims = progress.victims
+    state.preempted_workers = progress.preempted_workers
+
+
+def _count(records: Iterable[AttemptRecord]) -> dict[str, int]:
+    """Count the records of an earlier version, which kept no totals."""
+    return dict(Counter(outcome_class(record.reason) for record in records))
 
 
 def progress_of(state: JobState, learnt: float) -> JobProgress:
@@ -70,6 +105,10 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         failures=state.failures,
         lost_batches=state.lost_batches,
         records=tuple(state.records),
+        history=_packed_history(state),
+        ended=state.ended,
+        victims=state.victims,
+        preempted_workers=state.preempted_workers,
         learnt=learnt,
         busy_since=state.busy_since,
         start_seconds=state.restarts.start_seconds,
@@ -78,6 +117,15 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
         sites=site_accounting.progress_of(state),
         checkpoint=state.checkpoint,
     )
+
+
+def _packed_history(state: JobState) -> tuple[str, ...]:
+    """Return the history as texts, within its limits; each record is packed once."""
+    known = tuple(one for one in state.history if isinstance(one, str))
+    if len(known) < len(state.history):
+        new = (pack(one) for one in state.history if isinstance(one, AttemptRecord))
+        state.history = known = bounded((*known, *new))
+    return known
 
 
 def applied_in_order(
@@ -113,22 +161,63 @@ def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
             reason = run.start_failure or "NotStarted"
         else:
             state.preemptions += 1
-    if event.outcome != "Succeeded" and state.checkpoint is None:
-        state.lost_batches += lost
-    node = run.window.node or run.window.site
-    index, attempt, by = run.window.index, run.window.attempt, preemptor_of(run.window, event)
-    note(state, AttemptRecord(index, attempt, node, reason, event.exit_code, preempted_by=by))
+    if event.outcome == "Succeeded" or state.checkpoint is not None:
+        lost = 0.0
+    state.lost_batches += lost
+    window = run.window
+    by, why = cause_of(window, event)
+    record = AttemptRecord(
+        index=window.index,
+        attempt=window.attempt,
+        node=window.node or window.site,
+        reason=reason,
+        exit_code=event.exit_code,
+        preempted_by=by,
+        why=why,
+        started=run.started,
+        ended=event.at,
+        lost_seconds=lost * run.batch_seconds,
+        log=short_log(event.log),
+    )
+    note(state, record)
     return trained
 
 
-def preemptor_of(planned: Window | PlannedServer, event: PodEnd) -> str:
-    """The job or foreign pod that preempted a pod that has ended; empty if it ended by itself."""
-    return (event.preempted_by or planned.preempted_by) if event.outcome in ("Preempted", "Lost") else ""
+def cause_of(planned: Window | PlannedServer, event: PodEnd) -> tuple[str, str]:
+    """Return the job or foreign pod that preempted a pod that has ended, and why it ended; empty if that is unknown."""
+    if event.outcome in ("Preempted", "Lost"):
+        if event.preempted_by:
+            return event.preempted_by, short_reason(event.stopped_by)
+        return planned.preempted_by, short_reason(planned.why or event.stopped_by or event.reason)
+    return "", "" if event.outcome == "Succeeded" else short_reason(event.reason)
 
 
 def note(state: JobState, record: AttemptRecord) -> None:
-    """Keep how a pod has ended, among the last that have."""
-    state.records = [*state.records, record][-KEPT_RECORDS:]
+    """Keep how a pod has ended, among the last that have, and count it."""
+    if record.role != "ps":
+        state.records = [*state.records, record][-KEPT_RECORDS:]
+    state.history = (*state.history, record)[-KEPT_ATTEMPTS:]
+    outcome = outcome_class(record.reason)
+    state.ended = {**state.ended, outcome: state.ended.get(outcome, 0) + 1}
+
+
+def note_victim(state: JobState, victim: str, workers: int, now: float) -> None:
+    """Record that workers of another job were stopped for this one.
+
+    Args:
+        state: State of the preemptor.
+        victim: Key of the other job.
+        workers: Number of its workers; negative if these go on, because a disruption budget protects them.
+        now: Clock, in seconds.
+    """
+    state.preempted_workers = max(0, state.preempted_workers + workers)
+    last = next((one for one in reversed(state.victims) if one.job == victim), None)
+    if last is not None and (workers < 0 or now - last.at < SAME_SECONDS):
+        others = tuple(one for one in state.victims if one is not last)
+        left = last.workers + workers
+        state.victims = (*others, replace(last, workers=left)) if left > 0 else others
+    elif workers > 0:
+        state.victims = (*state.victims, PreemptedJob(victim, workers, now))[-KEPT_VICTIMS:]
 
 
 def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tuple[float, float]:

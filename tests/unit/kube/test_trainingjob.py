@@ -25,11 +25,13 @@ from tranche.model import (
     JobPlan,
     JobProgress,
     PlannedServer,
+    PreemptedJob,
     SiteProgress,
     Tier,
     Window,
     WindowState,
 )
+from tranche.model.attempt_record import pack
 from tranche_operator.manifests.environment import worker_environment
 
 TEMPLATE = {
@@ -97,11 +99,12 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
                 1_800_000_050.0,
                 WindowState.CLOSING,
                 preempted_by="team/b",
+                why="which came earlier",
             ),
         ),
         servers=(
             PlannedServer(0, 5, "edge-a", "n1"),
-            PlannedServer(1, 4, "edge-a", "n1", (), WindowState.CLOSING, preempted_by="team/b"),
+            PlannedServer(1, 4, "edge-a", "n1", (), WindowState.CLOSING, preempted_by="team/b", why="x"),
         ),
     )
     again = read_plan(Plan.model_validate(plan_status(plan, "u", 2, 9)))
@@ -114,7 +117,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     records = (
         AttemptRecord(0, 1, "n1", "Failed", 3),
         AttemptRecord(0, 2, "n1", "Preempted", 143, preempted_by="pod/team/guest"),
-        AttemptRecord(0, 3, "n2", "Failed", 1, is_chief=True),
+        AttemptRecord(0, 3, "n2", "Failed", 1, role="chief"),
     )
     progress = JobProgress(frozenset({0, 4}), {1: 12.0}, 5.5, 7.5, 1, 2, 3.0, records)
     job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
@@ -122,6 +125,28 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
     assert read_progress(Progress.model_validate(written)) == progress
     assert (written["chunks"], written["batches"], written["estimated"]) == ("2/6", 57.5, True)
     assert [one["role"] for one in written["attempts"]] == ["worker", "worker", "chief"]
+
+
+def test_history_totals_and_victims_survive_in_the_status() -> None:
+    job = to_job(resource(data={"chunks": 6, "batchesPerChunk": 20}))
+    ended = AttemptRecord(0, 1, "n1", "Preempted", 143, preempted_by="a/b", why="which came earlier", ended=60.0)
+    known = JobProgress(
+        records=(replace(ended, started=30.0, lost_seconds=12.5),),
+        history=(pack(ended),),
+        ended={"Preempted": 7},
+        victims=(PreemptedJob("c/d", 3, 90.0),),
+        preempted_workers=8,
+    )
+    written = progress_status(known, job, 0.0, estimated=False)
+    assert read_progress(Progress.model_validate(written)) == known
+    assert written["attempts"][0]["end"] == "1970-01-01T00:01:00Z"
+
+
+def test_status_of_an_earlier_version_is_read() -> None:
+    old = {"index": 0, "attempt": 1, "node": "n1", "reason": "Preempted", "exitCode": 143, "preemptedBy": "a/b"}
+    read = read_progress(Progress.model_validate({"attempts": [{"role": "chief", **old}]}))
+    assert read.records == (AttemptRecord(0, 1, "n1", "Preempted", 143, role="chief", preempted_by="a/b"),)
+    assert (read.history, dict(read.ended), read.victims) == ((), {}, ())
 
 
 def test_the_use_of_sites_survives_in_whole_seconds_and_bytes() -> None:

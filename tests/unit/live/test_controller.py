@@ -121,12 +121,12 @@ def test_window_closed_before_its_plan_was_written_ends_at_once() -> None:
     state = controller.planner.cluster.jobs["default/long"]
     first, second = state.runs.values()
     written(controller, "long")  # both are in the written plan now
-    close_window(controller.planner.context, state, first)
+    close_window(controller.planner.context, state, first, "test")
     controller.step()
     assert first.window.attempt in state.runs  # its pod may be on its way: it is waited for
 
     controller._unpublished.add(("default/long", second.window.attempt))
-    close_window(controller.planner.context, state, second)
+    close_window(controller.planner.context, state, second, "test")
     controller._next_timeouts = 0.0
     controller.step()
     assert second.window.attempt not in state.runs

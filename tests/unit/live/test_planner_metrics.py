@@ -151,7 +151,8 @@ def test_worker_stopped_by_the_plan_counts_as_planned() -> None:
     controller, job = started()
     attempt = min(controller.planner.cluster.jobs[job.key].runs)
     controller.handle(WorkerStarted(job.key, attempt, NOW))
-    close_window(controller.planner.context, controller.planner.cluster.jobs[job.key], run_of(controller, attempt))
+    state = controller.planner.cluster.jobs[job.key]
+    close_window(controller.planner.context, state, run_of(controller, attempt), "test")
     controller.handle(WorkerEnded(job.key, attempt, "Preempted", NOW + 30))
     assert value(controller.metrics, "tranche_preemptions_total", reason="planned") == 1
     assert value(controller.metrics, "tranche_preemptions_total", reason="preempted") == 0

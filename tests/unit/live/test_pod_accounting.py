@@ -246,6 +246,10 @@ def silent(since: float, **spec: Any) -> NodeObject:
     )
 
 
+def lost(at: float) -> WorkerEnded:
+    return WorkerEnded("default/j", 1, "Lost", at, stopped_by="node n1 does not respond")
+
+
 class TestSilentNodes:
     """The default disconnectTolerance is one hour; undeclared sites tolerate 300 s."""
 
@@ -258,19 +262,19 @@ class TestSilentNodes:
 
     def test_gang_waits_a_minute(self) -> None:
         assert self.events(silent(NOW), NOW + 59, is_gang=True) == []
-        assert self.events(silent(NOW), NOW + 60, is_gang=True) == [WorkerEnded("default/j", 1, "Lost", NOW + 60)]
+        assert self.events(silent(NOW), NOW + 60, is_gang=True) == [lost(NOW + 60)]
 
     def test_chunked_job_waits_as_long_as_its_site_tolerates(self) -> None:
         assert self.events(silent(NOW), NOW + 299) == []
-        assert self.events(silent(NOW), NOW + 300) == [WorkerEnded("default/j", 1, "Lost", NOW + 300)]
+        assert self.events(silent(NOW), NOW + 300) == [lost(NOW + 300)]
 
     def test_closing_window_waits_for_its_grace_period_too(self) -> None:
         assert self.events(silent(NOW), NOW + 89, closing=True) == []
-        assert self.events(silent(NOW), NOW + 90, closing=True) == [WorkerEnded("default/j", 1, "Lost", NOW + 90)]
+        assert self.events(silent(NOW), NOW + 90, closing=True) == [lost(NOW + 90)]
 
     def test_node_out_of_service_is_lost_at_once(self) -> None:
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-        assert self.events(silent(NOW, taints=[taint]), NOW + 1) == [WorkerEnded("default/j", 1, "Lost", NOW + 1)]
+        assert self.events(silent(NOW, taints=[taint]), NOW + 1) == [lost(NOW + 1)]
 
 
 class TestGoneJobs:

@@ -125,6 +125,44 @@ def test_worker_evicted_by_kube_scheduler_names_nominated_pod(others: list[Pod],
     assert (ended.outcome, ended.preempted_by) == ("Preempted", expected)
 
 
+@pytest.mark.parametrize(
+    ("reason", "drained", "why"),
+    [
+        ("EvictionByEvictionAPI", True, "node n1 is drained"),
+        ("EvictionByEvictionAPI", False, "evicted through the Eviction API"),
+        ("DeletionByTaintManager", False, "evicted because of a taint of node n1"),
+        ("TerminationByKubelet", False, "stopped by the kubelet of node n1: Evicted: The node was low on memory"),
+        ("DeletionByPodGC", False, "deleted because node n1 is gone"),
+        ("PreemptionByScheduler", False, "evicted by kube-scheduler for a pod of a higher priority"),
+        ("", False, "its pod was deleted"),
+    ],
+)
+def test_stopped_worker_says_what_stopped_it(reason: str, drained: bool, why: str) -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    detail: dict[str, Any] = (
+        {"reason": "Evicted", "message": "The node was low on memory"} if reason == "TerminationByKubelet" else {}
+    )
+    detail |= {"conditions": [condition]} if reason else {"metadata": {"deletionTimestamp": stamp(NOW)}}
+    over = pod(spec={"nodeName": "n1"}, phase="Failed", **detail)
+    n1 = observed("n1", "edge-a")
+    n1 = msgspec.structs.replace(n1, spec=msgspec.structs.replace(n1.spec, unschedulable=drained))
+    (ended,) = pod_events.events_of(RUNNING, over, NOW, node={"n1": n1}.get)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.stopped_by) == ("Preempted", why)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "log"),
+    [(1, "Traceback\nValueError: x", "Traceback\nValueError: x"), (1, '{"0": 5}', ""), (0, "done", "")],
+)
+def test_only_a_failed_worker_has_its_log_in_the_event(code: int, message: str, log: str) -> None:
+    ended = {"name": "t", "state": {"terminated": {"exitCode": code, "startedAt": stamp(NOW), "message": message}}}
+    over = pod(spec={"nodeName": "n1"}, phase="Failed" if code else "Succeeded", containerStatuses=[ended])
+    (event,) = pod_events.events_of(RUNNING, over, NOW)
+    assert isinstance(event, WorkerEnded)
+    assert event.log == log
+
+
 def test_a_worker_evicted_for_one_of_our_pods_names_its_job() -> None:
     ours = pod("b-worker-0-1", spec={"priority": 10}, phase="Pending", nominatedNodeName="n1")
     (ended,) = pod_events.events_of(
@@ -155,15 +193,19 @@ def test_a_parameter_server_that_ends_is_lost() -> None:
     crashed = {"name": "t", "state": {"terminated": {"exitCode": 1, "startedAt": stamp(NOW)}}}
     gone = pod(role="ps", phase="Failed", containerStatuses=[crashed])
     running = pod(role="ps", phase="Running")
-    failed = ParameterServerLost("default/a", 0, 3, "Failed", 1)
+    failed = ParameterServerLost("default/a", 0, 3, "Failed", 1, started=NOW)
     assert list(pod_events.events_of(running, gone, NOW)) == [failed]
-    assert list(pod_events.events_of(running, None, NOW)) == [ParameterServerLost("default/a", 0, 3, "Lost")]
+    assert list(pod_events.events_of(running, None, NOW)) == [
+        ParameterServerLost("default/a", 0, 3, "Lost", stopped_by="its pod is gone")
+    ]
 
 
 def test_end_of_chief_pod_becomes_event_with_outcome() -> None:
     running, done = pod(role="chief", phase="Running"), pod(role="chief", phase="Succeeded")
     assert list(pod_events.events_of(running, done, NOW)) == [ChiefEnded("default/a", 3, "Succeeded")]
-    assert list(pod_events.events_of(running, None, NOW)) == [ChiefEnded("default/a", 3, "Lost")]
+    assert list(pod_events.events_of(running, None, NOW)) == [
+        ChiefEnded("default/a", 3, "Lost", stopped_by="its pod is gone")
+    ]
     assert list(pod_events.events_of(done, None, NOW)) == []
 
 
@@ -302,7 +344,7 @@ def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
     known.clear()
     assert timeouts.due(states, NOW + 31, 31.0) == []
     told = timeouts.due(states, NOW + 36, 36.0)
-    assert ChiefEnded("default/a", 1) in told
+    assert ChiefEnded("default/a", 1, stopped_by="its pod is gone") in told
 
 
 def test_timeouts_report_unbound_server_of_chunked_job() -> None:
@@ -357,7 +399,7 @@ def test_timeouts_ignore_pod_of_deleted_namesake() -> None:
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 31, 31.0) == []
     (run,) = states[0].runs.values()
-    close_window(p.context, states[0], run)
+    close_window(p.context, states[0], run, "test")
     timeouts.due(states, NOW + 32, 32.0)
     (lost,) = timeouts.due(states, NOW + 37, 37.0)
     assert isinstance(lost, WorkerEnded)
@@ -450,7 +492,11 @@ def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None
     assert (next(iter(states[0].runs)), states[0].servers[0].planned.attempt) == (2, 1)
     if seconds:
         assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
-    lost = [ParameterServerLost("default/a", 0, 1), WorkerEnded("default/a", 2, "Lost", NOW + seconds)]
+    silence = "node n1 does not respond"
+    lost = [
+        ParameterServerLost("default/a", 0, 1, stopped_by=silence, started=NOW),
+        WorkerEnded("default/a", 2, "Lost", NOW + seconds, stopped_by=silence),
+    ]
     assert timeouts.due(states, NOW + seconds, seconds) == lost
     nodes["n1"] = observed("n1", "edge-a")
     assert timeouts.due(states, NOW + seconds + 1, seconds + 1) == []

@@ -189,7 +189,7 @@ def test_failed_chief_stops_gang_and_restarts_it_after_backoff(policy: str) -> N
     assert stopping(chief_ends(p, "Failed", 50.0, 1)) == (2, 1)
     assert p.progress_of(KEY).failures == 1
     record = p.progress_of(KEY).records[-1]
-    assert (record.exit_code, record.is_chief) == (1, True)
+    assert (record.exit_code, record.role) == (1, "chief")
     assert not of_type(OpenWindow, stop_all(p, 52.0))
     assert "its chief failed with exit code 1" in p.plan_of(KEY, 52.0).explanation
     assert not of_type(OpenWindow, p.handle(Tick(), 59.0))

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.kube.api.resources import Plan
-from tranche.kube.convert.trainingjob import plan_status, read_plan
+from tranche.kube.api.resources import Plan, Progress
+from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
 from tranche.model import AttemptRecord, Job, Quota, QuotaLimit, Resources, Window
+from tranche.model.tenancy import PRIORITY_CLASSES
 from tranche.planner import (
     ChiefEnded,
     CloseParameterServer,
@@ -151,3 +152,88 @@ def test_a_window_closed_for_a_foreign_pods_room_names_no_job() -> None:
     made.handle(JobSubmitted(job("large", chunks=3, seconds=5000.0)), 0.0)
     out = made.handle(NodeChanged(node("n1", gpus=2, foreign=Resources(gpus=1))), 1.0)
     assert [closed.window.preempted_by for closed in of_type(CloseWindow, out)] == [""]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_preempted_attempt_gives_reason_and_lost_work(policy: str) -> None:
+    made, closed = preempted(policy)
+    clause = made.policy.traits.precedence_reason
+    assert {window.why for window in closed} == {clause}
+    made.handle(WorkerEnded("default/large", closed[0].attempt, "Preempted", 101.0, {0: 0.0, 1: 0.0}, 143), 101.0)
+    (record,) = records(made)
+    assert (record.why, record.started, record.ended) == (clause, 0.0, 101.0)
+    assert record.lost_seconds == pytest.approx(101.0), "nothing was saved since its start"
+
+
+def test_preempted_attempt_that_saved_lost_no_work() -> None:
+    made, closed = preempted()
+    chunk, attempt = closed[0].chunks[0], closed[0].attempt
+    made.handle(WorkerEnded("default/large", attempt, "Preempted", 101.0, {chunk: 3.0}, 143), 101.0)
+    assert records(made)[-1].lost_seconds == 0.0
+
+
+def test_preemption_by_priority_class_says_so() -> None:
+    made = planner("chunk", [node("n1")])
+    made.handle(JobSubmitted(job("large", seconds=100.0)), 0.0)
+    vip = job("vip", 1.0, seconds=5000.0, priority=PRIORITY_CLASSES["tranche-high"])
+    (closed,) = of_type(CloseWindow, made.handle(JobSubmitted(vip), 1.0))
+    assert closed.window.why == "which has the higher priority class tranche-high"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_preemptor_records_its_victims(policy: str) -> None:
+    made, _ = preempted(policy)
+    progress = made.progress_of("default/small")
+    assert [(one.job, one.workers, one.at) for one in progress.victims] == [("default/large", 2, 100.0)]
+    assert progress.preempted_workers == 2
+    assert made.progress_of("default/large").victims == ()
+
+
+def test_gang_is_one_victim_with_all_of_its_members() -> None:
+    made, _ = preempted(large=gang("large", members=2, seconds=5000.0))
+    assert [(one.job, one.workers) for one in made.progress_of("default/small").victims] == [("default/large", 2)]
+
+
+def test_victims_whose_eviction_was_refused_do_not_count() -> None:
+    made, closed = preempted()
+    made.handle(EvictionRefused("default/large", (closed[0].attempt,), "budget"), 101.0)
+    progress = made.progress_of("default/small")
+    assert ([one.workers for one in progress.victims], progress.preempted_workers) == ([1], 1)
+    made.handle(EvictionRefused("default/large", (closed[1].attempt,), "budget"), 101.0)
+    progress = made.progress_of("default/small")
+    assert (progress.victims, progress.preempted_workers) == ((), 0)
+
+
+def test_quota_preemption_names_the_quota() -> None:
+    made = planner("srsf", [node("n1", gpus=2)])
+    made.handle(QuotaChanged(Quota("default", "gpus", (QuotaLimit("requests.nvidia.com/gpu", "gpus", 1),))), 0.0)
+    made.handle(JobSubmitted(job("large", seconds=5000.0)), 0.0)
+    out = made.handle(JobSubmitted(job("small", 1.0, seconds=10.0)), 1.0)
+    assert [one.window.why for one in of_type(CloseWindow, out)] == [
+        "which has less work left, for the quota default/gpus"
+    ]
+    assert made.progress_of("default/small").preempted_workers == 1
+
+
+def test_reason_and_victims_survive_a_restart() -> None:
+    first, closed = preempted()
+    second = planner("srsf", [node("n1", gpus=2)])
+    found = []
+    for state in first.cluster.jobs.values():
+        status = plan_status(first.plan_of(state.job.key, 100.5), state.job.uid, 1, 1)
+        written = progress_status(first.progress_of(state.job.key), state.job, 0.0, estimated=False)
+        plan, progress = read_plan(Plan.model_validate(status)), read_progress(Progress.model_validate(written))
+        found.append(JobSubmitted(state.job, plan, progress))
+    second.restore(found, 100.5)
+    second.handle(WorkerEnded("default/large", closed[0].attempt, "Preempted", 101.0, None, 143), 101.0)
+    assert records(second)[-1].why == "which has less work left"
+    assert second.progress_of("default/small").victims == first.progress_of("default/small").victims
+    assert second.progress_of("default/small").preempted_workers == 2
+
+
+def test_job_whose_pod_kube_scheduler_preferred_records_it() -> None:
+    made = planner("srsf", [node("n1", gpus=2)])
+    for name in ("large", "other"):
+        made.handle(JobSubmitted(job(name)), 0.0)
+    made.handle(WorkerEnded("default/large", 1, "Preempted", 1.0, None, 143, preempted_by="default/other"), 1.0)
+    assert [(one.job, one.workers) for one in made.progress_of("default/other").victims] == [("default/large", 1)]

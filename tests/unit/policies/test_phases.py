@@ -154,5 +154,5 @@ def test_an_open_window_of_a_suspended_job_is_a_defect() -> None:
     state.job = job("a", suspended=True)
     with pytest.raises(InvariantError, match="default/a: is Suspended and has open windows"):
         check_phases(p.cluster.jobs, {}, 0.0)
-    close_window(p.context, state, state.runs[1])
+    close_window(p.context, state, state.runs[1], "test")
     check_phases(p.cluster.jobs, {}, 0.0)

@@ -14,6 +14,8 @@ MAX_SITE_NAME = 63
 MAX_UNPLACED_MESSAGE = 1024
 MAX_UNPLACED_NODES = 64
 """Bounds of status.plan.unplaced."""
+MAX_ATTEMPT_TEXT = 2048
+"""Bound of one text in status.progress.history, above what `tranche.model.attempt_record` writes."""
 MAX_SITES = 64
 """Maximum number of sites with usage in status.progress."""
 

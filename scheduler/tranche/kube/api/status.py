@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from tranche.kube.api.fields import (
     ATOMIC,
+    MAX_ATTEMPT_TEXT,
     MAX_CHUNKS,
     MAX_SITES,
     MAX_UNPLACED_MESSAGE,
@@ -22,9 +23,11 @@ from tranche.kube.api.fields import (
     by_key,
     rules,
 )
+from tranche.model.attempt_record import KEPT_ATTEMPTS, KEPT_VICTIMS
 
 Preemptor = Annotated[str, Field(max_length=321)]
 """``namespace/name`` of a TrainingJob, or ``pod/namespace/name`` of a foreign pod."""
+StopReason = Annotated[str, Field(max_length=1024)]
 RequestedAmount = Annotated[str, Field(max_length=32)]
 """A quantity that Kubernetes has accepted."""
 LabelValue = Annotated[str, Field(max_length=63)]
@@ -48,6 +51,8 @@ class PlannedWindow(Resource):
     """Fencing token of the chunks, if the pod trained other chunks before."""
     preempted_by: Preemptor | None = None
     """Job for which the window closes, namespace/name; absent if it closes for another reason."""
+    why: StopReason | None = None
+    """Why the window closes: with preemptedBy a relative clause about that job, such as "which has less work left"."""
 
 
 class PlannedParameterServer(Resource):
@@ -61,6 +66,8 @@ class PlannedParameterServer(Resource):
     state: Literal["Open", "Closing"] = "Open"
     preempted_by: Preemptor | None = None
     """Job for which the pod stops, namespace/name; absent if it stops for another reason."""
+    why: StopReason | None = None
+    """Why the pod stops: with preemptedBy a relative clause about that job, such as "which has less work left"."""
 
 
 class PlannedChief(PlannedParameterServer):
@@ -169,6 +176,25 @@ class EndedAttempt(Resource):
     exit_code: int | None = None
     preempted_by: Preemptor | None = None
     """Job that preempted the pod, namespace/name, or a pod of no TrainingJob, pod/namespace/name."""
+    why: StopReason | None = None
+    """Why the pod ended: with preemptedBy a relative clause about the preemptor, such as "which has less work left"."""
+    start: datetime | None = None
+    """Time at which the pod began to train; absent if it did not."""
+    end: datetime | None = None
+    """Time at which the planner counted the end of the pod."""
+    lost_seconds: float | None = None
+    """Estimated seconds of training that were lost, because their result was not saved."""
+
+
+class PreemptedJob(Resource):
+    """Workers of another job that were stopped for this job at one time."""
+
+    job: Preemptor
+    """The other job, namespace/name."""
+    workers: int
+    """Number of its workers that were stopped."""
+    at: datetime
+    """Time of the decision."""
 
 
 class SiteProgress(Resource):
@@ -225,7 +251,19 @@ class Progress(Resource):
     lost_batches: float = 0.0
     """Mini-batches lost through preemption or failure, which must be trained again."""
     attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
-    """The last pods that ended, at most five, oldest first."""
+    """The last workers and chiefs that ended, at most five, oldest first; `history` has more."""
+    history: list[Annotated[str, Field(max_length=MAX_ATTEMPT_TEXT)]] = Field(
+        default=[], max_length=KEPT_ATTEMPTS, json_schema_extra=ATOMIC
+    )
+    """The last pods of all roles that ended, oldest first: attempt, role and index, node, outcome, exit code, end,
+    seconds of training, seconds of lost work, preemptor ("-" for absent values), reason; then lines of the log of a
+    failed pod. At most 64, and 48 KiB of JSON together. Read it with kubectl tranche history."""
+    attempt_totals: dict[str, int] = Field(default={}, max_length=16)
+    """Number of all pods that ended, by outcome; staging pods are left out."""
+    victims: list[PreemptedJob] = Field(default=[], max_length=KEPT_VICTIMS, json_schema_extra=ATOMIC)
+    """Jobs whose workers were stopped for this job, oldest first: the last 16 such decisions."""
+    preempted_workers: int = 0
+    """Number of workers of other jobs that were stopped for this job."""
     sites: list[SiteProgress] = Field(default=[], max_length=MAX_SITES, json_schema_extra=by_key("site"))
     """Resources that the job used, by site; the 64 sites with the highest use if there are more."""
 

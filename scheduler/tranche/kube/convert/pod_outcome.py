@@ -6,7 +6,7 @@ Only the outcome ``Failed`` is a failure of the job itself.
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started
-from tranche.kube.convert.pods_and_nodes import exit_code, trainer
+from tranche.kube.convert.pods_and_nodes import exit_code, termination_progress, trainer
 from tranche.model import PodOutcome
 
 _LOST_WITH_NODE = ("NodeLost", "NodeAffinity", "OutOf", "TopologyAffinityError", "UnexpectedAdmissionError")
@@ -54,6 +54,43 @@ def end_reason(pod: Pod) -> str:
         return f"{status.reason}: {status.message}".strip(": ")[:LONGEST_MESSAGE]
     ended = trainer(pod).terminated
     return ended.reason if ended is not None and ended.reason not in ("Error", "Completed") else ""
+
+
+def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
+    """Return who stopped an ended pod, and why, as far as the pod says so; empty if it was not stopped.
+
+    Args:
+        pod: The ended pod.
+        node: Its node, if it is known.
+    """
+    condition = find_condition(pod.status.conditions, "DisruptionTarget")
+    where = f"node {pod.spec.node_name}" if pod.spec.node_name else "its node"
+    match condition.reason if condition is not None and condition.status == "True" else "":
+        case "EvictionByEvictionAPI" if node is not None and node.spec.unschedulable:
+            return f"{where} is drained"
+        case "EvictionByEvictionAPI":
+            return "evicted through the Eviction API"
+        case "DeletionByTaintManager":
+            return f"evicted because of a taint of {where}"
+        case "TerminationByKubelet":
+            return ": ".join(part for part in (f"stopped by the kubelet of {where}", end_reason(pod)) if part)
+        case "DeletionByPodGC":
+            return f"deleted because {where} is gone"
+        case "PreemptionByScheduler":
+            return "evicted by kube-scheduler for a pod of a higher priority"
+    return "its pod was deleted" if pod.metadata.deletion_timestamp is not None else ""
+
+
+def failure_log(pod: Pod) -> str:
+    """Return the termination message of a container that failed, if it is text; else an empty string.
+
+    With terminationMessagePolicy FallbackToLogsOnError, which the operator sets, it has the last lines of the log,
+    unless the program wrote a message.
+    """
+    ended = trainer(pod).terminated
+    if ended is None or ended.exit_code == 0 or termination_progress(pod) is not None:
+        return ""
+    return ended.message
 
 
 def _status_lost(pod: Pod) -> bool:

@@ -38,12 +38,12 @@ from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.admitted_pod import planned_shape
+from tranche.kube.convert.attempt_history import attempt_status, read_record
 from tranche.kube.convert.pods_and_nodes import template_shape
 from tranche.kube.convert.size_limit import check_sizes
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     Admission,
-    AttemptRecord,
     Checkpoint,
     Job,
     JobPlan,
@@ -51,6 +51,7 @@ from tranche.model import (
     Link,
     PlannedServer,
     PlannedStaging,
+    PreemptedJob,
     Preemption,
     Site,
     SiteProgress,
@@ -67,6 +68,8 @@ EXPLANATION_LENGTH = 2048
 """Maximum length of status.plan.explanation, which may quote a webhook."""
 MOST_FALLBACKS_LENGTH = 200_000
 """Maximum length of the names of all fallback nodes of a plan; beyond it, windows have only their planned node."""
+MOST_REASONS_LENGTH = 50_000
+"""Maximum length of the reasons of all closing windows of a plan; beyond it, windows have none."""
 PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
 """Volume types that are deleted with their pod."""
 
@@ -224,6 +227,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 generation=w.generation or 0,
                 renewed=w.renewed or 0,
                 preempted_by=w.preempted_by or "",
+                why=w.why or "",
             )
             for w in plan.workers
         ),
@@ -237,6 +241,7 @@ def read_plan(plan: Plan) -> JobPlan:
                 WindowState(s.state),
                 is_chief=isinstance(s, PlannedChief),
                 preempted_by=s.preempted_by or "",
+                why=s.why or "",
             )
             for s in (*([plan.chief] if plan.chief else ()), *plan.parameter_servers)
         ),
@@ -280,18 +285,11 @@ def read_progress(progress: Progress) -> JobProgress:
         preemptions=progress.preemptions,
         failures=progress.failures,
         lost_batches=progress.lost_batches,
-        records=tuple(
-            AttemptRecord(
-                a.index,
-                a.attempt,
-                a.node,
-                a.reason,
-                a.exit_code,
-                is_chief=a.role == ROLE_CHIEF,
-                preempted_by=a.preempted_by or "",
-            )
-            for a in progress.attempts
-        ),
+        records=tuple(map(read_record, progress.attempts)),
+        history=tuple(progress.history),
+        ended=progress.attempt_totals,
+        victims=tuple(PreemptedJob(one.job, one.workers, one.at.timestamp()) for one in progress.victims),
+        preempted_workers=progress.preempted_workers,
         checkpoint=_read_checkpoint(progress.checkpoint) if progress.checkpoint else None,
         sites=tuple(
             SiteProgress(
@@ -318,6 +316,7 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
     """Build status.plan as JSON, for the job with that UID."""
     lengths = accumulate(sum(map(len, w.fallbacks)) for w in plan.windows)
     within = [length <= MOST_FALLBACKS_LENGTH for length in lengths]
+    explained = [length <= MOST_REASONS_LENGTH for length in accumulate(len(w.why) for w in plan.windows)]
     status: dict[str, Any] = {
         "jobUid": uid,
         "term": term,
@@ -340,8 +339,9 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 generation=w.generation or None,
                 renewed=w.renewed or None,
                 preemptedBy=w.preempted_by or None,
+                why=w.why or None if told else None,
             )
-            for w, fits in zip(plan.windows, within, strict=True)
+            for w, fits, told in zip(plan.windows, within, explained, strict=True)
         ],
     }
     if plan.staging:
@@ -385,6 +385,7 @@ def _server(planned: PlannedServer) -> dict[str, Any]:
         fallbacks=list(planned.fallbacks),
         state=planned.state.value,
         preemptedBy=planned.preempted_by or None,
+        why=planned.why or None,
     )
 
 
@@ -421,18 +422,11 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "preemptions": progress.preemptions,
         "failures": progress.failures,
         "lostBatches": round(progress.lost_batches, 3),
-        "attempts": [
-            _present(
-                role=ROLE_CHIEF if r.is_chief else ROLE_WORKER,
-                index=r.index,
-                attempt=r.attempt,
-                node=r.node,
-                reason=r.reason,
-                exitCode=r.exit_code,
-                preemptedBy=r.preempted_by or None,
-            )
-            for r in progress.records
-        ],
+        "attempts": [attempt_status(record) for record in progress.records],
+        "history": list(progress.history),
+        "attemptTotals": dict(progress.ended),
+        "victims": [{"job": one.job, "workers": one.workers, "at": rfc3339(one.at)} for one in progress.victims],
+        "preemptedWorkers": progress.preempted_workers,
         **_present(sites=_sites(progress.sites) or None),
     }
 

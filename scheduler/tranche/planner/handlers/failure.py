@@ -20,6 +20,7 @@ from tranche.planner.job_actions import (
     stop_gang,
     unbind_chunks,
 )
+from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server, TrackedWindow
 
 
@@ -66,7 +67,7 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
         _back_off(context, state, before, reason)
     elif not state.training_workers:
         _back_off(context, state, before - 1, reason)
-    close_window(context, state, run)
+    close_window(context, state, run, f"its pod found no place: {message}")
 
 
 def _back_off(context: PlannerContext, state: JobState, before: int, reason: str) -> None:
@@ -88,10 +89,10 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
     before = note_unplaced(context, state, server.planned.node, reason, server.since)
     _back_off(context, state, before if state.job.is_gang else before - 1, reason)
     if state.job.is_gang:
-        stop_gang(context, state)
+        stop_gang(context, state, reason)
         return
-    close_workers(context, state)
-    close_server(context, state, server)
+    close_workers(context, state, reason)
+    close_server(context, state, server, reason)
 
 
 def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
@@ -104,23 +105,24 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
         return
     run = state.runs.get(event.attempt)
     server = next((one for one in state.servers if one.planned.attempt == event.attempt), None)
+    text = f"{event.reason}: {event.message}" if event.message else event.reason
+    why = f"its containers did not start: {text}"
     if run is not None and not run.closing and run.started is None:
         run.start_failure = event.reason
         node, what = run.window.node, f"worker {run.window.index}"
-        close_window(context, state, run)
+        close_window(context, state, run, why)
         unbind_chunks(context, state, run.window.chunks)
     elif server is not None and not server.closing:
         server.never_scheduled = True
         node = server.planned.node
         what = "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
         if state.job.is_gang:
-            stop_gang(context, state)
+            stop_gang(context, state, f"{what} did not start: {text}")
         else:
-            close_workers(context, state)
-            close_server(context, state, server)
+            close_workers(context, state, f"{what} did not start: {text}")
+            close_server(context, state, server, why)
     else:
         return
-    text = f"{event.reason}: {event.message}" if event.message else event.reason
     note_unplaced(context, state, node, text)
     state.failures += 1
     pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
@@ -144,9 +146,10 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
         state.unplannable = (event.reason, event.message)
         stop(context, state)
     else:
+        reason = f"the API server refused its pods ({event.reason}): {event.message}"
         if state.job.is_gang:
-            stop_gang(context, state)
-        _back_off_rejected(context, state, f"the API server refused its pods ({event.reason}): {event.message}")
+            stop_gang(context, state, reason)
+        _back_off_rejected(context, state, reason)
     context.touch(state)
     context.publish(event.job)
 
@@ -171,7 +174,7 @@ def _back_off_rejected(context: PlannerContext, state: JobState, reason: str) ->
     hold(context, state, settings.backoff_seconds(settings.rejection_backoff_seconds, before), reason)
     for run in list(state.runs.values()):
         if run.started is None:
-            close_window(context, state, run)
+            close_window(context, state, run, reason)
 
 
 def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
@@ -190,6 +193,10 @@ def eviction_refused(context: PlannerContext, event: EvictionRefused) -> None:
     if not runs:
         return
     for run in runs:
+        preemptor = context.cluster.jobs.get(run.window.preempted_by)
+        if preemptor is not None:
+            progress_ledger.note_victim(preemptor, event.job, -1, context.now)
+            context.publish(preemptor.job.key)
         node = context.cluster.reopen_window(state, run, context.now)
         if node is not None:
             context.work.nodes.add(node.node.name)

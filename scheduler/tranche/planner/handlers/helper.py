@@ -1,6 +1,5 @@
 """Handlers for ended parameter servers and chiefs: those of chunked jobs are replaced, those of a gang end the gang."""
 
-from tranche.model import AttemptRecord
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
@@ -10,12 +9,14 @@ from tranche.planner.job_actions import (
     close_workers,
     count_end,
     finish,
+    note_server,
     pause_after_failure,
     pause_after_refusal,
     remove_servers,
     roll_back_to_checkpoint,
     stop,
     stop_gang,
+    why_gang_stops,
 )
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.state import progress_ledger
@@ -30,6 +31,9 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         return
     remove_servers(context, state, [server])
     context.capacity_freed(None)
+    by, why = progress_ledger.cause_of(server.planned, event)
+    code, began = event.exit_code, event.started
+    note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)
     _judge_node(context, state, server, event)
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
@@ -37,7 +41,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         if event.outcome != "Refused":
             roll_back_to_checkpoint(context, state)
         if state.active and (state.held_until > context.now or not place_servers(context, state)):
-            close_workers(context, state)
+            close_workers(context, state, f"{_name(server)} ended")
     elif server.never_scheduled or event.outcome == "Refused":
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
@@ -74,10 +78,6 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
     the whole gang, and counts as a failure of the job if the pod failed and was not closing.
     """
     planned = server.planned
-    if planned.is_chief:
-        node, by = planned.node or planned.site, progress_ledger.preemptor_of(planned, event)
-        record = AttemptRecord(0, planned.attempt, node, event.outcome, event.exit_code, is_chief=True, preempted_by=by)
-        progress_ledger.note(state, record)
     if event.outcome == "Succeeded":
         if planned.is_chief:
             _succeed(context, state)
@@ -87,7 +87,7 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
     if not server.closing and event.outcome == "Failed":
         state.failures += 1
         pause_after_failure(context, state, f"{_name(server)} failed with exit code {event.exit_code}")
-    stop_gang(context, state, event.preempted_by)
+    stop_gang(context, state, why_gang_stops(_name(server), event), event.preempted_by)
     if state.failed:
         stop(context, state)
 

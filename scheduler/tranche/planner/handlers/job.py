@@ -25,6 +25,9 @@ from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
 from tranche.state.placement_record import PlacementRecord
 
+RESIZED = "the worker template has other requests now"
+"""Why windows close after a change of the specification."""
+
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Return why the policy can never plan this job, as a CamelCase reason and a sentence; None if it can."""
@@ -140,7 +143,7 @@ def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated:
     data_staging.renew(context, state)
     for run in [run for attempt, run in state.runs.items() if attempt in outdated]:
         run.obsolete = True
-        close_window(context, state, run)
+        close_window(context, state, run, RESIZED)
 
 
 def _admitted(old: Job, new: Job) -> Job:
@@ -175,7 +178,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     if resized:  # what admission adds to later pods does not make those that run outdated
         for run in list(state.runs.values()):
             run.obsolete = True
-            close_window(context, state, run)
+            close_window(context, state, run, RESIZED)
     state.job = job
     enlarge_job(context, state)
     job = state.job

@@ -16,6 +16,7 @@ from tranche.planner.job_actions import (
     stop,
     stop_gang,
     unbind_chunks,
+    why_gang_stops,
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.state import progress_ledger
@@ -110,9 +111,13 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     job, failures, closing = state.job, state.failures, run.closing
     trained = event.at - run.started if run.started is not None else 0.0
     count_end(context, state, run, event)
+    preemptor = context.cluster.jobs.get(event.preempted_by)
+    if preemptor is not None:  # kube-scheduler evicted the worker for a pod of that job
+        progress_ledger.note_victim(preemptor, job.key, 1, context.now)
+        context.publish(preemptor.job.key)
     context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
     if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
-        stop_gang(context, state, event.preempted_by)
+        stop_gang(context, state, why_gang_stops(f"worker {run.window.index}", event), event.preempted_by)
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
     if state.failures > failures:

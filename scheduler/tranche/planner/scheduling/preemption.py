@@ -7,7 +7,7 @@ The policy decides whether a window may be closed for another job, and above whi
 from collections import Counter
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.job_actions import close_window
+from tranche.planner.job_actions import preempt_window
 from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
@@ -44,15 +44,19 @@ def preempt(
     request = preemption_request(context, queue.policy, state, site, now)
     trial = PlacementTrial(cluster, state, now, request.victims(behind))
     stopped: dict[str, JobState] = {}
+    reasons: dict[str, str] = {}
     preempted = False
     while room >= workers * job.gpus:
         found = trial.find(free_hosts(cluster, state, site, now), workers, state.joining)
         if found is None or cluster.shortage(state) or not (job.is_gang or place_servers(context, state)):
             break
         for victim in found[1]:
-            stopped[victim.state.job.key] = victim.state
+            key = victim.state.job.key
+            if key not in stopped:
+                reasons[key] = queue.policy.precedence_reason(state, victim.state, cluster, now)
+            stopped[key] = victim.state
             for run in victim.runs:
-                close_window(context, victim.state, run, preempted_by=job.key)
+                preempt_window(context, victim.state, run, state, reasons[key])
                 room -= victim.state.job.gpus
         gang_placement.start_helpers(context, state, trial.helper_nodes, now)
         open_windows(context, state, site, found[0], now)
@@ -85,12 +89,13 @@ def free_quota(
         if other.job.namespace == job.namespace:
             less.subtract(kind_of(other.job, run.requests) for run in other.runs.values() if run.closing)
     chosen: list[Victim] = []
+    short_of = ""
     victims = request.victims([one for one in behind if one.job.namespace == job.namespace])
     while (short := quotas.shortage(job, workers, missing, besides=less)) is not None:
         victim = next(victims, None)
         if victim is None:
             return False
-        requests = victim.runs[0].requests
+        requests, short_of = victim.runs[0].requests, short.quota.key
         if short.quota.covers(victim.state.job.priority, requests) and getattr(requests, short.limit.measure):
             chosen.append(victim)
             less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
@@ -102,8 +107,10 @@ def free_quota(
     ):
         return False
     for victim in chosen:
+        reason = request.policy.precedence_reason(state, victim.state, context.cluster, now)
+        why = f"{reason}, for the quota {short_of}"
         for run in victim.runs:
-            close_window(context, victim.state, run, preempted_by=job.key)
+            preempt_window(context, victim.state, run, state, why)
         if context.queue is not None:
             context.queue.note_running(victim.state, now)
     return bool(chosen)

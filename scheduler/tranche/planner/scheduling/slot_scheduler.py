@@ -6,7 +6,7 @@ from itertools import chain
 
 from tranche.model import Resources, Window
 from tranche.planner.context import PlannerContext
-from tranche.planner.job_actions import close_window
+from tranche.planner.job_actions import close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling.preemption import preempts_any
 from tranche.planner.scheduling.server_placement import place_servers
@@ -55,17 +55,22 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
     for state, run in list(node.runs.values()):
         entries = [state.entries[c] for c in run.window.chunks if c in state.entries]
         if entries and not run.closing and not any(id(entry) in wanted for entry in entries):
-            close_window(context, state, run, preempted_by=_preemptor(state, run, waiting))
+            preemptor = _preemptor(state, run, waiting)
+            if preemptor is not None:
+                why = context.policy.precedence_reason(preemptor, state, context.cluster, now)
+                preempt_window(context, state, run, preemptor, why)
+            else:
+                close_window(context, state, run, f"node {node.node.name} has no room for it any more")
     for entry in chosen:
         if entry.chunk not in entry.state.chunk_runs:
             open_window(context, entry.state, entry.home, (entry.chunk,))
 
 
-def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> str:
-    """Return the job whose waiting chunk takes a slot of the window, else its resources; empty if none does."""
+def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> JobState | None:
+    """Return the job whose waiting chunk takes a slot of the window, else its resources; None if none does."""
     others = [entry for entry in waiting if entry.state is not state]
     on_slots = [entry for entry in others if set(entry.home.slots) & set(run.home.slots)]
-    return next((entry.state.job.key for entry in (*on_slots, *others)), "")
+    return next((entry.state for entry in (*on_slots, *others)), None)
 
 
 def _choose(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:

@@ -24,7 +24,7 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
         state.granted, state.place = draft.workers(state), place
     for state, run in list(draft.stopped()):
         if not run.closing:
-            close_window(context, state, run)
+            close_window(context, state, run, f"policy {queue.policy.name} gave its worker to other jobs")
     queue.stale.update(dict.fromkeys(cluster.jobs))
     queue.grown.add("")
 
