@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
+from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
 from tranche_operator.execute.event_recorder import merged
 from tranche_operator.execute.pod_creator import Refusal, create_pods
@@ -40,7 +41,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.event_rules import eviction_event
+from tranche_operator.reconcile.event_rules import eviction_event, victim_events
 from tranche_operator.reconcile.observed import Observed, PodView, entries_of
 from tranche_operator.reconcile.pod_creation import ungate
 from tranche_operator.settings import Settings
@@ -83,6 +84,8 @@ class _ActionRun:
     failures: list[ApiError] = field(default_factory=list)
     admitted: dict[str, dict[str, Any]] = field(default_factory=dict)
     """One created pod of each role, as JSON."""
+    evicted: list[EvictPod] = field(default_factory=list)
+    """Pods that were evicted."""
     events: list[EmitEvent] = field(default_factory=list)
     """Events, written after all other actions, so that they delay no pod."""
     delay_seconds: float | None = None
@@ -164,9 +167,21 @@ class ActionExecutor:
                     raise failure
         if run.events and observed.job is not None:
             await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.events)))
+        for preemptor, event in self._victim_events(run):
+            await self._recorder.emit(preemptor, event)
         if run.failures:
             raise max(run.failures, key=lambda failure: failure.retry_after or 0.0)
         return run.delay_seconds
+
+    def _victim_events(self, run: _ActionRun) -> Iterator[tuple[TrainingJob, EmitEvent]]:
+        """Yield the events of other jobs for which pods of this one were evicted, with these jobs as last read."""
+        for key, event in victim_events(run.evicted, run.key).items():
+            try:
+                preemptor = self._cache.jobs.get(key)
+            except ValueError:
+                continue
+            if preemptor is not None:
+                yield preemptor, event
 
     async def _try(self, run: _ActionRun, action: Action) -> None:
         async with run.limit:
@@ -258,9 +273,10 @@ class ActionExecutor:
         if stopped:
             grace = action.grace_seconds
             self._cache.pods.expect_end(action.uid)
-            why = f"preempted by {action.preempted_by}" if action.preempted_by else action.why
+            why = preemption_text(action.preempted_by, action.why) if action.preempted_by else action.why
             logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
+            run.evicted.append(action)
             run.events.append(eviction_event(action))
 
     async def _ask_budgets(self, run: _ActionRun, action: EvictPod) -> bool:

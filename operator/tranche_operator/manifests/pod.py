@@ -160,6 +160,8 @@ def _pod(
     template = _copied(dict(template))
     given = template.get("metadata") or {}
     plan = job.status.plan
+    told = template_annotations(template)
+    spec = template.get("spec") or {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -176,7 +178,7 @@ def _pod(
             },
             "annotations": {
                 **(given.get("annotations") or {}),
-                **template_annotations(template),
+                **told,
                 **({names.ANNOTATION_PLAN: f"{plan.term}.{plan.revision}"} if plan else {}),
                 **_report_annotations(job, role, entry.index, settings),
                 **_speed_annotations(job, role),
@@ -184,7 +186,7 @@ def _pod(
             "ownerReferences": [_owner(job)],
             "finalizers": [*(given.get("finalizers") or []), names.FINALIZER_LEDGER],
         },
-        "spec": _spec(job, role, entry.index, template.get("spec") or {}, variables, settings),
+        "spec": _spec(job, role, entry.index, spec, variables, settings, told.get(names.ANNOTATION_TRAINING_CONTAINER)),
     }
 
 
@@ -195,7 +197,9 @@ def _spec(
     spec: Manifest,
     variables: Mapping[str, str],
     settings: Settings,
+    training: str | None,
 ) -> Manifest:
+    """Return the spec of a pod; `training` is the name of its training container."""
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
     does = {"reports": may_report_progress(job, role, index), "asks": may_request_chunks(job, role)}
@@ -220,7 +224,15 @@ def _spec(
     if volumes:
         spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
     _for_each_container(spec, lambda container: _equip(container, variables, mounts))
+    _keep_last_log(spec, training)
     return spec
+
+
+def _keep_last_log(spec: Manifest, training: str | None) -> None:
+    """Let the kubelet report the last log lines of a failed training container that has written no message."""
+    for container in spec.get("containers") or []:
+        if container.get("name") == training:
+            container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
 
 
 def _copied(value: Any) -> Any:

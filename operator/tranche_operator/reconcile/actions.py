@@ -26,6 +26,7 @@ class EvictPod:
     uid: str
     grace_seconds: int
     why: str
+    """Why it stops: a relative clause about the preemptor, or empty, if there is one."""
     preempted_by: str = ""
     """Job for which the pod makes way, ``namespace/name``; empty if it stops for another reason."""
 

@@ -1,13 +1,19 @@
 """Rules for events about phases, waiting, preemption and templates. Pure."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
-from tranche.model import without_moments
+from tranche.kube.convert.attempt_history import ended_attempts, next_start
+from tranche.model import AttemptRecord, without_moments
+from tranche.model.stop_text import cost_text, preemption_text
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
-from tranche_operator.reconcile.observed import TemplateVerdict, Wait, is_current, is_open
+from tranche_operator.reconcile.observed import PodView, TemplateVerdict, Wait, is_current, is_open
 from tranche_operator.reconcile.status import JobPhase, condition_of
+
+_ROLES = {names.ROLE_WORKER: "worker", names.ROLE_SERVER: "parameter server", names.ROLE_CHIEF: "chief"}
 
 
 def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
@@ -68,5 +74,60 @@ def eviction_event(action: EvictPod) -> EmitEvent:
     """Return the event about an evicted pod: Preempting if it makes way for another job, else Stopping."""
     stops = f"{action.name} stops within {action.grace_seconds} s (grace period)"
     if action.preempted_by:
-        return EmitEvent("Normal", "Preempting", f"Preempted by {action.preempted_by}: pod {stops}.", action.name)
+        cause = _sentence(preemption_text(action.preempted_by, action.why))
+        return EmitEvent("Normal", "Preempting", f"{cause}: pod {stops}.", action.name)
     return EmitEvent("Normal", "Stopping", f"Pod {stops}: {action.why}.", action.name)
+
+
+def victim_events(evicted: Iterable[EvictPod], victim: str) -> dict[str, EmitEvent]:
+    """Return the events about evicted pods of one job for the jobs that they make way for, by key of the latter.
+
+    Args:
+        evicted: The pods of the victim that were evicted.
+        victim: Key of the victim.
+    """
+    by_preemptor: dict[str, list[EvictPod]] = {}
+    for action in evicted:
+        if action.preempted_by:
+            by_preemptor.setdefault(action.preempted_by, []).append(action)
+    return {
+        key: EmitEvent("Normal", "PreemptedOther", f"Preempted {victim}: {_pods(actions, victim)}.", actions[0].name)
+        for key, actions in by_preemptor.items()
+    }
+
+
+def _pods(evicted: Sequence[EvictPod], victim: str) -> str:
+    """Count evicted pods of a job by role, such as "2 workers and 1 parameter server"."""
+    job = victim.partition("/")[2]
+    roles = Counter(one.name.removeprefix(f"{job}-").partition("-")[0] for one in evicted)
+    parts = [f"{roles[role]} {name}{'' if roles[role] == 1 else 's'}" for role, name in _ROLES.items() if roles[role]]
+    return " and ".join(parts)
+
+
+def preempted_events(job: TrainingJob, counted: Iterable[PodView], now: datetime) -> list[EmitEvent]:
+    """Return events about preempted pods that have ended: by which job, why, and what that cost.
+
+    Only pods that are about to be released are reported, so that an event is not repeated while a pod is kept.
+    """
+    unreleased = {pod.attempt: pod for pod in counted if names.FINALIZER_LEDGER in pod.finalizers}
+    groups: dict[tuple[str, str], list[AttemptRecord]] = {}
+    for record in ended_attempts(job.status.progress) if unreleased else ():
+        if record.preempted_by and record.attempt in unreleased:
+            groups.setdefault((record.preempted_by, record.why), []).append(record)
+    resumes = next_start(job, now)
+    return [
+        _preempted_event(by, why, [unreleased[one.attempt].name for one in records], records, resumes)
+        for (by, why), records in groups.items()
+    ]
+
+
+def _preempted_event(
+    by: str, why: str, pods: Sequence[str], records: Sequence[AttemptRecord], resumes: datetime | None
+) -> EmitEvent:
+    ended = f"pod {pods[0]} has ended" if len(pods) == 1 else f"{len(pods)} pods have ended"
+    cost = cost_text(sum(record.lost_seconds for record in records), resumes)
+    return EmitEvent("Normal", "Preempted", f"{_sentence(preemption_text(by, why))}: {ended}; {cost}.", pods[0])
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

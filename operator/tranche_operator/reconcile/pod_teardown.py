@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedStaging, PlannedWindow, TrainingJob
+from tranche_operator.reconcile import event_rules
 from tranche_operator.reconcile.actions import (
     Action,
     DeleteJob,
@@ -38,7 +39,9 @@ def is_orphaned(job: TrainingJob) -> bool:
     return job.metadata.deletion_timestamp is not None and names.FINALIZER_ORPHAN in job.metadata.finalizers
 
 
-def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings) -> list[Action]:
+def settle(
+    job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings, now: datetime
+) -> list[Action]:
     """Release pods whose end is counted, and delete all of them except the last `Settings.kept_pods`.
 
     A pod is counted when the plan no longer has an entry for it. A plan for another generation is valid here as well,
@@ -54,7 +57,7 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
     return [
-        *_foreign_preemptions(job, counted),
+        *event_rules.preempted_events(job, counted, now),
         *(action for pod in counted for action in _release(pod)),
         *(action for pod in surplus for action in _delete(pod)),
         *(action for pod in ended if not (pod.over or pod.terminating) for action in _stop_sidecars(pod)),
@@ -64,20 +67,6 @@ def settle(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entr
 def _stop_sidecars(pod: PodView) -> tuple[Action, ...]:
     message = f"The training container of pod {pod.name} has ended; the pod is deleted, since other containers run on."
     return (*_delete(pod), EmitEvent("Normal", "SidecarsStopped", message, pod.name))
-
-
-def _foreign_preemptions(job: TrainingJob, counted: Iterable[PodView]) -> list[Action]:
-    """Report pods that kube-scheduler evicted for a foreign pod; evictions by the operator have an event already.
-
-    Only pods that are about to be released are reported, so that the event is not repeated while a pod is kept.
-    """
-    progress = job.status.progress
-    by = {one.attempt: one.preempted_by for one in progress.attempts} if progress is not None else {}
-    return [
-        EmitEvent("Normal", "Preempted", f"Preempted by {preemptor}: kube-scheduler evicted pod {pod.name}.", pod.name)
-        for pod in counted
-        if names.FINALIZER_LEDGER in pod.finalizers and (preemptor := by.get(pod.attempt) or "").startswith("pod/")
-    ]
 
 
 def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
@@ -101,7 +90,10 @@ def evict(
             entry = entries.get(pod.name)
             closing = "its window is closing" if pod.role == names.ROLE_WORKER else "no worker needs it now"
             why = closing if entry is not None else "it is no longer in the plan"
-            by = "" if entry is None or isinstance(entry, PlannedStaging) else entry.preempted_by or ""
+            by = ""
+            if not (entry is None or isinstance(entry, PlannedStaging)):
+                by = entry.preempted_by or ""
+                why = entry.why or ("" if by else why)
             actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why, by))
     return actions
 

@@ -47,8 +47,9 @@ def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
         assert whole.cluster.request("POST", PODS, {"metadata": {"name": "guest"}, "spec": spec})[0] == 201
         ended = whole.until("the worker is gone", lambda: whole.status("host")["progress"].get("attempts"))
         assert [(one["reason"], one.get("preemptedBy")) for one in ended] == [("Preempted", "pod/default/guest")]
-        message = "Preempted by pod/default/guest: kube-scheduler evicted pod host-worker-0-1."
-        whole.until("the event", lambda: message in messages(whole))
+        cause = "Preempted by pod/default/guest, for which kube-scheduler evicted it by priority"
+        message = f"{cause}: pod host-worker-0-1 has ended; "
+        whole.until("the event", lambda: any(one.startswith(message) for one in messages(whole)))
     finally:
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
         whole.delete("host")

@@ -108,6 +108,20 @@ def test_our_variables_win_and_come_first_in_every_container() -> None:
     assert names.index("TRANCHE_CHUNKS") < names.index("ARGS")
 
 
+def test_kubelet_reports_the_last_log_lines_of_the_trainer() -> None:
+    policies = {
+        one["name"]: one.get("terminationMessagePolicy") for one in worker(job_with_template())["spec"]["containers"]
+    }
+    assert policies.pop("train") == "FallbackToLogsOnError"
+    assert set(policies.values()) <= {None}
+
+
+def test_own_policy_of_termination_messages_is_kept() -> None:
+    container = {"name": "train", "image": "x", "terminationMessagePolicy": "File"}
+    (made,) = worker(job_with_template({"spec": {"containers": [container]}}))["spec"]["containers"]
+    assert made["terminationMessagePolicy"] == "File"
+
+
 def test_the_checkpoint_volume_is_mounted_in_every_container() -> None:
     spec = worker(job_with_template(spec=VOLUME))["spec"]
     assert {"name": "tranche-checkpoint", "nfs": {"server": "nas", "path": "/ckpt"}} in spec["volumes"]

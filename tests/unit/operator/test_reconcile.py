@@ -9,6 +9,8 @@ from support.operator_objects import ACCEPTED, NOW, observed, plan, pod, server,
 from support.reconcile_summary import created, decide, job_with, named, of_type
 from tranche.kube.api import names
 from tranche.kube.api.resources import SiteSpec, TrainingJob
+from tranche.model import AttemptRecord
+from tranche.model.attempt_record import pack
 from tranche_operator.reconcile.actions import (
     ORDER,
     Action,
@@ -23,7 +25,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.event_rules import eviction_event
+from tranche_operator.reconcile.event_rules import eviction_event, victim_events
 from tranche_operator.reconcile.observed import Observed, Rejection, ServiceState, TemplateVerdict
 from tranche_operator.reconcile.status import ConditionUpdate
 
@@ -142,30 +144,59 @@ class TestClosing:
 
 class TestPreemptionEvents:
     def test_an_eviction_for_another_job_names_it(self) -> None:
-        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "its window is closing", "lab/dogs"))
+        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "", "lab/dogs"))
         assert (event.reason, event.subject) == ("Preempting", "cats-worker-0-1")
         assert event.message == "Preempted by lab/dogs: pod cats-worker-0-1 stops within 30 s (grace period)."
+
+    def test_an_eviction_for_another_job_gives_the_reason(self) -> None:
+        job = job_with(window(0, 1, "Closing", preemptedBy="lab/dogs", why="which has less work left"))
+        (action,) = of_type(EvictPod, decide(observed(job, pod(0, 1))))
+        message = "Preempted by lab/dogs, which has less work left: pod cats-worker-0-1 stops within 45 s"
+        assert eviction_event(action).message == f"{message} (grace period)."
+
+    def test_an_eviction_for_the_plan_gives_the_reason(self) -> None:
+        job = job_with(window(0, 1, "Closing", why="suspended by spec.suspend"))
+        (action,) = of_type(EvictPod, decide(observed(job, pod(0, 1))))
+        assert eviction_event(action).message.endswith("(grace period): suspended by spec.suspend.")
+
+    def test_preemptor_gets_an_event_that_counts_its_victims(self) -> None:
+        names = ("cats-worker-0-1", "cats-worker-1-2", "cats-ps-0-3", "cats-worker-2-4")
+        evicted = [EvictPod(name, "u", 30, "", "lab/dogs" if name != names[3] else "") for name in names]
+        events = victim_events(evicted, "lab/cats")
+        assert {key: event.message for key, event in events.items()} == {
+            "lab/dogs": "Preempted lab/cats: 2 workers and 1 parameter server."
+        }
 
     def test_another_eviction_says_why(self) -> None:
         event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "its window is closing"))
         assert event.reason == "Stopping"
         assert event.message == "Pod cats-worker-0-1 stops within 30 s (grace period): its window is closing."
 
-    @pytest.mark.parametrize(
-        ("by", "released", "messages"),
-        [
-            ("pod/lab/guest", False, ["Preempted by pod/lab/guest: kube-scheduler evicted pod cats-worker-0-1."]),
-            ("pod/lab/guest", True, []),
-            ("lab/dogs", False, []),
-        ],
-    )
-    def test_a_counted_eviction_for_a_foreign_pod_is_an_event(
-        self, by: str, released: bool, messages: list[str]
-    ) -> None:
+    @pytest.mark.parametrize("by", ["pod/lab/guest", "lab/dogs"])
+    @pytest.mark.parametrize("released", [False, True])
+    def test_counted_preemption_is_an_event_once(self, by: str, released: bool) -> None:
         ended = {"index": 0, "attempt": 1, "node": "n1", "reason": "Preempted", "preemptedBy": by}
         job = job_with(window(0, 2), status={"progress": {"attempts": [ended]}})
         actions = decide(observed(job, pod(0, 1, phase="Failed", released=released)))
-        assert [one.message for one in of_type(EmitEvent, actions) if one.reason == "Preempted"] == messages
+        messages = [one.message for one in of_type(EmitEvent, actions) if one.reason == "Preempted"]
+        assert messages == ([] if released else [f"Preempted by {by}: pod cats-worker-0-1 has ended; no work lost."])
+
+    def test_event_of_counted_preemption_has_cause_and_cost(self) -> None:
+        cause = {"preempted_by": "lab/dogs", "why": "which has less work left", "ended": NOW.timestamp()}
+        records = [
+            AttemptRecord(n, n + 1, "n1", "Preempted", 143, lost_seconds=6.0, **cause)  # type: ignore[arg-type]
+            for n in range(2)
+        ]
+        later = (NOW + timedelta(minutes=5)).isoformat()
+        status = {
+            "plan": plan() | {"estimatedStart": later},
+            "progress": {"history": [pack(one) for one in records]},
+        }
+        pods = [pod(n, n + 1, phase="Failed") for n in range(2)]
+        actions = decide(observed(training_job(status=status), *pods))
+        (message,) = [one.message for one in of_type(EmitEvent, actions) if one.reason == "Preempted"]
+        cost = f"about 12 s of work lost; resumes at about {NOW + timedelta(minutes=5):%Y-%m-%d %H:%M:%SZ}"
+        assert message == f"Preempted by lab/dogs, which has less work left: 2 pods have ended; {cost}."
 
 
 class TestCounted:
