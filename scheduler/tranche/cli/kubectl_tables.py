@@ -182,7 +182,8 @@ def attempts_text(history: History) -> str:
     if not history.attempts:
         return f"TrainingJob {history.name} has had no pods yet\n"
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
-    text = columns(heads, map(_attempt, history.attempts)) + sites_text(history.sites)
+    text = columns(heads, map(_attempt, history.attempts)) + _left_out(history) + _victims(history)
+    text += sites_text(history.sites)
     for one in history.attempts:
         if one.log:
             text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)
@@ -191,6 +192,25 @@ def attempts_text(history: History) -> str:
         if one.no_log:
             missing.setdefault(one.no_log, []).append(one.pod)
     return text + "".join(_without_log(pods, reason) for reason, pods in missing.items())
+
+
+def _left_out(history: History) -> str:
+    """Say how many attempts are not listed; "" if all are."""
+    listed, every = len(history.attempts), history.attempt_count
+    if every <= listed:
+        return ""
+    totals = ", ".join(f"{count} {outcome}" for outcome, count in sorted(history.attempt_totals.items()))
+    return f"last {listed} of {every} (ended: {totals})\n"
+
+
+def _victims(history: History) -> str:
+    """List the jobs whose workers were stopped for this one; "" if there are none."""
+    if not history.victims:
+        return ""
+    rows = [[moment(one["at"]), one["job"], str(one["workers"])] for one in history.victims]
+    listed, every = sum(one["workers"] for one in history.victims), history.preempted_workers
+    more = f"last {listed} of {every} workers\n" if every > listed else ""
+    return "\n" + columns(["PREEMPTED", "JOB", "WORKERS"], rows) + more
 
 
 def _without_log(pods: list[str], reason: str) -> str:

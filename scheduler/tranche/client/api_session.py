@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.api.resources import GROUP, VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError, Unreachable
+from tranche.kube.convert.attempt_history import count_attempts
 from tranche.web import job_views
 
 API = f"/apis/{GROUP}/{VERSION}"
@@ -207,24 +209,38 @@ class Session:
         with refusals("list pods"):
             raw = await self.api.get(f"{core}/pods", labelSelector=f"{LABEL_JOB}={name}")
         pods = msgspec.json.decode(raw, type=_PodList).items or ()
-        attempts = attempts_of(job, pods)
+        attempts = attempts_of(job, pods, datetime.now(UTC))
         if lines:
             there = {pod.metadata.name for pod in pods}
-            read = [one.pod for one in attempts if one.started is not None][-LOG_PODS:]
+            read = [one.pod for one in attempts if one.started is not None and one.pod in there][-LOG_PODS:]
             missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
             attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
         events = await self._events(core, job)
         told = job_views.detail(job)
-        return History(told.namespace, told.name, told.phase, attempts, events, told.sites)
+        return History(
+            told.namespace,
+            told.name,
+            told.phase,
+            attempts,
+            events,
+            told.sites,
+            count_attempts(job, len(attempts)),
+            told.attempt_totals,
+            told.victims,
+            told.preempted_workers,
+        )
 
     async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
         """Add the last log lines to an attempt, or the reason why they cannot be read."""
+        if one.pod in missing and one.log is not None:
+            return one
         if one.pod in missing:
             return msgspec.structs.replace(one, no_log=missing[one.pod])
         try:
             raw = await self.api.get(f"{core}/pods/{quote(one.pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
         except ApiError as error:
-            return msgspec.structs.replace(one, no_log=error.message or error.reason)
+            no_log = "" if one.log is not None else error.message or error.reason
+            return msgspec.structs.replace(one, no_log=no_log)
         return msgspec.structs.replace(one, log=raw.decode(errors="replace").splitlines()[-lines:])
 
     async def _events(self, core: str, job: TrainingJob) -> list[JobEvent]:

@@ -67,6 +67,10 @@ def _item(raw: bytes, what: str, gpu_resource: str) -> dict[str, Any] | None:
     whole["kind"] = "TrainingJob" if what == "TrainingJobs" else "Site"
     for name in _FORGOTTEN:
         whole["metadata"].pop(name, None)
+    progress = (whole.get("status") or {}).get("progress") or {}
+    progress.pop("history", None)  # it has log lines
+    for attempt in progress.get("attempts") or ():
+        attempt.pop("why", None)  # perhaps a message of a kubelet
     return dict(_forget(whole))
 
 

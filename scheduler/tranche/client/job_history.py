@@ -1,17 +1,20 @@
 """Attempts of a job, from the ledger and from the pods that still exist."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
-from tranche.kube.api.resources import EndedAttempt, TrainingJob
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.attempt_history import ended_attempts, resume_times
 from tranche.kube.convert.pod_identity import Identity, identity, owner_uid
 from tranche.kube.convert.pod_outcome import outcome
 from tranche.kube.convert.pods_and_nodes import exit_code, is_over, trainer
+from tranche.model import AttemptRecord
+from tranche.model.stop_text import preemption_text, stop_text
 
 _REASONS = {
     "Preempted": "stopped by the plan: the capacity or the specification changed",
@@ -34,17 +37,19 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     """Node; empty before the pod is bound."""
     started: datetime | None
-    """Start of the container; None before it, or if the pod no longer exists."""
+    """Start of the container; None before it."""
     ended: datetime | None
     outcome: str
     """Succeeded, Preempted, Failed or Lost; for an active attempt Starting, Running or Closing."""
     why: str
-    """Reason for the end, if known."""
+    """Reason for the end, if known, with the preemptor and the cost of a preemption."""
     exit_code: int | None
     preempted_by: str = ""
     """Job that preempted it, ``namespace/name``, or a pod of no TrainingJob, ``pod/namespace/name``; empty if none."""
+    lost_seconds: float = 0.0
+    """Estimated training time that was lost, because its result was not saved."""
     log: list[str] | None = None
-    """Last log lines; None if they are not available."""
+    """Last log lines; None if they are not available. For a failed pod that is gone, the lines that the ledger has."""
     no_log: str = ""
     """Reason why there is no log; empty if there is one or none was requested."""
 
@@ -65,62 +70,96 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     phase: str
     attempts: list[Attempt]
-    """In order of their numbers; the ledger keeps the last 5 that ended (`KEPT_RECORDS` of the progress ledger)."""
+    """In order of their numbers; the ledger keeps the last 64 that ended (`KEPT_ATTEMPTS` of the attempt records)."""
     events: list[JobEvent]
     """Events, oldest first; Kubernetes deletes them after an hour."""
     sites: list[dict[str, Any]] = []
     """Usage at each site: GPU-seconds, chunks, copied bytes."""
+    attempt_count: int = 0
+    """Number of all attempts, also of those that are not listed."""
+    attempt_totals: dict[str, int] = {}
+    """Number of all ended attempts by outcome."""
+    victims: list[dict[str, Any]] = []
+    """Last jobs whose workers were stopped for this one: job, number of workers, time."""
+    preempted_workers: int = 0
+    """Number of all workers of other jobs that were stopped for this one."""
 
 
-def attempts_of(job: TrainingJob, pods: Iterable[Pod]) -> list[Attempt]:
-    """Return the attempts by number, from the ledger and the pods with the UID of this job."""
-    ledger = job.status.progress.attempts if job.status.progress else []
-    closing = _preemptors(job)
-    gone = {one.attempt: _of_ledger(job.metadata.name, one) for one in ledger}
+def attempts_of(job: TrainingJob, pods: Iterable[Pod], now: datetime) -> list[Attempt]:
+    """Return the attempts by number, from the ledger and the pods with the UID of this job.
+
+    Args:
+        job: The job.
+        pods: Pods with the label of the job.
+        now: Current time, with a time zone: only a planned start after it is a time at which the job resumes.
+    """
+    closing, ledger = _stops(job), ended_attempts(job.status.progress)
+    records, resumes = {one.attempt: one for one in ledger}, resume_times(job, ledger, now)
     found: list[Attempt] = []
     for pod in pods:
         who = identity(pod)
         if who is None or who.job != job.key or owner_uid(pod.metadata) != job.metadata.uid:
             continue
         if who.role in (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF):
-            found.append(_of_pod(pod, who, gone.pop(who.attempt, None), closing.get(who.attempt, "")))
-    return sorted([*gone.values(), *found], key=lambda one: (one.attempt, one.role, one.index))
+            one = records.pop(who.attempt, None)
+            if one is not None:
+                found.append(_of_counted(pod, who, one, resumes.get(who.attempt)))
+            else:
+                found.append(_of_pod(pod, who, *closing.get(who.attempt, ("", ""))))
+    gone = [_of_ledger(job.metadata.name, one, resumes.get(one.attempt)) for one in records.values()]
+    return sorted([*gone, *found], key=lambda one: (one.attempt, one.role, one.index))
 
 
-def _preemptors(job: TrainingJob) -> dict[int, str]:
-    """Preemptors of closing windows and servers, by attempt."""
+def _stops(job: TrainingJob) -> dict[int, tuple[str, str]]:
+    """Preemptors and reasons of closing windows and servers, by attempt."""
     plan = job.status.plan
     if plan is None:
         return {}
     planned = (*plan.workers, *plan.parameter_servers, *([plan.chief] if plan.chief else ()))
-    return {one.attempt: one.preempted_by for one in planned if one.preempted_by}
+    return {one.attempt: (one.preempted_by or "", one.why or "") for one in planned if one.preempted_by or one.why}
 
 
-def _preempted(by: str) -> str:
-    return f"preempted by {by}" if by else ""
-
-
-def _of_ledger(job: str, one: EndedAttempt) -> Attempt:
+def _of_ledger(job: str, one: AttemptRecord, resumes: datetime | None) -> Attempt:
     return Attempt(
         attempt=one.attempt,
         role=one.role,
         index=one.index,
         pod=pod_name(job, one.role, one.index, one.attempt),
         node=one.node,
-        started=None,
-        ended=None,
+        started=datetime.fromtimestamp(one.started, UTC) if one.started is not None else None,
+        ended=datetime.fromtimestamp(one.ended, UTC) if one.ended is not None else None,
         outcome=one.reason,
-        why=_preempted(one.preempted_by or "") or _REASONS.get(one.reason, ""),
+        why=_stopped(one, resumes) or _REASONS.get(one.reason, ""),
         exit_code=one.exit_code,
-        preempted_by=one.preempted_by or "",
+        preempted_by=one.preempted_by,
+        lost_seconds=one.lost_seconds,
+        log=one.log.splitlines() or None,
     )
 
 
-def _of_pod(pod: Pod, who: Identity, counted: Attempt | None, closing_for: str) -> Attempt:
-    state = trainer(pod)
-    by = counted.preempted_by if counted else closing_for
+def _stopped(one: AttemptRecord, resumes: datetime | None) -> str:
+    if one.ended is None and one.preempted_by:  # written by a version that did not record the cost
+        return preemption_text(one.preempted_by, one.why)
+    return stop_text(one.preempted_by, one.why, one.lost_seconds, resumes)
+
+
+def _of_counted(pod: Pod, who: Identity, one: AttemptRecord, resumes: datetime | None) -> Attempt:
+    """Return an ended attempt whose pod still exists: the times are those of its container."""
+    counted, known = _of_ledger(who.job.partition("/")[2], one, resumes), _of_pod(pod, who)
+    return msgspec.structs.replace(
+        counted,
+        node=known.node or counted.node,
+        started=known.started or counted.started,
+        ended=known.ended or counted.ended,
+        why=_stopped(one, resumes) or _why(pod, one.reason),
+    )
+
+
+def _of_pod(pod: Pod, who: Identity, closing_for: str = "", why: str = "") -> Attempt:
+    """Return an attempt that is not counted; `closing_for` and `why` are those of its window or server."""
+    state, result = trainer(pod), _outcome(pod)
+    told = preemption_text(closing_for, why) if closing_for else why
     ended, running = state.terminated, state.running
-    result = counted.outcome if counted else _outcome(pod)
     return Attempt(
         attempt=who.attempt,
         role=who.role,
@@ -130,9 +169,9 @@ def _of_pod(pod: Pod, who: Identity, counted: Attempt | None, closing_for: str) 
         started=ended.started_at if ended else running.started_at if running else None,
         ended=ended.finished_at if ended else None,
         outcome=result,
-        why=_preempted(by) or (_why(pod, result, ended.reason if ended else "") if is_over(pod) or counted else ""),
-        exit_code=counted.exit_code if counted else exit_code(pod),
-        preempted_by=by,
+        why=told or (_why(pod, result) if is_over(pod) else ""),
+        exit_code=exit_code(pod),
+        preempted_by=closing_for,
     )
 
 
@@ -144,9 +183,10 @@ def _outcome(pod: Pod) -> str:
     return "Running" if pod.status.phase == "Running" else "Starting"
 
 
-def _why(pod: Pod, result: str, container: str) -> str:
+def _why(pod: Pod, result: str) -> str:
     if result == "Succeeded":
         return ""
+    ended = trainer(pod).terminated
+    said = ended.reason if ended is not None and ended.reason not in ("Completed", "Error") else ""
     refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
-    said = container if container not in ("", "Completed", "Error") else ""
     return refused or _REASONS.get(result) or said or "the container failed"

@@ -1,7 +1,7 @@
 """Job summaries and details for the read API and the client."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,6 +9,9 @@ import msgspec
 from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
+from tranche.kube.convert.attempt_history import attempt_status, count_attempts, ended_attempts, resume_times
+from tranche.model import AttemptRecord
+from tranche.model.stop_text import stop_text
 
 Progress = Callable[[str], Awaitable[Any]]
 """Function from a job key to its progress; None if no planner has it."""
@@ -53,7 +56,16 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     failures: int
     lost_batches: float
     attempts: list[dict[str, Any]]
-    """Last ended attempts."""
+    """Ended attempts of all roles, oldest first: at most 64 (`status.progress.history`); `text` says why each ended and
+    what that cost, `log` has the last lines of a failed pod."""
+    attempt_count: int
+    """Number of all attempts, also of those that are not listed, and of the active ones."""
+    attempt_totals: dict[str, int]
+    """Number of all ended attempts by outcome."""
+    victims: list[dict[str, Any]]
+    """Last jobs whose workers were stopped for this one: job, number of workers, time."""
+    preempted_workers: int
+    """Number of all workers of other jobs that were stopped for this one."""
     trained: dict[str, Any]
     """Current and total mini-batches, whether estimated from run time alone and, if the job reports, report time and
     speed."""
@@ -90,6 +102,9 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         known: Progress from the planner; None: use the last written progress.
     """
     plan, ledger = job.status.plan, job.status.progress
+    records = ended_attempts(ledger)
+    resumes = resume_times(job, records, datetime.now(UTC))
+    attempts = [_attempt(record, resumes.get(record.attempt)) for record in records]
     return JobDetail(
         **_summary(job),
         started=job.status.start_time,
@@ -98,7 +113,11 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         chunk_count=job.spec.data.chunks if job.spec.data else None,
         running=_dumped(ledger.running if ledger else ()),
         lost_batches=ledger.lost_batches if ledger else 0.0,
-        attempts=_dumped(ledger.attempts if ledger else ()),
+        attempts=attempts,
+        attempt_count=count_attempts(job, len(attempts)),
+        attempt_totals=dict(ledger.attempt_totals) if ledger else {},
+        victims=_dumped(ledger.victims if ledger else ()),
+        preempted_workers=ledger.preempted_workers if ledger else 0,
         preemptions=ledger.preemptions if ledger else 0,
         failures=ledger.failures if ledger else 0,
         trained=_trained(known, job),
@@ -110,6 +129,13 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         conditions=_dumped(job.status.conditions),
         sites=_dumped(ledger.sites if ledger else ()),
     )
+
+
+def _attempt(record: AttemptRecord, resumes: datetime | None) -> dict[str, Any]:
+    """Return an ended attempt with the keys of status.progress.attempts, and `text` and `log` if there are any."""
+    told = stop_text(record.preempted_by, record.why, record.lost_seconds, resumes)
+    extra = {"text": told, "log": record.log.splitlines()}
+    return attempt_status(record) | {name: value for name, value in extra.items() if value}
 
 
 def sentence(job: TrainingJob) -> str:

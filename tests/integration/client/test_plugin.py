@@ -106,9 +106,13 @@ def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run
         stopped = next(one for one in ledger if one["reason"] == "Preempted")
         told = ended[stopped["attempt"]]
         assert (told["outcome"], told["node"], told["exitCode"]) == ("Preempted", stopped["node"], 143)
-        assert (told["preemptedBy"], told["why"]) == ("default/small", "preempted by default/small")
+        cause = "reempted by default/small, which has less work left"
+        assert told["preemptedBy"] == "default/small"
+        assert re.fullmatch(f"p{cause}; (no work|about .* of work) lost", told["why"])
+        assert told["started"] < told["ended"], "its pod is gone"
+        assert known["attemptCount"] == len(known["attempts"])
         notices = [event["message"] for event in known["events"] if event["reason"] == "Preempting"]
-        assert any("Preempted by default/small: pod " in message for message in notices)
+        assert any(f"P{cause}: pod " in message for message in notices)
         last = known["attempts"][-1]
         assert (last["outcome"], last["exitCode"]) == ("Succeeded", 0)
         assert last["started"] < last["ended"]

@@ -1,12 +1,17 @@
 """A preemptive queue policy on a real control plane: the planner of the simulator, live."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.full_stack import Whole
+from tranche.cli.kubectl_tables import attempts_text
+from tranche.client import Client
 from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.model.attempt_record import unpack
 from tranche_testcluster import Cluster
 
 
@@ -30,6 +35,90 @@ def test_job_with_least_work_runs_first_and_victim_resumes(whole: Whole) -> None
     status = whole.until_phase("large", "Succeeded")
     assert status["progress"]["chunks"] == "4/4"
     whole.delete("large", "small")
+
+
+def test_preemption_names_preemptor_reason_and_cost(whole: Whole) -> None:
+    whole.submit("victim", chunks=4, seconds=10.0)
+    whole.until("all four run", lambda: whole.status("victim").get("activeWorkers") == 4)
+    whole.until_trained("victim", 6)
+    whole.submit("urgent", chunks=2, seconds=1.0)
+    try:
+        whole.until_phase("urgent", "Succeeded")
+        progress = whole.until("both ends are counted", lambda: counted(whole, "victim", 2))
+        stopped = [one for one in map(unpack, progress["history"]) if one is not None]
+        assert [(one.role, one.reason, one.preempted_by, one.why) for one in stopped] == [
+            ("worker", "Preempted", "default/urgent", "which has less work left")
+        ] * 2
+        for one in stopped:
+            assert one.started is not None
+            assert one.ended is not None
+            assert 0.0 <= one.lost_seconds <= one.ended - one.started
+        assert progress["attemptTotals"] == {"Preempted": 2}
+        (done,) = whole.status("urgent")["progress"]["victims"]
+        assert (done["job"], done["workers"]) == ("default/victim", 2)
+        with Client("default", kubeconfig=str(whole.cluster.kubeconfig)) as client:
+            known = client.history("victim", log_lines=0)
+            ended = [one for one in known.attempts if one.outcome == "Preempted"]
+            assert all(one.why.startswith("preempted by default/urgent, which has less work left; ") for one in ended)
+            assert all("work lost" in one.why and one.started and one.ended for one in ended), "their pods are gone"
+            text = attempts_text(client.history("urgent", log_lines=0))
+            assert "PREEMPTED" in text
+            assert "default/victim" in text
+        (told,) = [one for one in whole.read("jobs/default/victim")["attempts"] if one["attempt"] == stopped[0].attempt]
+        assert told["text"] == ended[0].why.partition("; resumes")[0]
+        whole.until("the victim's event", lambda: any(COST.fullmatch(one) for one in messages(whole, "victim")))
+        whole.until(
+            "the preemptor's event", lambda: "Preempted default/victim: 2 workers." in messages(whole, "urgent")
+        )
+        status = whole.until_phase("victim", "Succeeded")
+        assert status["progress"]["attemptTotals"] == {"Preempted": 2, "Succeeded": 4}
+    finally:
+        whole.delete("victim", "urgent")
+
+
+COST = re.compile(
+    r"Preempted by default/urgent, which has less work left: (pod victim-worker-\d-\d has|2 pods have) ended; "
+    r"(no work|about \S+ s of work) lost(; resumes at about [\d:Z -]+)?\."
+)
+
+
+def counted(whole: Whole, name: str, ends: int) -> dict[str, Any] | None:
+    """Return the ledger of a job once it has counted this many ended pods."""
+    progress: dict[str, Any] = whole.status(name)["progress"]
+    return progress if sum(progress.get("attemptTotals", {}).values()) >= ends else None
+
+
+def messages(whole: Whole, name: str) -> list[str]:
+    """Return the messages of the events about a job."""
+    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}"
+    return [event["message"] for event in whole.cluster.request("GET", path)[1]["items"]]
+
+
+def test_suspended_and_drained_attempts_name_their_causes(whole: Whole) -> None:
+    whole.submit("paused", chunks=1, seconds=30.0, node="edge-a-0")
+    patch = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob"}
+    try:
+        whole.until("it runs", lambda: whole.status("paused").get("phase") == "Running")
+        whole.until_trained("paused", 1)
+        whole.cluster.kubectl("patch", "tj", "paused", "--type=merge", "-p", json.dumps(patch | suspended(True)))
+        whole.until_phase("paused", "Suspended")
+        first = unpack(whole.until("the end", lambda: counted(whole, "paused", 1))["history"][0])
+        assert first is not None
+        assert (first.why, first.preempted_by) == ("suspended by spec.suspend", "")
+        whole.cluster.kubectl("patch", "tj", "paused", "--type=merge", "-p", json.dumps(patch | suspended(False)))
+        whole.until("it runs again", lambda: whole.status("paused").get("phase") == "Running")
+        whole.until_trained("paused", 1)
+        whole.cluster.kubectl("drain", "edge-a-0", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
+        second = unpack(whole.until("the end", lambda: counted(whole, "paused", 2))["history"][1])
+        assert second is not None
+        assert (second.why, second.preempted_by) == ("node edge-a-0 is drained", "")
+    finally:
+        whole.cluster.kubectl("uncordon", "edge-a-0")
+        whole.delete("paused")
+
+
+def suspended(value: bool) -> dict[str, Any]:
+    return {"spec": {"suspend": value}}
 
 
 def preemptors(status: dict[str, Any]) -> list[str]:

@@ -4,11 +4,13 @@ import csv
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
 from tranche.cli.kubectl import main
-from tranche.cli.kubectl_tables import columns, sites_text, usage_csv, usage_text
+from tranche.cli.kubectl_tables import attempts_text, columns, sites_text, usage_csv, usage_text
+from tranche.client.job_history import Attempt, History
 from tranche.client.job_usage import JobUsage, by_namespace
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/kubectl-plugin.md").read_text()
@@ -71,6 +73,29 @@ def test_usage_as_csv_has_seconds_and_the_keys_of_json() -> None:
         "completed": "2026-11-01T12:00:00Z", "heldGpuSeconds": "5400.000", "trainedGpuSeconds": "3600.000",
         "lostGpuSeconds": "36.000", "runningGpuSeconds": "0.000",
     }  # fmt: skip
+
+
+def history(count: int, **changes: Any) -> History:
+    """A history that lists five attempts of `count`."""
+    listed = [Attempt(n, "worker", 0, f"a-worker-0-{n}", "n1", None, None, "Succeeded", "", 0) for n in range(21, 26)]
+    totals = {"Succeeded": 12, "Preempted": 13}
+    return History("ns", "a", "Running", listed, [], attempt_count=count, attempt_totals=totals, **changes)
+
+
+def test_truncated_history_says_how_many_it_leaves_out() -> None:
+    line = "last 5 of 25 (ended: 13 Preempted, 12 Succeeded)"
+    assert attempts_text(history(25)).splitlines()[-1] == line
+    assert "last" not in attempts_text(history(5))
+
+
+def test_history_lists_the_victims_of_a_job() -> None:
+    victims = [{"job": "ns/b", "workers": 2, "at": "2026-11-22T14:00:00Z"}]
+    text = attempts_text(history(5, victims=victims, preempted_workers=9))
+    assert text.splitlines()[-3:] == [
+        "PREEMPTED              JOB    WORKERS",
+        "2026-11-22 14:00:00Z   ns/b   2",
+        "last 2 of 9 workers",
+    ]
 
 
 def test_missing_kubeconfig_gives_one_error_line_with_a_remedy() -> None:

@@ -9,6 +9,8 @@ from support.extender_objects import job, stranger, window, worker
 from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import Progress, TrainingJob
+from tranche.model import AttemptRecord
+from tranche.model.attempt_record import pack
 from tranche.runtime.batching import PORTION
 from tranche.web.app import Planning
 from tranche.web.overview_index import MOST_ROWS, Board
@@ -63,6 +65,47 @@ def test_one_job_is_told_with_its_preemptors() -> None:
     app.stores.jobs.put("ns/cats", known.model_copy(update={"status": status}))
     told = app.told("jobs/ns/cats")
     assert [one["preemptedBy"] for one in (*told["windows"], *told["attempts"])] == ["ns/dogs"] * 2
+
+
+def test_job_detail_has_all_kept_attempts_and_victims() -> None:
+    app = Visited()
+    known = app.stores.add_job("cats", phase="Waiting")
+    cause: dict[str, Any] = {"preempted_by": "ns/dogs", "why": "which has less work left", "lost_seconds": 12.0}
+    records = [
+        AttemptRecord(0, n, "n1", "Preempted", 143, started=60.0 * n, ended=60.0 * n + 30, **cause) for n in range(9)
+    ]
+    records.append(AttemptRecord(0, 9, "n2", "Failed", 1, role="ps", why="OOMKilled", ended=999.0, log="a\nKilled"))
+    progress = Progress.model_validate(
+        {
+            "history": [pack(one) for one in records],
+            "attemptTotals": {"Preempted": 70, "Failed": 1},
+            "victims": [{"job": "ns/ants", "workers": 2, "at": "2026-11-22T14:00:00Z"}],
+            "preemptedWorkers": 5,
+        }
+    )
+    status = known.status.model_copy(update={"progress": progress})
+    app.stores.jobs.put("ns/cats", known.model_copy(update={"status": status}))
+    told = app.told("jobs/ns/cats")
+    assert [one["attempt"] for one in told["attempts"]] == list(range(10))
+    assert told["attempts"][1] == {
+        "role": "worker",
+        "index": 0,
+        "attempt": 1,
+        "node": "n1",
+        "reason": "Preempted",
+        "exitCode": 143,
+        "preemptedBy": "ns/dogs",
+        "why": "which has less work left",
+        "start": "1970-01-01T00:01:00Z",
+        "end": "1970-01-01T00:01:30Z",
+        "lostSeconds": 12.0,
+        "text": "preempted by ns/dogs, which has less work left; about 12 s of work lost",
+    }
+    last = told["attempts"][-1]
+    assert (last["role"], last["text"], last["log"]) == ("ps", "OOMKilled", ["a", "Killed"])
+    assert (told["attemptCount"], told["attemptTotals"]) == (71, {"Preempted": 70, "Failed": 1})
+    assert told["victims"] == [{"job": "ns/ants", "workers": 2, "at": "2026-11-22T14:00:00Z"}]
+    assert told["preemptedWorkers"] == 5
 
 
 def test_job_detail_includes_its_site_use() -> None:
