@@ -140,7 +140,14 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                 if options.report_http_port is not None:
                     group.create_task(serve(reports, options.report_host, options.report_http_port, limits=limits))
             if options.page_port is not None:
-                planning = Planning(planner.progress, planner.expected, planner.chunk_windows, planner.refresh)
+                planning = Planning(
+                    progress=planner.progress,
+                    expected=planner.expected,
+                    trained=planner.trained,
+                    windows=planner.planned_windows,
+                    chunk_windows=planner.chunk_windows,
+                    refresh=planner.refresh,
+                )
                 page = create_page_app(View(watches, options.gpu_resource), watches, client, planning)
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
             if options.metrics_port is not None:

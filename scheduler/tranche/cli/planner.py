@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +23,12 @@ from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import PLANNER, Metrics, count_jobs
 from tranche.planner import HealthSettings, Planner
 from tranche.planner.forecast.chunk_windows import listing
+from tranche.planner.forecast.planned_window import planned_windows
 from tranche.planner.journal import Fact
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.desk import PlannerDesk
 from tranche.planner_api.leader_address import ANNOTATION
-from tranche.planner_api.messages import Place
+from tranche.planner_api.messages import Outlook, Place, Trained
 from tranche.planner_api.peer_token import PeerGate
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
@@ -35,6 +36,8 @@ from tranche.runtime.http_server import serve
 logger = logging.getLogger(__name__)
 ACCOUNT = "tranche-scheduler"
 """Service account of the processes of the scheduler."""
+MOST_WINDOWS = 5000
+"""Maximum number of windows of the forecast that the web page receives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +167,18 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
 
 
 def _views(controller: Controller, planner: Planner) -> PlannerViews:
-    def expected() -> dict[str, Place]:
+    def outlook() -> Generator[None, None, Outlook]:
         waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
-        return {key: Place(found.site, found.node) for key, found in waiting}
+        places = {key: Place(found.site, found.node) for key, found in waiting}
+        trained: dict[str, Trained] = {}
+        for key in [key for key, state in planner.cluster.jobs.items() if state.runs]:
+            yield
+            if (known := controller.reports.trained(key)) is not None:
+                trained[key] = Trained(known.batches, known.of, known.estimated)
+        return Outlook(places, trained, (yield from planned_windows(planner, MOST_WINDOWS)))
 
     return PlannerViews(
         controller.reports.trained,
-        expected,
+        outlook,
         lambda key: listing(planner, key, controller.clock()),
     )

@@ -6,7 +6,7 @@ Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicore
 
 from tranche.model.attempt_record import AttemptRecord, PreemptedJob
 from tranche.model.chunk_ranges import format_chunks, parse_chunks
-from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow
+from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow, PlannedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
 from tranche.model.explanation_text import expected, free_gpus, until, without_moments
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
@@ -46,6 +46,7 @@ __all__ = [
     "Node",
     "PlannedServer",
     "PlannedStaging",
+    "PlannedWindow",
     "PodOutcome",
     "PodShape",
     "PreemptedJob",

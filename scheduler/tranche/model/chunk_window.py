@@ -36,6 +36,23 @@ class ExecutedWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """Workers of one job that the forecast starts later on one node; times in seconds of the planner's clock."""
+
+    job: str
+    """Key of the job."""
+    site: str
+    node: str
+    """Name of the node; "" if no node is known."""
+    workers: int
+    """Number of workers: members of a gang on this node, else 1."""
+    chunks: str
+    """Chunks that they train, such as ``3-5``; members for a gang."""
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkWindow:
     """Place and time window of one chunk, or of one member of a gang; times in seconds of the planner's clock.
 

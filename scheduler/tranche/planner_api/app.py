@@ -4,7 +4,7 @@ Every replica serves it. A replica that does not lead answers 503.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -35,8 +35,8 @@ class PlannerViews:
 
     progress: Callable[[str], Any]
     """Progress of a job; None if it is unknown."""
-    expected: Callable[[], Mapping[str, messages.Place]]
-    """Expected places of waiting jobs, by job key."""
+    outlook: Callable[[], Generator[None, None, messages.Outlook]]
+    """Computes the outlook in steps."""
     chunk_windows: Callable[[str], Generator[None, None, tuple[ChunkWindow, ...]] | None]
     """Computes the chunk windows of a job in steps; None if it is unknown."""
 
@@ -67,9 +67,9 @@ def create_planner_app(
         known = views.progress(request.query_params.get("job", ""))
         return _packed(known) if known is not None else Response(status_code=404)
 
-    async def expected(request: Request) -> Response:
+    async def outlook(request: Request) -> Response:
         desk.check()
-        return _packed(views.expected())
+        return _packed(await _computed(views.outlook()))
 
     async def chunks(request: Request) -> Response:
         desk.check()
@@ -83,7 +83,7 @@ def create_planner_app(
         Route(messages.REPORTS, _guarded(take, gate), methods=["POST"]),
         Route(messages.CHUNK_REQUESTS, _guarded(grant, gate), methods=["POST"]),
         Route(messages.PROGRESS, _guarded(progress, gate), methods=["GET"]),
-        Route(messages.EXPECTED, _guarded(expected, gate), methods=["GET"]),
+        Route(messages.OUTLOOK, _guarded(outlook, gate), methods=["GET"]),
         Route(messages.CHUNKS, _guarded(chunks, gate), methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
     ]

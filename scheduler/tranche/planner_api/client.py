@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, Report
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report
 from tranche.planner_api import messages
 from tranche.planner_api.desk import NotLeadingError
 from tranche.planner_api.leader_address import LeaderAddress
@@ -20,9 +20,10 @@ LONGEST_LINE = 20_000
 """Maximum number of reports that wait; a worker whose report does not fit repeats it."""
 ANSWER_SECONDS = 8.0
 """Time limit of a request, longer than the planner takes to write the plan with a grant."""
-EXPECTED_SECONDS = 2.0
-"""Time for which expected places are used, equal to the refresh interval of the page."""
+OUTLOOK_SECONDS = 2.0
+"""Time for which an outlook is used, equal to the refresh interval of the page."""
 CONNECTIONS = 200
+NO_OUTLOOK = messages.Outlook({}, {}, [])
 
 
 class PlannerClient:
@@ -49,8 +50,10 @@ class PlannerClient:
         self._clock = clock
         self._line: list[tuple[Report, asyncio.Future[bool]]] = []
         self._wake = asyncio.Event()
-        self._places: Mapping[str, messages.Place] = {}
-        self._places_due = float("-inf")
+        self._outlook = NO_OUTLOOK
+        self._windows: dict[str, list[PlannedWindow]] = {}
+        """Windows of the outlook by site."""
+        self._outlook_due = float("-inf")
 
     async def run(self) -> None:
         """Send queued reports in batches, forever. While one batch is under way, the next one fills."""
@@ -107,18 +110,29 @@ class PlannerClient:
 
     def expected(self, key: str) -> messages.Place | None:
         """Return the expected place of a waiting job, as of the last `refresh`."""
-        return self._places.get(key)
+        return self._outlook.places.get(key)
+
+    def trained(self, key: str) -> messages.Trained | None:
+        """Return the progress of a job with windows, as of the last `refresh`."""
+        return self._outlook.trained.get(key)
+
+    def planned_windows(self, site: str) -> Sequence[PlannedWindow]:
+        """Return the windows of the forecast at a site that are not open yet, as of the last `refresh`."""
+        return self._windows.get(site, ())
 
     async def refresh(self) -> None:
-        """Read the expected places again if they are older than `EXPECTED_SECONDS`."""
-        if self._clock() < self._places_due:
+        """Read the outlook again if it is older than `OUTLOOK_SECONDS`."""
+        if self._clock() < self._outlook_due:
             return
-        self._places_due = self._clock() + EXPECTED_SECONDS
+        self._outlook_due = self._clock() + OUTLOOK_SECONDS
         try:
-            status, body = await self._request("GET", messages.EXPECTED)
-            self._places = self._read(messages.decode_places, status, body)
+            status, body = await self._request("GET", messages.OUTLOOK)
+            self._outlook = self._read(messages.decode_outlook, status, body)
         except NotLeadingError:
-            self._places = {}
+            self._outlook = NO_OUTLOOK
+        self._windows = {}
+        for one in self._outlook.windows:
+            self._windows.setdefault(one.site, []).append(one)
 
     async def _send(self, batch: list[tuple[Report, "asyncio.Future[bool]"]]) -> None:
         waiting = [(report, future) for report, future in batch if not future.done()]

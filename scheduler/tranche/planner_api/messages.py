@@ -5,18 +5,18 @@ from typing import Any
 
 import msgspec
 
-from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, Report
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report
 
 KEY_VARIABLE = "TRANCHE_PLANNER_KEY"
 """Environment variable with the key that the processes of one machine share."""
 CONTENT_TYPE = "application/msgpack"
 ACCEPTED, SUPERSEDED = 204, 409
 """Results of one report."""
-REPORTS, CHUNK_REQUESTS, PROGRESS, EXPECTED, CHUNKS = (
+REPORTS, CHUNK_REQUESTS, PROGRESS, OUTLOOK, CHUNKS = (
     "/v1/reports",
     "/v1/chunk-requests",
     "/v1/progress",
-    "/v1/expected",
+    "/v1/outlook",
     "/v1/chunks",
 )
 """Paths."""
@@ -27,6 +27,28 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
     site: str
     node: str
+
+
+class Trained(msgspec.Struct, frozen=True, array_like=True):
+    """Current progress of a job."""
+
+    batches: float
+    """Mini-batches trained."""
+    total: float
+    """Mini-batches at which the job is done."""
+    estimated: bool
+    """Whether the progress of some worker is estimated from its run time alone."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """State of all jobs that only the planner has."""
+
+    places: dict[str, Place]
+    """Expected places of waiting jobs, by job key."""
+    trained: dict[str, Trained]
+    """Current progress of jobs with windows, by job key."""
+    windows: list[PlannedWindow]
+    """Windows of the forecast that are not open yet, by start."""
 
 
 def _plain(value: object) -> object:
@@ -41,5 +63,5 @@ decode_results = msgspec.msgpack.Decoder(list[int]).decode
 decode_request = msgspec.msgpack.Decoder(ChunkRequest).decode
 decode_grant = msgspec.msgpack.Decoder(ChunkGrant).decode
 decode_progress = msgspec.msgpack.Decoder(dict[str, Any]).decode
-decode_places = msgspec.msgpack.Decoder(dict[str, Place]).decode
+decode_outlook = msgspec.msgpack.Decoder(Outlook).decode
 decode_windows = msgspec.msgpack.Decoder(tuple[ChunkWindow, ...]).decode

@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
@@ -19,7 +20,16 @@ from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
 from tranche.web.job_events import Occurrences
-from tranche.web.overview_index import GROUPS, Board, Expected, nothing_expected
+from tranche.web.overview_index import (
+    GROUPS,
+    SORT_KEYS,
+    Board,
+    Expected,
+    PlannedWindows,
+    Selection,
+    nothing_expected,
+    nothing_planned,
+)
 from tranche.web.site_timeline import Timelines
 from tranche.web.static_files import SafeHeaders, etag, static_files
 
@@ -31,11 +41,32 @@ SHOWN = 50
 _encode = msgspec.json.Encoder().encode
 Name = Annotated[str, Query(max_length=63)]
 Find = Annotated[str, Query(max_length=127)]
+Sort = Annotated[str, Query(pattern=rf"^(-?({'|'.join(SORT_KEYS)}))?$", max_length=20)]
 PathName = Annotated[str, Path(max_length=253)]
 
 
 async def nothing() -> None:
     """Do nothing."""
+
+
+class TrainedBatches(Protocol):
+    """Progress of a job."""
+
+    @property
+    def batches(self) -> float:
+        """Mini-batches trained."""
+
+    @property
+    def total(self) -> float:
+        """Mini-batches at which the job is done."""
+
+
+Trained = Callable[[str], TrainedBatches | None]
+"""Function from a job key to its progress; None if no planner has it."""
+
+
+def nothing_trained(key: str) -> None:
+    """Return None, without a planner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +77,14 @@ class Planning:
     """Progress of a job."""
     expected: Expected = nothing_expected
     """Expected site and node of a waiting job, as of the last `refresh`."""
+    trained: Trained = nothing_trained
+    """Current progress of a job with windows, as of the last `refresh`."""
+    windows: PlannedWindows = nothing_planned
+    """Windows that the forecast opens later at a site, as of the last `refresh`."""
     chunk_windows: ChunkWindows = no_windows
     """Node and time window of each chunk of a job."""
     refresh: Callable[[], Awaitable[None]] = nothing
-    """Reads the expected places again if they are old."""
+    """Reads all of these again that are as of the last `refresh`, if they are old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +115,7 @@ def create_page_app(
         clock: Monotonic seconds, for caches.
     """
     planning = planning or Planning()
-    board = Board(view, watches, planning.expected)
+    board = Board(view, watches, planning.expected, planning.windows)
     context = WebContext(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
     guard = Guard(AccessReviewer(client, clock))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -102,21 +137,34 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         visitor: Annotated[Visitor, Depends(guard)],
         namespace: Name = "",
         find: Find = "",
+        phase: Name = "",
+        since: datetime | None = None,
+        waiting: Sort = "",
+        running: Sort = "",
+        finished: Sort = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
     ) -> Response:
-        """Overview page: user, visible namespaces, sites with the use of each, and jobs by group."""
+        """Overview page: user, visible namespaces, totals, sites with the use of each, and jobs by group.
+
+        `since` is the time from which finished jobs count in the totals. `waiting`, `running` and `finished` are the
+        order of each group: name, created, start, completion, completed or jct, with "-" before it for descending.
+        """
         seen = await visitor.scope(board.namespaces)
         scope = await visitor.scope((), namespace) if namespace else seen
         whole = await visitor.may("list", "sites")
+        await context.planning.refresh()
+        sorts = {"waiting": waiting, "running": running, "finished": finished}
         groups = {}
         for group in GROUPS:
-            groups[group] = await board.jobs(group, scope, find, limit)
+            total, jobs = await board.jobs(group, scope, Selection(find, phase, sorts[group], limit))
+            groups[group] = total, [_with_progress(job, context.planning.trained) for job in jobs]
             await asyncio.sleep(0)  # let requests of kube-scheduler run in between
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
             "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
+            "totals": await board.totals(scope, since.astimezone(UTC) if since is not None else None),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)
@@ -213,6 +261,14 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         return data_response(request.app.openapi(), request)
 
     return router
+
+
+def _with_progress(job: job_views.JobSummary, trained: Trained) -> job_views.JobSummary:
+    """Return the summary with the planner's progress, which is newer than the status."""
+    known = trained(f"{job.namespace}/{job.name}")
+    if known is None:
+        return job
+    return msgspec.structs.replace(job, batches=known.batches, total_batches=known.total)
 
 
 def data_response(value: Any, request: Request) -> Response:

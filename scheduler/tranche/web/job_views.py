@@ -39,6 +39,10 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     explanation: str
     created: datetime | None
     completed: datetime | None
+    batches: float | None
+    """Mini-batches trained, as last written; None before the first plan."""
+    total_batches: float | None
+    """Mini-batches at which the job is done; None for a gang whose planner is not asked."""
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
@@ -161,6 +165,12 @@ def phase_of(job: TrainingJob) -> str:
     return job.status.phase or "Waiting"
 
 
+def total_batches(job: TrainingJob) -> float | None:
+    """Return the mini-batches of all chunks and epochs; None for a job without data."""
+    data = job.spec.data
+    return float(data.chunks * data.epochs * data.batches_per_chunk) if data else None
+
+
 def _summary(job: TrainingJob) -> dict[str, Any]:
     plan, progress = job.status.plan, job.status.progress
     return {
@@ -174,6 +184,8 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "explanation": plan.explanation if plan else "",
         "created": job.metadata.creation_timestamp,
         "completed": job.status.completion_time,
+        "batches": progress.batches if progress else None,
+        "total_batches": total_batches(job),
     }
 
 

@@ -1,10 +1,11 @@
 """Index of jobs and windows for the overview page; it follows the watch, so that requests do not scan all jobs."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest, nsmallest
+from operator import itemgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -13,8 +14,9 @@ from tranche.auth.user_access import Scope
 from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.pods_and_nodes import template_shape
-from tranche.model import format_chunks
+from tranche.model import PlannedWindow, format_chunks
 from tranche.runtime.batching import portions
 from tranche.web.job_views import JobSummary, summary
 
@@ -23,8 +25,9 @@ GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"
 """Groups of the page, by phase."""
 MOST_ROWS = 2000
 """Maximum rows processed before yielding to the event loop."""
+SORT_KEYS = ("name", "created", "start", "completion", "completed", "jct")
+DEFAULT_SORTS = {"waiting": "start", "running": "start", "finished": "-completed"}
 _LATEST = datetime.max.replace(tzinfo=UTC)
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Expectation(Protocol):
@@ -47,6 +50,28 @@ def nothing_expected(key: str) -> None:
     """Return None, without a planner."""
 
 
+PlannedWindows = Callable[[str], Sequence[PlannedWindow]]
+"""Function from a site to the windows that the forecast opens there later."""
+
+
+def nothing_planned(site: str) -> tuple[PlannedWindow, ...]:
+    """Return no windows, without a planner."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selection and order of the jobs of a group."""
+
+    find: str = ""
+    """Part of ``namespace/name``."""
+    phase: str = ""
+    """Phase; "" for all."""
+    sort: str = ""
+    """One of `SORT_KEYS`, with a leading "-" for descending order; "" for the default of the group."""
+    limit: int = 50
+
+
 class Bar(msgspec.Struct, frozen=True, rename="camel"):
     """Bar of the timeline: a window, or the expected start of a waiting job."""
 
@@ -59,7 +84,10 @@ class Bar(msgspec.Struct, frozen=True, rename="camel"):
     start: datetime | None
     end: datetime | None
     state: str
-    """Running, Planned (the pod does not run yet), Closing (the pod must stop) or Expected (for a waiting job)."""
+    """Running, Planned (the pod does not run yet), Closing (the pod must stop), Later (a window that the forecast opens
+    later) or Expected (for a waiting job whose windows are not known)."""
+    workers: int = 1
+    """Number of workers, above 1 for the members of a gang on one node."""
 
 
 class Lane(msgspec.Struct, frozen=True, rename="camel"):
@@ -88,6 +116,23 @@ class Use(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
+class Totals(msgspec.Struct, frozen=True, rename="camel"):
+    """Numbers of jobs and GPUs."""
+
+    waiting: int = 0
+    suspended: int = 0
+    running: int = 0
+    """Running jobs, and those whose first pods start."""
+    gpus: int = 0
+    """GPUs in windows of these jobs."""
+    succeeded: int = 0
+    """Jobs that succeeded since the given time."""
+    failed: int = 0
+    """Jobs that failed since the given time."""
+    average_jct: float | None = None
+    """Average JCT of those that succeeded, in seconds; None if there are none."""
+
+
 _UNUSED = Use()
 
 
@@ -105,14 +150,23 @@ class Row:
     """Windows by (site, node); the node is "" at an unlimited site."""
     uses: Mapping[str, Use]
     """Use by site."""
+    held_gpus: int
+    """GPUs in its windows."""
 
 
 class Board:
     """Index of all jobs by group and of their windows by node, updated from watch changes."""
 
-    def __init__(self, view: View, watches: ViewSources, expected: Expected = nothing_expected) -> None:
+    def __init__(
+        self,
+        view: View,
+        watches: ViewSources,
+        expected: Expected = nothing_expected,
+        planned: PlannedWindows = nothing_planned,
+    ) -> None:
         self._view = view
         self._expected = expected
+        self._planned = planned
         self.rows: dict[str, Row] = {}
         self._groups: dict[str, dict[str, Row]] = {group: {} for group in GROUPS}
         self._namespaces: dict[str, dict[str, Row]] = {}
@@ -132,15 +186,34 @@ class Board:
         """Sites that have windows, sorted."""
         return sorted(self._places)
 
-    async def jobs(self, group: str, scope: Scope, find: str, limit: int) -> tuple[int, list[JobSummary]]:
-        """Return the number of jobs of a group and the first `limit` of them, by planned start or latest completion."""
+    async def jobs(self, group: str, scope: Scope, selection: Selection) -> tuple[int, list[JobSummary]]:
+        """Return the number of selected jobs of a group, and the first of them in the selected order."""
         rows: list[Row] = []
+        find, phase = selection.find.lower(), selection.phase
         async for some in portions(self._groups[group].values(), MOST_ROWS):
             if not scope.everything:
                 some = [row for row in some if row.summary.namespace in scope.namespaces]
-            rows += [row for row in some if find in row.key]
-        first = nlargest(limit, rows, key=_end) if group == "finished" else nsmallest(limit, rows, key=_start)
+            rows += [row for row in some if find in row.key and phase in ("", row.summary.phase)]
+        first = _first(rows, selection.sort or DEFAULT_SORTS[group], selection.limit)
         return len(rows), [row.summary for row in first]
+
+    async def totals(self, scope: Scope, since: datetime | None) -> Totals:
+        """Count the jobs of the scope; finished jobs count if they ended at `since` or later."""
+        counts = dict.fromkeys(("waiting", "suspended", "running", "gpus", "succeeded", "failed"), 0)
+        jct, begin = 0.0, since or datetime.min.replace(tzinfo=UTC)
+        async for rows in portions(self.rows.values(), MOST_ROWS):
+            for row in rows:
+                told = row.summary
+                if told.namespace not in scope:
+                    continue
+                if told.phase not in OVER:
+                    counts["suspended" if told.phase == "Suspended" else _group(told.phase)] += 1
+                    counts["gpus"] += row.held_gpus
+                elif row.ended is not None and row.ended >= begin:
+                    counts[told.phase.lower()] += 1
+                    if told.phase == "Succeeded" and told.created is not None:
+                        jct += (row.ended - told.created).total_seconds()
+        return Totals(**counts, average_jct=jct / counts["succeeded"] if counts["succeeded"] else None)
 
     async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
         """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
@@ -172,7 +245,9 @@ class Board:
             return list(self._places.get(site, ()))
         return list({node for row in self._own(scope) for place, node in row.places if place == site})
 
-    def lane(self, site: str, node: str, scope: Scope, planned: Iterable[Row], whole: bool) -> Lane:
+    def lane(
+        self, site: str, node: str, scope: Scope, planned: Iterable[Row], later: Iterable[PlannedWindow], whole: bool
+    ) -> Lane:
         """Build the timeline of one node with its windows and the jobs expected there.
 
         Args:
@@ -180,11 +255,13 @@ class Board:
             node: Name of the node; "" for windows without a node.
             scope: Namespaces to show.
             planned: Jobs expected to start there.
+            later: Windows that the forecast opens there.
             whole: Whether to include capacity and usage of the node.
         """
         held = self._places.get(site, {}).get(node, {})
         bars = [self._seen(bar) for key, bars in held.items() if key.partition("/")[0] in scope for bar in bars]
         bars += [self._awaited(row) for row in planned if row.summary.namespace in scope]
+        bars += [bar for one in later if _namespace(one) in scope for bar in self._later(one)]
         observed, use = self._view.nodes.get(node), self._view.reservations.node(node)
         gpus = use.capacity.gpus if use.capacity is not None else 0
         return Lane(
@@ -195,13 +272,26 @@ class Board:
             sorted(bars, key=lambda bar: (bar.start or _LATEST, bar.namespace, bar.job, bar.attempt)),
         )
 
+    def later(self, site: str) -> dict[str, list[PlannedWindow]]:
+        """Return the windows that the forecast opens at a site, by node."""
+        found: dict[str, list[PlannedWindow]] = {}
+        for one in self._planned(site):
+            found.setdefault(one.node, []).append(one)
+        return found
+
     async def awaited(self) -> dict[str, dict[str, list[Row]]]:
-        """Return the waiting jobs by expected site and node."""
+        """Return the waiting jobs whose windows are not known, by expected site and node."""
+        planned: dict[str, frozenset[str]] = {}
         found: dict[str, dict[str, list[Row]]] = {}
         async for rows in portions(self._groups["waiting"].values(), MOST_ROWS):
             for row in rows:
                 expectation = self._expected(row.key)
-                if expectation is not None:
+                if expectation is None:
+                    continue
+                site = expectation.site
+                if site not in planned:
+                    planned[site] = frozenset(one.job for one in self._planned(site))
+                if row.key not in planned[site]:
                     found.setdefault(expectation.site, {}).setdefault(expectation.node, []).append(row)
         return found
 
@@ -212,6 +302,14 @@ class Board:
         told = row.summary
         start, end = told.planned_start, told.planned_completion
         return Bar(told.namespace, told.name, 0, 0, row.gpus, "", start, end, "Expected")
+
+    def _later(self, one: PlannedWindow) -> Iterator[Bar]:
+        row = self.rows.get(one.job)
+        if row is not None:
+            namespace, _, name = one.job.partition("/")
+            gpus = row.gpus * one.workers
+            start, end = whole_second(one.start), whole_second(one.end)
+            yield Bar(namespace, name, 0, 0, gpus, one.chunks, start, end, "Later", one.workers)
 
     def _seen(self, bar: Bar) -> Bar:
         """Set the state of a bar from its pod."""
@@ -265,7 +363,8 @@ class Board:
         places: dict[tuple[str, str], tuple[Bar, ...]] = {}
         for site, node, bar in () if over else _bars(job, gpus):
             places[site, node] = (*places.get((site, node), ()), bar)
-        return Row(job.key, generation, gpus, told, job.status.completion_time, places, _uses_of(job))
+        held = gpus * sum(map(len, places.values()))
+        return Row(job.key, generation, gpus, told, job.status.completion_time, places, _uses_of(job), held)
 
     def _gpus(self, job: TrainingJob) -> int:
         try:
@@ -274,12 +373,41 @@ class Board:
             return 0
 
 
-def _start(row: Row) -> tuple[datetime, str]:
-    return row.summary.planned_start or _LATEST, row.key
+def _first(rows: list[Row], sort: str, limit: int) -> list[Row]:
+    """Return the first `limit` rows; those without a value come last in both directions."""
+    key = sort.removeprefix("-")
+    known: list[tuple[Any, str, Row]]
+    if key == "name":
+        known = [(row.key, row.key, row) for row in rows]
+    else:
+        values = ((_value(row, key), row) for row in rows)
+        known = [(value, row.key, row) for value, row in values if value is not None]
+    order = itemgetter(0, 1)
+    some = nlargest(limit, known, key=order) if sort.startswith("-") else nsmallest(limit, known, key=order)
+    first = [row for _, _, row in some]
+    if len(first) < limit and len(known) < len(rows):
+        have = {name for _, name, _ in known}
+        rest = (row for row in rows if row.key not in have)
+        first += nsmallest(limit - len(first), rest, key=lambda row: row.key)
+    return first
 
 
-def _end(row: Row) -> tuple[datetime, str]:
-    return row.ended or _EARLIEST, row.key
+def _value(row: Row, key: str) -> float | None:
+    """Return the sort value in seconds; None if the job has none."""
+    told = row.summary
+    if key == "jct":
+        return (row.ended - told.created).total_seconds() if row.ended and told.created else None
+    at = {
+        "created": told.created,
+        "start": told.planned_start,
+        "completion": told.planned_completion,
+        "completed": row.ended,
+    }[key]
+    return at.timestamp() if at is not None else None
+
+
+def _namespace(one: PlannedWindow) -> str:
+    return one.job.partition("/")[0]
 
 
 def natural(name: str) -> list[Any]:

@@ -12,6 +12,7 @@ import msgspec
 from tranche.auth.user_access import Scope
 from tranche.extender.site_summary import SiteSummary, list_sites
 from tranche.extender.view import View
+from tranche.model import PlannedWindow
 from tranche.runtime.batching import portions
 from tranche.web.overview_index import Board, Lane, Row, natural
 
@@ -57,19 +58,29 @@ class Timelines:
         """
         awaited = (await self._recent("awaited", self._board.awaited)).get(site, {})
         listed = (await self._recent("nodes", self._by_site)).get(site, []) if whole else []
-        names = self._nodes(site, scope, whole, awaited, listed)
+        later = self._board.later(site)
+        names = self._nodes(site, scope, whole, awaited, later, listed)
         begin = bisect_right(names, natural(after), key=natural) if after else 0
         chosen = names[begin : begin + limit]
         lanes: list[Lane] = []
         async for some in portions(chosen, 16):
-            lanes += [self._board.lane(site, node, scope, awaited.get(node, ()), whole) for node in some]
+            lanes += [
+                self._board.lane(site, node, scope, awaited.get(node, ()), later.get(node, ()), whole) for node in some
+            ]
         more = begin + limit < len(names)
         return Timeline(site, lanes, len(names), chosen[-1] if more else None)
 
     def _nodes(
-        self, site: str, scope: Scope, whole: bool, awaited: dict[str, list[Row]], names: list[str]
+        self,
+        site: str,
+        scope: Scope,
+        whole: bool,
+        awaited: dict[str, list[Row]],
+        later: dict[str, list[PlannedWindow]],
+        names: list[str],
     ) -> list[str]:
         own = set(self._board.own_nodes(site, scope))
+        own |= {node for node, ones in later.items() if any(one.job.partition("/")[0] in scope for one in ones)}
         if not whole:
             own |= {node for node, rows in awaited.items() if any(row.summary.namespace in scope for row in rows)}
             return sorted(own, key=natural)

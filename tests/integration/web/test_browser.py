@@ -1,5 +1,6 @@
 """The page in headless Chromium, served by a running tranche: what a person sees is what the cluster says."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def running(whole: Whole, name: str) -> list[dict[str, Any]]:
 
 
 def ready(window: Window) -> None:
+    if window.page.viewport_size == PHONE:  # sites are closed there, because they take much of the screen
+        window.page.locator(".site summary").first.click()
     window.page.wait_for_selector(".lanes .bar a")
     window.page.wait_for_selector(".waiting tbody tr")
 
@@ -119,7 +122,7 @@ def test_the_timeline_shows_every_window_of_the_running_jobs(stage: Stage) -> No
 def test_job_bars_differ_in_colour_and_now_line_avoids_labels(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
-        window.page.wait_for_selector(".bar.expected a[href='#/jobs/default/waiting']")
+        window.page.wait_for_selector(".bar.later a[href='#/jobs/default/waiting']")
         painted, struck = window.page.evaluate(
             """() => {
             const painted = {}, struck = [];
@@ -151,7 +154,78 @@ def test_waiting_job_shows_status_explanation_and_planned_start(stage: Stage) ->
             return (shown, start) == (plan["explanation"], plan["estimatedStart"])
 
         stage.whole.until("page and status agree", agree)
-        assert window.page.locator(".bar.expected a[href='#/jobs/default/waiting']").count() == 1
+        bars = window.page.locator(".bar.later a[href='#/jobs/default/waiting']")
+        labels = bars.evaluate_all("bars => bars.map(bar => bar.getAttribute('aria-label'))")
+        assert [", 4 GPUs, " in label for label in labels] == [True, True]
+        rows = bars.evaluate_all("bars => bars.map(bar => bar.offsetHeight / bar.closest('.track').offsetHeight)")
+        assert min(rows) > 0.8, "a worker of four GPUs takes all four rows of its node"
+
+
+def test_timeline_reaches_to_the_end_of_the_plan(stage: Stage) -> None:
+    """The four chunks that urgent displaced follow in later windows, up to the planned completion."""
+    with stage.open() as window:
+        ready(window)
+
+        def agree() -> bool:
+            later = stage.whole.read("timeline/cloud")["lanes"] + [
+                lane for site in "abc" for lane in stage.whole.read(f"timeline/edge-{site}")["lanes"]
+            ]
+            ends = [bar["end"] for lane in later for bar in lane["bars"] if bar["job"] == "resnet"]
+            return bool(max(ends)[:16] == stage.whole.status("resnet")["plan"]["estimatedCompletion"][:16])
+
+        stage.whole.until("the last window ends with the plan", agree)
+        window.page.wait_for_selector(".bar.later a[href='#/jobs/default/resnet']")
+        assert window.page.locator(".legend li").all_inner_texts() == [
+            "trains",
+            "starts",
+            "stops",
+            "planned later",
+            "waiting job, expected start",
+            "now",
+            "one color for each job; the height of a bar is its number of GPUs",
+        ]
+
+
+def test_overview_starts_with_totals_and_the_waiting_jobs(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        titles = [text.split()[0] for text in window.page.locator("main h2").all_inner_texts()]
+        assert titles == ["Waiting", "Sites", "Running", "Finished"]
+        names = window.page.locator(".totals dt").all_inner_texts()
+        values = window.page.locator(".totals .value").all_inner_texts()
+        totals = dict(zip(names, values, strict=True))
+        assert totals == {"Waiting": "1", "Running": "2", "GPUs in use": "20 of 20", "Average JCT today": "–"}
+        progress = window.page.locator(".running td[data-label='Trained']").all_inner_texts()
+        assert all(re.fullmatch(r"[\d.]+ %, \d+/\d+ chunks", text) for text in progress), progress
+
+
+def test_jobs_are_sorted_filtered_and_found(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        page = window.page
+
+        def shows(*names: str) -> None:
+            page.wait_for_function(
+                "names => JSON.stringify([...document.querySelectorAll('.running tbody a')]"
+                ".map(a => a.textContent)) === JSON.stringify(names)",
+                arg=[f"default/{name}" for name in names],
+            )
+
+        header = page.locator(".running thead button", has_text="Job")
+        header.click()
+        shows("resnet", "urgent")
+        assert page.locator(".running th[aria-sort]").get_attribute("aria-sort") == "ascending"
+        header.click()
+        shows("urgent", "resnet")
+        page.fill("#find", "URG")
+        shows("urgent")
+        page.fill("#find", "")
+        page.select_option("#phase", "Waiting")
+        page.wait_for_selector(".jobs.running", state="hidden")
+        assert page.locator(".waiting tbody tr").count() == 1
+        page.select_option("#phase", "")
+        shows("urgent", "resnet")
+        no_faults(window, stage)
 
 
 def test_each_site_shows_what_the_jobs_have_used_there(stage: Stage) -> None:
@@ -239,6 +313,29 @@ def test_on_a_phone_nothing_needs_sideways_scrolling(stage: Stage, dark: bool) -
         window.page.wait_for_selector(".job .sentence")
         assert overflow(window) == []
         no_faults(window, stage)
+
+
+def test_overview_on_a_phone_fits_three_screens(stage: Stage) -> None:
+    """Many jobs: the answer of the API is multiplied on its way."""
+    with stage.open(size=PHONE) as window:
+
+        def multiply(route: Any) -> None:
+            told = route.fetch().json()
+            for group in ("waiting", "running"):
+                jobs = told[group]["jobs"]
+                many = [{**job, "name": f"{job['name']}-{number}"} for number in range(20) for job in jobs]
+                told[group] = {"total": len(many), "jobs": many}
+            over = {"phase": "Succeeded", "completed": told["running"]["jobs"][0]["created"]}
+            told["finished"] = {"total": 40, "jobs": [{**job, **over} for job in told["running"]["jobs"]]}
+            route.fulfill(json=told)
+
+        window.page.route("**/v1/overview*", multiply)
+        window.page.reload()
+        window.page.wait_for_selector(".finished tbody tr")
+        assert window.page.locator(".waiting tbody tr").count() >= 3
+        assert window.page.evaluate("document.documentElement.scrollHeight") <= 3 * PHONE["height"]
+        assert overflow(window) == []
+        window.page.unroute_all(behavior="ignoreErrors")
 
 
 def overflow(window: Window) -> list[str]:

@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 
 from tranche.kube.client.errors import ApiError
-from tranche.model import ChunkGrant, ChunkRequest, ChunkState, ChunkWindow, Report, Timings
+from tranche.model import ChunkGrant, ChunkRequest, ChunkState, ChunkWindow, PlannedWindow, Report, Timings
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
 from tranche.planner_api.desk import NotLeadingError, PlannerDesk
 from tranche.planner_api.leader_address import ANNOTATION, LeaderAddress
-from tranche.planner_api.messages import KEY_VARIABLE, Place
+from tranche.planner_api.messages import KEY_VARIABLE, Outlook, Place, Trained
 from tranche.planner_api.peer_token import AUDIENCE, PeerGate, PeerToken
 from tranche.runtime.http_server import serve
 
@@ -79,7 +79,7 @@ class Pair:
 async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
     views = PlannerViews(
         lambda key: Timings(1.0) if key == "ns/cats" else None,
-        lambda: {"ns/cats": Place("edge-a", "n1")},
+        lambda: (yield from _outlook()),
         lambda key: (yield from _windows(key)),
     )
     app = create_planner_app(PlannerDesk(replica, replica), views, PeerGate(api, ACCOUNT), list)
@@ -91,6 +91,12 @@ async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+def _outlook() -> Any:
+    yield
+    ahead = PlannedWindow("ns/cats", "edge-a", "n1", 2, "0-1", 3.0, 4.0)
+    return Outlook({"ns/cats": Place("edge-a", "n1")}, {"ns/dogs": Trained(5.0, 10.0, True)}, [ahead])
 
 
 def _windows(key: str) -> Any:
@@ -202,10 +208,14 @@ def test_views_come_from_the_leader() -> None:
         assert (window.node, window.state) == ("n1", ChunkState.RUNNING)
         await client.refresh()
         assert client.expected("ns/cats") == Place("edge-a", "n1")
+        assert client.trained("ns/dogs") == Trained(5.0, 10.0, True)
+        assert [(one.job, one.workers) for one in client.planned_windows("edge-a")] == [("ns/cats", 2)]
+        assert list(client.planned_windows("edge-b")) == []
         pair.replicas[0].leading = False
         pair.now += 3.0
         await client.refresh()
         assert client.expected("ns/cats") is None
+        assert list(client.planned_windows("edge-a")) == []
         assert await client.chunk_windows("ns/cats") is None
 
     run(scene)

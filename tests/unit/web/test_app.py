@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,11 @@ from support.extender_objects import job, stranger, window, worker
 from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import Progress, TrainingJob
-from tranche.model import AttemptRecord
+from tranche.model import AttemptRecord, PlannedWindow
 from tranche.model.attempt_record import pack
 from tranche.runtime.batching import PORTION
 from tranche.web.app import Planning
-from tranche.web.overview_index import MOST_ROWS, Board
+from tranche.web.overview_index import MOST_ROWS, Board, Selection
 from tranche.web.site_timeline import Timelines
 
 
@@ -299,8 +300,8 @@ def sited(*nodes: str, planning: Planning | None = None) -> Visited:
     return app
 
 
-def add_waiting(app: Visited, name: str, start: str | None, **plan: Any) -> None:
-    job = app.stores.add_job(name)
+def add_waiting(app: Visited, name: str, start: str | None, gpus: int = 1, **plan: Any) -> None:
+    job = app.stores.add_job(name, gpus=gpus)
     assert job.status.plan
     written = job.status.plan.model_validate({**job.status.plan.model_dump(), "estimatedStart": start, **plan})
     app.stores.jobs.put(job.key, job.model_copy(update={"status": job.status.model_copy(update={"plan": written})}))
@@ -316,7 +317,7 @@ def test_reads_of_thousands_of_objects_yield_to_the_event_loop() -> None:
     looks: dict[str, Callable[[], Awaitable[object]]] = {
         "sites": timelines.sites,
         "timeline": lambda: timelines.timeline("cluster", everything, True, "", 100),
-        "group": lambda: board.jobs("waiting", everything, "", 50),
+        "group": lambda: board.jobs("waiting", everything, Selection()),
         "jobs": lambda: board.list_jobs(everything, "Running", "", 50),
     }
 
@@ -329,3 +330,117 @@ def test_reads_of_thousands_of_objects_yield_to_the_event_loop() -> None:
         return taken
 
     assert {name: asyncio.run(turns(look)) > 1 for name, look in looks.items()} == dict.fromkeys(looks, True)
+
+
+class TestSelection:
+    def test_groups_are_sorted_in_either_direction_with_unknown_last(self) -> None:
+        app = Visited()
+        for name, start in (("b", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z"), ("c", None)):
+            add_waiting(app, name, start)
+        orders = {sort: names(app, f"overview?waiting={sort}") for sort in ("start", "-start", "name", "-name")}
+        assert orders == {"start": "abc", "-start": "bac", "name": "abc", "-name": "cba"}
+        assert names(app, "overview?waiting=-start&limit=1") == "b"
+
+    def test_finished_jobs_are_sorted_by_completion_time(self) -> None:
+        app = Visited()
+        for name, seconds in (("a", 30), ("b", 10), ("c", 20)):
+            finish(app, name, seconds)
+        assert names(app, "overview?finished=jct", "finished") == "bca"
+        assert names(app, "overview?finished=-jct", "finished") == "acb"
+
+    def test_an_unknown_order_is_refused(self) -> None:
+        assert Visited().ask("overview?waiting=priority").status_code == 422
+
+    def test_a_phase_selects_jobs_of_its_group_only(self) -> None:
+        app = Visited()
+        app.stores.add_job("stopped", phase="Suspended")
+        app.stores.add_job("next", phase="Waiting")
+        app.stores.add_job("busy", phase="Running")
+        told = app.told("overview?phase=Suspended")
+        assert {group: told[group]["total"] for group in ("waiting", "running", "finished")} == {
+            "waiting": 1,
+            "running": 0,
+            "finished": 0,
+        }
+
+
+class TestTotals:
+    def test_totals_count_jobs_and_gpus_and_average_the_jct_since(self) -> None:
+        app = Visited()
+        app.stores.add_job("next", phase="Waiting")
+        app.stores.add_job("stopped", phase="Suspended")
+        app.stores.add_job("busy", window(0, 1, "n1"), window(1, 2, "n1"), gpus=2, phase="Running")
+        finish(app, "old", 10, day=1)
+        finish(app, "new", 30, day=2)
+        finish(app, "newer", 50, day=2)
+        finish(app, "broken", 70, day=2, phase="Failed")
+        assert app.told("overview?since=2026-01-02T00:00:00Z")["totals"] == {
+            "waiting": 1,
+            "suspended": 1,
+            "running": 1,
+            "gpus": 4,
+            "succeeded": 2,
+            "failed": 1,
+            "averageJct": 40.0,
+        }
+        assert app.told("overview")["totals"]["averageJct"] == 30.0
+
+    def test_totals_count_only_jobs_that_the_visitor_may_list(self) -> None:
+        app = Visited()
+        app.stores.add_job("mine", phase="Running")
+        app.stores.jobs.put("other/theirs", job("theirs", namespace="other", phase="Running"))
+        assert [app.told("overview", who)["totals"]["running"] for who in ("admin", "ann", "outsider")] == [2, 1, 0]
+
+
+class TestProgress:
+    def test_progress_of_the_planner_takes_the_place_of_the_status(self) -> None:
+        known = {"ns/busy": SimpleNamespace(batches=25.0, total=100.0)}
+        app = Visited(planning=Planning(trained=known.get))
+        spec = {"data": {"chunks": 4, "batchesPerChunk": 10, "epochs": 2}}
+        for name in ("busy", "idle"):
+            made = app.stores.add_job(name, phase="Running", spec=spec)
+            written = Progress.model_validate({"batches": 5.0})
+            app.stores.jobs.put(
+                made.key, made.model_copy(update={"status": made.status.model_copy(update={"progress": written})})
+            )
+        told = {one["name"]: (one["batches"], one["totalBatches"]) for one in app.told("overview")["running"]["jobs"]}
+        assert told == {"busy": (25.0, 100.0), "idle": (5.0, 80.0)}
+
+
+class TestPlannedWindows:
+    def test_later_windows_are_bars_as_wide_as_their_workers(self) -> None:
+        app = sited("a1", planning=planned(PlannedWindow("ns/gang", "a", "a1", 3, "0-2", 100.0, 200.0)))
+        add_waiting(app, "gang", "1970-01-01T00:01:40Z", gpus=2)
+        (bar,) = app.told("timeline/a")["lanes"][0]["bars"]
+        assert (bar["state"], bar["gpus"], bar["workers"], bar["chunks"]) == ("Later", 6, 3, "0-2")
+        assert (bar["start"], bar["end"]) == ("1970-01-01T00:01:40Z", "1970-01-01T00:03:20Z")
+
+    def test_later_windows_of_invisible_jobs_are_left_out(self) -> None:
+        app = sited("a1", planning=planned(PlannedWindow("other/theirs", "a", "a1", 1, "0", 100.0, 200.0)))
+        app.stores.jobs.put("other/theirs", job("theirs", namespace="other"))
+        assert app.told("timeline/a", "ann")["lanes"] == []
+        assert len(app.told("timeline/a")["lanes"][0]["bars"]) == 1
+
+
+def planned(*windows: PlannedWindow) -> Planning:
+    """A planner whose forecast has these windows, and the first of them as the expected place."""
+    place = SimpleNamespace(site=windows[0].site, node=windows[0].node)
+    return Planning(
+        expected=lambda key: place if key == windows[0].job else None,
+        windows=lambda site: [one for one in windows if one.site == site],
+    )
+
+
+def names(app: Visited, path: str, group: str = "waiting") -> str:
+    """The one-letter names of the jobs of a group."""
+    return "".join(one["name"] for one in app.told(path)[group]["jobs"])
+
+
+def finish(app: Visited, name: str, seconds: int, day: int = 1, phase: str = "Succeeded") -> None:
+    """Add a job that ended that many seconds after its creation."""
+    created = f"2026-01-{day:02}T00:00:00Z"
+    made = app.stores.add_job(name, phase=phase, creationTimestamp=created)
+    ended = made.metadata.creation_timestamp + timedelta(seconds=seconds)  # type: ignore[operator]
+    app.stores.jobs.put(
+        made.key, made.model_copy(update={"status": made.status.model_copy(update={"completion_time": ended})})
+    )

@@ -38,15 +38,19 @@ export function keep(parent, items, keyOf, create, update) {
 }
 
 // A table whose cells are functions from an item to a node or text; on a phone each row becomes a card with labels.
-export function table(caption, columns) {
+// The headers of columns with a key `sort` are buttons, which call `sort` with the key.
+export function table(caption, columns, sort = null) {
   const body = el("tbody");
-  const head = el("tr", {}, columns.map((column) => el("th", { scope: "col", text: column.name })));
+  const heading = (column) => (sort && column.sort ? el("button", { type: "button", text: column.name, onclick: () => sort(column.sort) }) : column.name);
+  const head = el("tr", {}, columns.map((column) => el("th", { scope: "col", class: column.style?.includes("wide") ? "wide" : null }, heading(column))));
   const whole = el("table", {}, el("caption", { text: caption }), el("thead", {}, head), body);
   const show = (items, keyOf) => keep(body, items, keyOf,
     () => el("tr", {}, columns.map((column, index) =>
       el(index ? "td" : "th", { "data-label": column.name, class: column.style, ...(index ? {} : { scope: "row" }) }))),
     (row, item) => columns.forEach((column, index) => fill(row.children[index], column.cell(item))));
-  return { whole, show };
+  const sorted = (key) => columns.forEach((column, index) => set(head.children[index], {
+    "aria-sort": { [column.sort]: "ascending", [`-${column.sort}`]: "descending" }[column.sort ? key : ""] ?? null }));
+  return { whole, show, sorted };
 }
 
 // Replace what is in a cell only if it reads differently, and never what has the focus.

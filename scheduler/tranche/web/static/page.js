@@ -51,7 +51,7 @@ function choose() {
   try {
     if (parts.length === 3 && parts[0] === "jobs") return new Job(decodeURIComponent(parts[1]), decodeURIComponent(parts[2]));
   } catch { /* not a name */ }
-  return new Overview(byId("namespace"), byId("find"));
+  return new Overview({ namespace: byId("namespace"), phase: byId("phase"), find: byId("find") });
 }
 
 function show() {

@@ -4,15 +4,15 @@ import { el, jobLink, keep, set, table } from "./dom.js";
 import { bytes, clock, gpuTime, moment, now, relative } from "./times.js";
 
 const PAGE = 16; // nodes at a time
-const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2419200, 31536000];
+const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 5400, 7200, 10800, 14400, 21600, 28800, 43200, 86400, 172800, 345600, 604800, 2419200, 31536000];
 const TICKS = [10, 15, 30, 60, 120, 180, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2419200];
-const WORDS = { Running: "running", Planned: "starting", Closing: "stopping", Expected: "expected to start here" };
+const WORDS = { Running: "running", Planned: "starting", Closing: "stopping", Later: "planned later", Expected: "expected to start here" };
 
 const columns = [
   { name: "Job", cell: (bar) => jobLink(bar.namespace, bar.job) },
   { name: "Node", cell: (bar) => bar.node || "no node yet" },
   { name: "State", cell: (bar) => WORDS[bar.state] ?? bar.state },
-  { name: "GPUs", cell: (bar) => String(bar.gpus) },
+  { name: "GPUs", cell: (bar) => String(bar.gpus) + (bar.workers > 1 ? ` (${bar.workers} workers)` : "") },
   { name: "Chunks", cell: (bar) => bar.chunks || "–" },
   { name: "From", style: "time", cell: (bar) => moment(bar.start) },
   { name: "To", style: "time", cell: (bar) => moment(bar.end) },
@@ -42,7 +42,7 @@ export class Site {
   }
 
   async load(chosen) {
-    const asked = new URLSearchParams({ ...Object.fromEntries(chosen), limit: this.limit });
+    const asked = new URLSearchParams({ ...chosen, limit: this.limit });
     this.told = await ask(`timeline/${encodeURIComponent(this.name)}?${asked}`);
   }
 
@@ -107,7 +107,8 @@ function used({ gpuSeconds, copiedBytes, inVainBytes }) {
 function drawBar(item, bar, span) {
   const link = item.firstChild;
   const [from, to] = [bar.from, bar.to].map((at) => clock(new Date(at)));
-  const who = bar.state === "Expected" ? "" : ` worker ${bar.index}, attempt ${bar.attempt},${bar.chunks ? ` chunks ${bar.chunks},` : ""}`;
+  const chunks = bar.chunks && bar.workers === 1 ? ` chunks ${bar.chunks},` : "";
+  const who = { Expected: "", Later: bar.workers > 1 ? ` ${bar.workers} workers,` : chunks }[bar.state] ?? ` worker ${bar.index}, attempt ${bar.attempt},${chunks}`;
   const words = `${bar.namespace}/${bar.job}${who} ${WORDS[bar.state] ?? bar.state}, ${bar.gpus} GPU${bar.gpus === 1 ? "" : "s"}, ${from} to ${to}`
     + ` (ends ${relative(new Date(bar.to))})`;
   set(item, { class: `bar ${bar.state.toLowerCase()} c${colour(`${bar.namespace}/${bar.job}`)}` });
@@ -122,18 +123,23 @@ function drawBar(item, bar, span) {
   item.style.setProperty("--size", bar.size);
 }
 
-// Give each bar as many rows as it has GPUs, the first that are free at its start.
+// Give each bar as many rows as it has GPUs, the first that are free at its start. A window of the forecast takes the rows
+// that are free first, because its times are estimates: it adds no row to a node whose GPUs are known.
 export function pack(lane) {
   const free = Array.from({ length: lane.gpus ?? 0 }, () => -Infinity);
   const moments = lane.bars.map((bar) => {
     const from = bar.start ? Date.parse(bar.start) : now();
-    const least = bar.state === "Expected" ? from : Math.max(from, now());
-    return { ...bar, from, to: Math.max(bar.end ? Date.parse(bar.end) : least, least, from + 1), size: Math.max(1, Math.min(bar.gpus, 64)) };
+    const begin = bar.state === "Later" ? Math.max(from, now()) : from;
+    const least = bar.state === "Expected" ? begin : Math.max(begin, now());
+    return { ...bar, from: begin, to: Math.max(bar.end ? Date.parse(bar.end) : least, least, begin + 1), size: Math.max(1, Math.min(bar.gpus, 64)) };
   });
-  const order = (bar) => (bar.state === "Expected" ? 1 : 0);
+  const order = (bar) => ({ Later: 1, Expected: 2 }[bar.state] ?? 0);
   const bars = moments.sort((a, b) => order(a) - order(b) || a.from - b.from).map((bar) => {
     let row = 0;
-    while (free.slice(row, row + bar.size).some((until) => until > bar.from)) row += 1;
+    const until = (at) => Math.max(...free.slice(at, at + bar.size));
+    const rows = bar.state === "Later" && lane.gpus ? Math.max(0, lane.gpus - bar.size) : Infinity;
+    while (row < rows && until(row) > bar.from) row += 1;
+    if (rows < Infinity && until(row) > bar.from) for (let at = 0; at <= rows; at += 1) if (until(at) < until(row)) row = at;
     for (let at = row; at < row + bar.size; at += 1) free[at] = bar.to;
     return { ...bar, row };
   });
@@ -171,7 +177,7 @@ function label(at, span) {
 }
 
 const percent = (at, span) => `${Math.min(100, Math.max(0, (at - span.from) / (span.to - span.from) * 100))}%`;
-const keyOf = (bar) => `${bar.namespace}/${bar.job}/${bar.index}/${bar.attempt}/${bar.state === "Expected"}`;
+const keyOf = (bar) => `${bar.namespace}/${bar.job}/${bar.index}/${bar.attempt}/${{ Expected: "expected", Later: `later ${bar.chunks}` }[bar.state] ?? ""}`;
 const hash = (text) => [...text].reduce((sum, char) => (sum * 31 + char.codePointAt(0)) >>> 0, 7);
 const HUES = 6;
 const colours = new Map(); // job: number of its colour

@@ -21,6 +21,12 @@ export function duration(seconds) {
   return `${Math.round(s / 8640) / 10} d`;
 }
 
+// The same with a digit more, for completion times.
+export function precise(seconds) {
+  if (seconds < 90) return `${Math.round(seconds * 10) / 10} s`;
+  return seconds < 90 * 60 ? `${Math.round(seconds / 6) / 10} min` : duration(seconds);
+}
+
 // Three significant digits, no fewer before the point.
 const digits = (value) => String(value >= 100 ? Math.round(value) : Number(value.toPrecision(3)));
 
@@ -31,6 +37,20 @@ export function gpuTime(seconds) {
 export function bytes(amount) {
   const [size, unit] = [[1e15, "PB"], [1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]].find(([least]) => amount >= least) ?? [1, "B"];
   return `${digits(amount / size)} ${unit}`;
+}
+
+// Share of mini-batches. It is rounded down, so that 100 % means that nothing is left.
+export function percentage(batches, total) {
+  if (typeof batches !== "number" || !total) return "";
+  const share = Math.min(1, batches / total) * 100;
+  return `${share < 10 ? Math.floor(share * 10) / 10 : Math.floor(share)} %`;
+}
+
+// Beginning of today in the visitor's time zone.
+export function midnight() {
+  const at = new Date(now());
+  at.setHours(0, 0, 0, 0);
+  return at.toISOString();
 }
 
 export function clock(at) {
