@@ -14,6 +14,7 @@ from tranche.web.app import Planning, create_page_app
 PEOPLE: dict[str, set[str]] = {
     "admin": {"list trainingjobs", "get trainingjobs", "list sites", "list /events"},
     "ann": {"list trainingjobs ns", "get trainingjobs ns", "list /events ns"},
+    "eva": {"list trainingjobs ns", "get trainingjobs ns", "patch trainingjobs ns", "create trainingjobs ns"},
     "bob": {"list trainingjobs other", "get trainingjobs other"},
     "outsider": set(),
 }
@@ -27,9 +28,18 @@ class Api:
         self.asked: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.down = False
+        self.written: list[tuple[str, str, Any]] = []
+        """Method, path and body of each write."""
+        self.rejection: ApiError | None = None
+        """Answer to writes."""
         self.audiences = [AUDIENCE]
 
-    async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, object]:
+    async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> dict[str, object]:
+        if not path.endswith("reviews"):
+            self.written.append((method, path, body))
+            if self.rejection is not None:
+                raise self.rejection
+            return {}
         self.asked.append(path.rpartition("/")[2])
         if self.down:
             raise ApiError(503, "Unavailable", "down")
@@ -53,16 +63,22 @@ class Api:
 class Visited:
     """Application, its stores, and a virtual clock."""
 
-    def __init__(self, *nodes: str, planning: Planning | None = None) -> None:
+    def __init__(self, *nodes: str, planning: Planning | None = None, **options: Any) -> None:
         self.stores = Stores(nodes)
         self.api = Api()
         self.now = 0.0
-        self.app = create_page_app(self.stores.view, self.stores, self.api, planning, lambda: self.now)  # type: ignore[arg-type]
+        self.app = create_page_app(self.stores.view, self.stores, self.api, planning, lambda: self.now, **options)  # type: ignore[arg-type]
         self.http = TestClient(self.app)
 
     def ask(self, path: str, who: str = "admin", **headers: str) -> httpx2.Response:
         token = {"Authorization": f"Bearer {who}"} if who else {}
         return self.http.get(f"/v1/{path}", headers={**token, **headers})
+
+    def send(self, path: str, body: Any, who: str = "eva", **headers: str) -> httpx2.Response:
+        """Send a POST request as the page does; an empty header is left out."""
+        usual = {"Authorization": f"Bearer {who}", "Tranche-Request": "page", "Content-Type": "application/json"}
+        chosen = {name: value for name, value in (usual | headers).items() if value}
+        return self.http.post(f"/v1/{path}", content=json.dumps(body), headers=chosen)
 
     def told(self, path: str, who: str = "admin") -> Any:
         response = self.ask(path, who)

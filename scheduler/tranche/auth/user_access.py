@@ -92,6 +92,10 @@ class AccessReviewer:
         spec = _spec(user, verb, resource, namespace, name)
         return bool(await self._rights.find(msgspec.json.encode(spec), lambda: self._access(spec)))
 
+    async def may_now(self, user: User, verb: str, resource: str, namespace: str, name: str) -> bool:
+        """Review as `may` does, but without the cache; the caller limits the rate."""
+        return bool(await self._access(_spec(user, verb, resource, namespace, name)))
+
     async def scope(self, user: User, namespaces: Collection[str]) -> Scope:
         """Return which of these namespaces' jobs the user may list; raises the same errors as `may`.
 

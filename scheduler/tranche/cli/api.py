@@ -53,6 +53,7 @@ class ApiOptions:
     report_tls_hosts: tuple[str, ...]
     page_host: str
     page_port: int | None
+    page_actions: bool
     planner_token_file: Path | None
     metrics_host: str
     metrics_port: int | None
@@ -148,7 +149,9 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                     chunk_windows=planner.chunk_windows,
                     refresh=planner.refresh,
                 )
-                page = create_page_app(View(watches, options.gpu_resource), watches, client, planning)
+                page = create_page_app(
+                    View(watches, options.gpu_resource), watches, client, planning, actions=options.page_actions
+                )
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)

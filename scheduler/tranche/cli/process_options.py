@@ -87,6 +87,11 @@ API = (
     ),
     click.option("--page-host", default="127.0.0.1", show_default=True, help="Listen address of the web page."),
     click.option("--page-port", type=PORT, help="Port of the web page and the read API [default: off]."),
+    click.option(
+        "--page-actions",
+        is_flag=True,
+        help="Let users of the page suspend, resume, delete and weight the jobs that RBAC lets them patch or delete.",
+    ),
 )
 START_LIMITS = (
     click.option(

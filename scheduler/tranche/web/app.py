@@ -1,4 +1,4 @@
-"""Web application for users: the page and its read-only API. Every route with data requires authentication."""
+"""Web application for users: the page and its API. Every route with data requires authentication."""
 
 import asyncio
 import time
@@ -19,6 +19,7 @@ from tranche.model.chunk_ranges import LARGEST
 from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
+from tranche.web.job_action import action_routes, allowed_actions
 from tranche.web.job_events import Occurrences
 from tranche.web.overview_index import (
     GROUPS,
@@ -96,6 +97,8 @@ class WebContext:
     timelines: Timelines
     occurrences: Occurrences
     planning: Planning
+    actions: bool
+    """Whether users may act on jobs."""
 
 
 def create_page_app(
@@ -104,6 +107,8 @@ def create_page_app(
     client: ApiClient,
     planning: Planning | None = None,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    actions: bool = False,
 ) -> FastAPI:
     """Create the application. It shares the event loop with the watches and the report API, so handlers yield often.
 
@@ -113,10 +118,11 @@ def create_page_app(
         client: Client for token and access reviews, and for events.
         planning: Access to the planner; default: none.
         clock: Monotonic seconds, for caches.
+        actions: Whether users may suspend, resume, delete and weight the jobs that RBAC lets them.
     """
     planning = planning or Planning()
     board = Board(view, watches, planning.expected, planning.windows)
-    context = WebContext(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning)
+    context = WebContext(view, board, Timelines(view, board, clock), Occurrences(client, clock), planning, actions)
     guard = Guard(AccessReviewer(client, clock))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SafeHeaders)
@@ -124,6 +130,8 @@ def create_page_app(
     app.include_router(static_files())
     app.include_router(_many(context, guard))
     app.include_router(_one(context, guard))
+    if actions:
+        app.include_router(action_routes(view, client, guard, clock))
     return app
 
 
@@ -221,9 +229,11 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         if job is None:
             return _absent(namespace, name)
         await context.planning.refresh()
+        gpus = row.gpus if (row := context.board.rows.get(f"{namespace}/{name}")) is not None else 0
+        may = await allowed_actions(visitor, namespace, name) if context.actions else []
         expected = context.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
-        return data_response({**msgspec.to_builtins(job), "expectedAt": place}, request)
+        return data_response({**msgspec.to_builtins(job), "gpus": gpus, "expectedAt": place, "actions": may}, request)
 
     @router.get("/jobs/{namespace}/{name}/chunks")
     async def read_chunks(

@@ -49,14 +49,17 @@ class Visitor:
         """Return why the user may not do that; empty if allowed. Raises the same errors as `may`."""
         if await self.may(verb, resource, namespace, name):
             return ""
-        where = f" in namespace {namespace}" if namespace else ""
-        what = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
-        return f"{self.user.username} is not allowed to {verb} {what}{where} (RBAC)"
+        return _forbidden(self.user, verb, resource, namespace)
 
     async def require(self, verb: str, resource: str, namespace: str = "", name: str = "") -> None:
         """Raise Refusal 403 if the user may not do that."""
         if reason := await self.objection(verb, resource, namespace, name):
             raise Refusal(403, reason)
+
+    async def require_now(self, verb: str, resource: str, namespace: str, name: str) -> None:
+        """Raise Refusal 403 unless the API server allows that at this moment; no cached review is used."""
+        if not await answered(lambda: self._reviewer.may_now(self.user, verb, resource, namespace, name)):
+            raise Refusal(403, _forbidden(self.user, verb, resource, namespace))
 
 
 class Guard:
@@ -80,6 +83,12 @@ class Guard:
         if user is None:
             raise Refusal(401, "the API server rejected this token: it may have expired")
         return Visitor(user, self._reviewer)
+
+
+def _forbidden(user: User, verb: str, resource: str, namespace: str) -> str:
+    where = f" in namespace {namespace}" if namespace else ""
+    what = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
+    return f"{user.username} is not allowed to {verb} {what}{where} (RBAC)"
 
 
 async def answered(question: Callable[[], Awaitable[T]]) -> T:

@@ -48,10 +48,15 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
 class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Details of one job."""
 
+    uid: str
     started: datetime | None
     plan: str
     """Term and revision of the plan, such as ``3.17``; empty without a plan."""
     priority: str
+    weight: float
+    suspended: bool
+    """Whether `spec.suspend` is set."""
+    max_workers: int
     chunk_count: int | None
     """Number of chunks; None for a gang."""
     running: list[dict[str, Any]]
@@ -111,9 +116,13 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
     attempts = [_attempt(record, resumes.get(record.attempt)) for record in records]
     return JobDetail(
         **_summary(job),
+        uid=job.metadata.uid,
         started=job.status.start_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
         priority=job.spec.priority_class_name,
+        weight=job.spec.weight,
+        suspended=job.spec.suspend,
+        max_workers=job.spec.workers.max_replicas,
         chunk_count=job.spec.data.chunks if job.spec.data else None,
         running=_dumped(ledger.running if ledger else ()),
         lost_batches=ledger.lost_batches if ledger else 0.0,

@@ -36,6 +36,8 @@ SOMETIMES = {
         Right("patch", "events"),
     ): "operator/test_requests.py",
     ("tranche-scheduler", Right("get", "pods")): "whole/test_late_watches.py",
+    ("tranche-scheduler", Right("patch", "trainingjobs.tranche.dev")): "web/test_actions.py",
+    ("tranche-scheduler", Right("delete", "trainingjobs.tranche.dev")): "web/test_actions.py",
     # After a Service that could not be created because there was one.
     ("tranche-operator", Right("get", "services")): "operator/test_requests.py::test_it_is_known_whose_the_service_is",
 }

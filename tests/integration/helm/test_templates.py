@@ -243,11 +243,27 @@ def test_limits_of_namespaces_are_keys_of_the_config_map(render: Render) -> None
 
 def test_policies_name_the_accounts_of_the_release(render: Render) -> None:
     policies = [o for o in render(namespace="training") if o["kind"].startswith("ValidatingAdmissionPolicy")]
-    assert len(policies) == 6
+    assert len(policies) == 8
     assert "tranche-system" not in yaml.safe_dump(policies)
     assert "system:serviceaccount:training:tranche-operator" in yaml.safe_dump(policies)
     for switch in ("admissionPolicies.enabled=false", "rbac.create=false", "mode=shadow"):
         assert not [o for o in render("--set", switch) if o["kind"].startswith("ValidatingAdmissionPolicy")]
+
+
+def test_page_actions_need_a_right_that_a_value_removes(render: Render) -> None:
+    objects = render()
+    name = "tranche-page-actions"
+    role = next(one for one in objects if one["kind"] == "ClusterRole" and one["metadata"]["name"] == name)
+    assert role["rules"] == [
+        {"apiGroups": ["tranche.dev"], "resources": ["trainingjobs"], "verbs": ["patch", "delete"]}
+    ]
+    assert "--page-actions" in containers(objects)["api"]["args"]
+    without = render("--set", "page.actions.enabled=false")
+    rbac = [one for one in without if one["apiVersion"].startswith("rbac.authorization")]
+    assert "tranche-page-actions" not in yaml.safe_dump(rbac)
+    assert "--page-actions" not in containers(without)["api"]["args"]
+    shadow = [one for one in render("--set", "mode=shadow") if one["apiVersion"].startswith("rbac.authorization")]
+    assert "tranche-page-actions" not in yaml.safe_dump(shadow)
 
 
 def test_certificate_of_the_reports_can_be_of_cert_manager(render: Render) -> None:

@@ -1,5 +1,6 @@
 """The admission policies, as tenants with different rights meet them on a real API server."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import yaml
 
 from support.waiting import eventually
 from tranche.demo.local_stack import manifests
+from tranche.kube.client.client import ApiClient, ApiError
 from tranche_testcluster import Cluster, ClusterError
 
 OPERATOR = "system:serviceaccount:tranche-system:tranche-operator"
@@ -192,3 +194,36 @@ def test_policies_have_no_type_errors(guarded: Cluster) -> None:
         return True
 
     eventually(checked)
+
+
+def test_account_of_the_page_changes_suspension_and_weight_only(guarded: Cluster) -> None:
+    apply(guarded, job("paged"))
+    guarded.kubectl("apply", "-f", str(manifests() / "rbac.yaml"))
+
+    kubeconfig = guarded.service_account_kubeconfig("tranche-system", "tranche-scheduler")
+
+    def patch(spec: dict[str, Any], **metadata: Any) -> str:
+        """Return the error, or "patched"."""
+
+        async def send() -> str:
+            async with ApiClient.connect(str(kubeconfig)) as client:
+                body = {"metadata": metadata, "spec": spec}
+                await client.request("PATCH", f"{JOBS}/paged", body=body, content_type="application/merge-patch+json")
+            return "patched"
+
+        try:
+            return asyncio.run(send())
+        except ApiError as error:
+            return error.message
+
+    template = {"spec": {"containers": [{"name": "worker", "image": "mine"}]}}
+    refused: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"workers": {"template": template}}, {}),
+        ({"priorityClassName": "tranche-low"}, {}),
+        ({"suspend": True, "estimatedDuration": "1h"}, {}),
+        ({}, {"labels": {"team": "mine"}}),
+    ]
+    for spec, metadata in refused:
+        assert "may change only spec.suspend and spec.weight" in patch(spec, **metadata)
+    assert "patched" in patch({"suspend": True, "weight": 3})
+    assert "patched" in patch({"suspend": False})

@@ -1,6 +1,7 @@
 """The page in headless Chromium, served by a running tranche: what a person sees is what the cluster says."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -271,7 +272,41 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         used = window.page.locator("table:has(caption:text-is('Use of sites')) tbody tr").all_inner_texts()
         assert len(used) == len(status["progress"]["sites"])
         assert all("GPU-seconds" in row for row in used)
-        assert "of 1000 mini-batches trained" in window.page.locator(".progress").inner_text()
+        assert re.match(r"[\d.]+ %: [\d.]+ of 1000 mini-batches", window.page.locator(".progress").inner_text())
+        no_faults(window, stage)
+
+
+def test_job_page_uses_sentences_in_place_of_internal_terms(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        window.page.locator(".running tbody a", has_text="default/resnet").click()
+        window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
+        assert {"Plan", "Q at dispatch"} & set(window.page.locator("dt, th:visible").all_inner_texts()) == set()
+        rows = window.page.locator("table:has(caption:text-is('Conditions')) tbody tr")
+        told = {
+            row.locator("th").inner_text(): row.locator("td[data-label='Meaning']").inner_text() for row in rows.all()
+        }
+        assert told["Planned"] == "the job has a plan"
+        assert told["Running"] == "workers run"
+        reasons = {c["reason"] for c in stage.whole.status("resnet")["conditions"]}
+        assert reasons & set(told.values()) == set()
+
+
+def test_commands_of_the_job_page_run_and_can_be_copied(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        window.page.locator(".running tbody a", has_text="default/resnet").click()
+        window.page.get_by_text("Commands", exact=True).click()
+        names = window.page.locator(".commands dt").all_inner_texts()
+        commands = dict(zip(names, window.page.locator(".commands code").all_inner_texts(), strict=True))
+        assert {"Logs and ended attempts", "YAML", "Suspend", "Delete"} <= set(commands)
+        for name in ("YAML", "Suspend", "Delete"):
+            words = shlex.split(commands[name])[1:]
+            assert "resnet" in stage.whole.cluster.kubectl(*words, *([] if name == "YAML" else ["--dry-run=server"]))
+        window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        window.page.get_by_role("button", name="Copy: YAML").click()
+        window.page.get_by_text("copied", exact=True).wait_for()
+        assert window.page.evaluate("navigator.clipboard.readText()") == commands["YAML"]
         no_faults(window, stage)
 
 

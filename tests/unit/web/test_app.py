@@ -43,6 +43,7 @@ def test_job_detail_includes_its_plan() -> None:
     told = app.told("jobs/ns/cats")
     assert (told["phase"], told["plan"]) == ("Running", "1.1")
     assert told["homes"] == {"edge-a": "0-3"}
+    assert (told["weight"], told["suspended"], told["maxWorkers"], told["gpus"]) == (1.0, False, 4, 1)
     assert told["windows"] == [
         {
             "index": 0,

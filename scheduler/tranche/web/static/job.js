@@ -1,7 +1,9 @@
 // One job: why it runs or waits, how far it is, its windows, how its pods ended, and what was noted of it.
 import { ask } from "./api.js";
+import { Actions } from "./actions.js";
+import { Commands } from "./commands.js";
 import { el, keep, phase, set, table } from "./dom.js";
-import { bytes, duration, gpuTime, moment } from "./times.js";
+import { bytes, gpuTime, moment, percentage, precise } from "./times.js";
 
 const stateOf = (planned) => {
   const by = planned.preemptedBy ? ` (preempted by ${planned.preemptedBy})` : "";
@@ -22,10 +24,10 @@ const chunkWindows = [
   { name: "State", cell: (c) => c.state.toLowerCase() },
   { name: "Site", cell: (c) => c.site || "–" },
   { name: "Node", cell: (c) => c.node || "–" },
-  { name: "Slot", cell: (c) => c.slots.join(", ") || "–" },
+  { name: "GPU", optional: true, cell: (c) => c.slots.join(", ") || "–" },
   { name: "From", style: "time", cell: (c) => moment(c.start) },
   { name: "To", style: "time", cell: (c) => moment(c.end) },
-  { name: "Q at dispatch", cell: (c) => (c.q === null ? "–" : `${Number(c.q.toPrecision(6))} s`) },
+  { name: "Cost when bound", optional: true, cell: (c) => (c.q === null ? "–" : `${Number(c.q.toPrecision(6))} s`) },
 ];
 const SHOWN_CHUNKS = 200;
 const servers = [
@@ -50,15 +52,31 @@ const sites = [
   { name: "Copied", cell: (s) => bytes(s.copiedBytes ?? 0) },
   { name: "Copied, unused", cell: (s) => bytes(s.inVainBytes ?? 0) },
 ];
+// Conditions without a message of their own; `kubectl describe` shows types and reasons.
+const MEANINGS = {
+  Planned: { True: "the job has a plan" },
+  InvalidTemplate: { False: "the API server accepts the pods of the job", Unknown: "the pods of the job have not been checked yet" },
+  Running: { True: "workers run", False: "no worker runs" },
+  Suspended: { True: "the job is suspended", False: "the job is not suspended" },
+  Complete: { True: "the job has succeeded" },
+  Failed: { True: "the job has failed" },
+  PodsRejected: { False: "the API server accepts the pods" },
+  PodsUnplaced: { False: "all pods found a place" },
+  PodsNotStarting: { False: "all containers have started" },
+  PodsDoNotStop: { False: "no pod holds its resources after its grace period" },
+  EvictionsRefused: { False: "no disruption budget keeps a pod from being stopped" },
+  StagingFailed: { False: "no pod that copies data fails" },
+};
+const spaced = (name) => name.replace(/([a-z])([A-Z])/g, (_, before, after) => `${before} ${after.toLowerCase()}`);
 const conditions = [
-  { name: "Condition", cell: (c) => c.type },
-  { name: "Status", cell: (c) => c.status },
+  { name: "Condition", cell: (c) => spaced(c.type) },
+  { name: "Holds", cell: (c) => ({ True: "yes", False: "no" }[c.status] ?? "unknown") },
   { name: "Since", style: "time", cell: (c) => moment(c.lastTransitionTime) },
-  { name: "Message", style: "why", cell: (c) => c.message || c.reason },
+  { name: "Meaning", style: "why", cell: (c) => c.message || (MEANINGS[c.type]?.[c.status] ?? spaced(c.reason ?? "")) },
 ];
 const events = [
   { name: "When", style: "time", cell: (e) => moment(e.at) },
-  { name: "Event", cell: (e) => (e.count > 1 ? `${e.reason} ×${e.count}` : e.reason) },
+  { name: "Event", cell: (e) => spaced(e.reason) + (e.count > 1 ? ` ×${e.count}` : "") },
   { name: "Message", style: "why", cell: (e) => e.message },
 ];
 
@@ -78,7 +96,12 @@ export class Job {
     this.chunks = section("Chunks", this.cells, this.cellsText);
     this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, "Use of sites": sites, Conditions: conditions, Events: events })
       .map(([name_, columns]) => new Part(name_, columns));
-    this.body = el("div", {}, this.why, el("p", { class: "progress" }, this.bar, this.trained), this.facts, this.chunks, this.parts.map((part) => part.element));
+    this.commands = new Commands();
+    this.actions = new Actions(this.path, (action) => {
+      if (action === "delete") location.hash = "#/";
+      else this.load().then(() => this.draw(), () => {});
+    });
+    this.body = el("div", {}, this.actions.element, this.why, el("p", { class: "progress" }, this.bar, this.trained), this.facts, this.commands.element, this.chunks, this.parts.map((part) => part.element));
     this.element = el("article", { class: "job" },
       el("p", {}, el("a", { href: "#/", text: "← all jobs" })),
       el("h2", {}, el("span", { class: "quiet", text: `${namespace}/` }), name, " ", this.phase), this.problem, this.body);
@@ -102,6 +125,8 @@ export class Job {
     set(this.why, { text: job.explanation || "not planned yet" });
     this.drawProgress(job);
     this.drawFacts(job);
+    this.commands.draw(job);
+    this.actions.draw(job);
     this.drawChunks(job);
     const helpers = job.parameterServers.map((server) => ({ ...server, role: `parameter server ${server.index}` }))
       .concat(job.chief ? [{ ...job.chief, role: "chief" }] : []);
@@ -123,7 +148,8 @@ export class Job {
     this.bar.hidden = !whole;
     if (whole) this.bar.value = Math.min(1, batches / whole);
     const how = estimated ? ", estimated from run time" : "";
-    set(this.trained, { text: `${round(batches)}${whole ? ` of ${round(whole)}` : ""} mini-batches trained${how}` });
+    const share = whole ? `${percentage(batches, whole)}: ` : "";
+    set(this.trained, { text: `${share}${round(batches)}${whole ? ` of ${round(whole)}` : ""} mini-batches trained${how}` });
   }
 
   drawFacts(job) {
@@ -137,11 +163,12 @@ export class Job {
       ["Preemptions", `${job.preemptions}${lost}`],
       ["Failures", String(job.failures)],
       ["Priority", job.priority],
-      ["Plan", job.plan || "none"],
+      ["Weight", String(job.weight)],
+      ["Workers", `at most ${job.maxWorkers}, ${job.gpus} GPU${job.gpus === 1 ? "" : "s"} each`],
       ...Object.entries(job.homes).map(([site, chunks]) => [`Data at ${site}`, `chunks ${chunks}`]),
       ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `stopped after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
     ];
-    if (job.started && job.completed) facts.splice(3, 0, ["Took", duration((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
+    if (job.started && job.completed) facts.splice(3, 0, ["Completion time", precise((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
     keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")), (pair, [, value]) => {
       const cell = pair.lastChild;
       const made = value instanceof Node ? value : document.createTextNode(value);
@@ -175,10 +202,13 @@ const WORDS = { done: "done", open: "assigned to a worker", begun: "started, not
 
 class Part {
   constructor(name, columns) {
+    this.columns = columns;
     this.list = table(name, columns);
+    this.all = el("button", { type: "button", hidden: true, onclick: () => { this.shown = Infinity; this.draw(...this.last); } });
+    this.shown = ROWS;
     this.count = el("span", { class: "count" });
     this.none = el("p", { class: "none" });
-    this.element = section([`${name} `, this.count], this.list.whole, this.none);
+    this.element = section([`${name} `, this.count], this.list.whole, this.all, this.none);
   }
 
   // `total` is how many there are if not all of them are shown.
@@ -189,9 +219,19 @@ class Part {
     this.none.hidden = items.length > 0 && !more;
     set(this.none, { text: more ? `and ${more} more` : none });
     set(this.count, { text: String(items.length + more) });
-    this.list.show(items, keyOf);
+    this.last = [items, keyOf, none, total];
+    this.all.hidden = items.length <= this.shown;
+    set(this.all, { text: `Show all ${items.length}` });
+    const some = items.slice(0, this.shown);
+    this.list.show(some, keyOf);
+    this.columns.forEach((column, index) => {
+      const empty = column.optional && some.every((item) => column.cell(item) === "–");
+      for (const row of this.list.whole.rows) row.children[index].hidden = Boolean(empty);
+    });
   }
 }
+
+const ROWS = 20; // rows of a table at first
 
 function section(title, ...children) {
   return el("section", {}, el("h3", {}, title), children);

@@ -97,7 +97,7 @@ async function refresh() {
 }
 
 takeToken();
-set(byId("zone"), { text: `Times are in ${zone()}; explanations use UTC (Z). This page is read-only.` });
+set(byId("zone"), { text: `Times are in ${zone()}; explanations use UTC (Z).` });
 byId("leave").addEventListener("click", () => { setToken(""); login(); });
 byId("skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
 byId("filters").addEventListener("submit", (event) => event.preventDefault());

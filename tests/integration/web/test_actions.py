@@ -1,0 +1,148 @@
+"""Actions on jobs from the page, on a real API server: who may act, what is refused, and what a person sees of it."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="the development dependencies are older than this test")
+
+from support.browser import Window, opened, require_chromium, started
+from support.full_stack import Whole
+from tranche.auth.user_access import AUDIENCE
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+ROLES = {"editor": "edit", "viewer": "view"}
+
+
+class Stage:
+    """Running tranche, a browser, and an account for each role."""
+
+    def __init__(self, whole: Whole, browser: Any) -> None:
+        self.whole = whole
+        self.browser = browser
+
+    def token(self, who: str) -> str:
+        return self.whole.cluster.kubectl("create", "token", who, f"--audience={AUDIENCE}").strip()
+
+    def act(self, who: str, name: str, action: str, uid: str = "", **more: Any) -> tuple[int, str]:
+        """Send an action as the page does; returns the status and the error."""
+        body = {"action": action, "uid": uid or self.whole.job(name)["metadata"]["uid"], **more}
+        headers = {"Tranche-Token": self.token(who), "Tranche-Request": "page", "Content-Type": "application/json"}
+        url = f"{self.whole.stack.page_url}/v1/jobs/default/{name}/actions"
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())["error"]
+
+    def open(self, who: str, name: str) -> Any:
+        return opened(self.browser, f"{self.whole.stack.page_url}", token=self.token(who))
+
+    def show(self, window: Window, name: str) -> None:
+        window.page.locator(f"tbody a[href='#/jobs/default/{name}']").click()
+        window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    require_chromium()
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=4)
+        for who, role in ROLES.items():
+            cluster.kubectl("create", "serviceaccount", who)
+            cluster.kubectl("create", "rolebinding", who, f"--clusterrole={role}", f"--serviceaccount=default:{who}")
+        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
+            whole = Whole(cluster, stack)
+            for name in ("first", "second", "third"):
+                whole.submit(name, seconds=900.0)
+                whole.until_phase(name, "Running")
+            yield Stage(whole, browser)
+
+
+def test_actions_of_an_editor_change_the_job(stage: Stage) -> None:
+    assert stage.act("editor", "first", "suspend") == (200, "")
+    assert stage.whole.job("first")["spec"]["suspend"] is True
+    stage.whole.until_phase("first", "Suspended")
+    assert stage.act("editor", "first", "resume") == (200, "")
+    stage.whole.until_phase("first", "Running")
+    assert stage.act("editor", "first", "weight", weight=3) == (200, "")
+    job = stage.whole.job("first")
+    assert (job["spec"]["weight"], job["spec"]["suspend"]) == (3, False)
+    assert "tranche-page" in {entry["manager"] for entry in job["metadata"]["managedFields"]}
+
+
+def test_actions_are_refused_with_reason_and_without_effect(stage: Stage) -> None:
+    before = stage.whole.job("second")["spec"]
+    status, reason = stage.act("viewer", "second", "suspend")
+    assert (status, "is not allowed to patch trainingjobs" in reason) == (403, True)
+    assert stage.act("viewer", "second", "delete")[0] == 403
+    status, reason = stage.act("editor", "second", "weight", weight=-1)
+    assert (status, "spec.weight" in reason) == (422, True)
+    status, reason = stage.act("editor", "second", "suspend", uid="00000000-0000-0000-0000-000000000000")
+    assert (status, "metadata.uid" in reason) == (422, True)
+    assert stage.act("editor", "second", "delete", uid="00000000-0000-0000-0000-000000000000")[0] == 409
+    assert stage.whole.job("second")["spec"] == before
+
+
+def test_an_action_is_confirmed_in_a_dialog(stage: Stage) -> None:
+    with stage.open("editor", "second") as window:
+        stage.show(window, "second")
+        page = window.page
+        assert page.locator(".job > div > div > .actions button").all_inner_texts() == [
+            "Suspend",
+            "Set weight",
+            "Delete",
+        ]
+        page.get_by_role("button", name="Suspend", exact=True).click()
+        page.get_by_role("heading", name="Suspend: default/second").wait_for()
+        page.get_by_role("button", name="Cancel").click()
+        assert stage.whole.job("second")["spec"].get("suspend", False) is False
+        page.get_by_role("button", name="Suspend", exact=True).click()
+        page.locator("dialog button.suspend").click()
+        page.get_by_role("button", name="Resume", exact=True).wait_for()
+        assert stage.whole.job("second")["spec"]["suspend"] is True
+        page.get_by_role("button", name="Resume", exact=True).click()
+        page.locator("dialog button.resume").click()
+        page.get_by_role("button", name="Suspend", exact=True).wait_for()
+        assert window.faults() == []
+
+
+def test_a_rejection_is_shown_in_the_words_of_the_api_server(stage: Stage) -> None:
+    with stage.open("editor", "second") as window:
+        stage.show(window, "second")
+        page = window.page
+        page.get_by_role("button", name="Set weight").first.click()
+        page.fill("#weight", "2000000")
+        page.locator("dialog button.weight").click()
+        page.locator("dialog .problem", has_text="should be less than or equal to 1e+06").wait_for()
+        page.fill("#weight", "7")
+        page.locator("dialog button.weight").click()
+        page.wait_for_selector("dialog", state="hidden")
+        assert stage.whole.job("second")["spec"]["weight"] == 7
+        window.expected = ("422",)
+        assert window.faults() == []
+
+
+def test_who_may_only_view_sees_no_buttons(stage: Stage) -> None:
+    with stage.open("viewer", "second") as window:
+        stage.show(window, "second")
+        assert window.page.locator(".actions button:visible").count() == 0
+
+
+def test_a_deleted_job_leaves_the_page(stage: Stage) -> None:
+    with stage.open("editor", "third") as window:
+        stage.show(window, "third")
+        window.page.get_by_role("button", name="Delete", exact=True).click()
+        window.page.locator("dialog button.delete").click()
+        window.page.wait_for_selector(".running")
+        stage.whole.until("the job is gone", lambda: not stage.whole.job("third"))
+        window.page.wait_for_selector("a[href='#/jobs/default/third']", state="detached", timeout=15_000)
+        assert window.page.url.endswith("#/")
