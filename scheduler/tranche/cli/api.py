@@ -54,6 +54,7 @@ class ApiOptions:
     page_host: str
     page_port: int | None
     page_actions: bool
+    page_what_if: bool
     planner_token_file: Path | None
     metrics_host: str
     metrics_port: int | None
@@ -148,6 +149,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                     windows=planner.planned_windows,
                     chunk_windows=planner.chunk_windows,
                     refresh=planner.refresh,
+                    what_if=planner.what_if if options.page_what_if else None,
                 )
                 page = create_page_app(
                     View(watches, options.gpu_resource), watches, client, planning, actions=options.page_actions

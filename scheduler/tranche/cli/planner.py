@@ -13,17 +13,21 @@ import click
 
 from tranche.cli import process_options as common
 from tranche.extender.app import create_metrics_app
+from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.leader_election import DeposedError, Leadership
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.live import Controller, ControllerSettings
 from tranche.live.informers import Informers
+from tranche.live.job_events import submission
 from tranche.live.journal_file import JournalError, journal
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import PLANNER, Metrics, count_jobs
+from tranche.model import WhatIf
 from tranche.planner import HealthSettings, Planner
 from tranche.planner.forecast.chunk_windows import listing
 from tranche.planner.forecast.planned_window import planned_windows
+from tranche.planner.forecast.what_if import what_if
 from tranche.planner.journal import Fact
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.desk import PlannerDesk
@@ -154,7 +158,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
         )
         gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
         desk = PlannerDesk(controller.reports, controller.renewals)
-        app = create_planner_app(desk, _views(controller, planner), gate, watches.unsynced)
+        app = create_planner_app(desk, _views(controller, planner, options.gpu_resource), gate, watches.unsynced)
         logger.info("policy %s", options.policy)
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())
@@ -166,7 +170,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             group.create_task(freeze_periodically(watches.synced()))
 
 
-def _views(controller: Controller, planner: Planner) -> PlannerViews:
+def _views(controller: Controller, planner: Planner, gpu_resource: str) -> PlannerViews:
     def outlook() -> Generator[None, None, Outlook]:
         waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
         places = {key: Place(found.site, found.node) for key, found in waiting}
@@ -177,8 +181,13 @@ def _views(controller: Controller, planner: Planner) -> PlannerViews:
                 trained[key] = Trained(known.batches, known.of, known.estimated)
         return Outlook(places, trained, (yield from planned_windows(planner, MOST_WINDOWS)))
 
+    def what_if_of(body: bytes) -> Generator[None, None, WhatIf]:
+        asked = submission(TrainingJob.model_validate_json(body), gpu_resource)
+        return (yield from what_if(planner.context, planner.blank, asked, controller.clock()))
+
     return PlannerViews(
         controller.reports.trained,
         outlook,
         lambda key: listing(planner, key, controller.clock()),
+        what_if_of,
     )

@@ -88,6 +88,11 @@ API = (
     click.option("--page-host", default="127.0.0.1", show_default=True, help="Listen address of the web page."),
     click.option("--page-port", type=PORT, help="Port of the web page and the read API [default: off]."),
     click.option(
+        "--page-what-if",
+        is_flag=True,
+        help="Let users of the page who may create TrainingJobs ask for the plan of a job without creating it.",
+    ),
+    click.option(
         "--page-actions",
         is_flag=True,
         help="Let users of the page suspend, resume, delete and weight the jobs that RBAC lets them patch or delete.",

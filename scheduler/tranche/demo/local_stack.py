@@ -170,7 +170,14 @@ class Stack:
         """Return the command line of the scheduler."""
         command = [sys.executable, "-m", "tranche", "scheduler", "--kubeconfig", str(kubeconfig)]
         command += ["--port", str(port), "--policy", self.policy, "--report-port", str(report_port)]
-        command += ["--page-port", str(page_port), "--page-actions", "--planner-port", str(planner_port)]
+        command += [
+            "--page-port",
+            str(page_port),
+            "--page-actions",
+            "--page-what-if",
+            "--planner-port",
+            str(planner_port),
+        ]
         return [*command, *self.scheduler_options]
 
     def start_kube_scheduler(self) -> None:

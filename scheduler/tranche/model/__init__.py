@@ -25,6 +25,7 @@ from tranche.model.plan import (
 )
 from tranche.model.progress_report import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.model.resource_quota import Measure, Quota, QuotaLimit
+from tranche.model.what_if import Delay, WhatIf
 
 __all__ = [
     "OUTSIDE",
@@ -37,6 +38,7 @@ __all__ = [
     "ChunkState",
     "ChunkWindow",
     "Constraints",
+    "Delay",
     "ExecutedWindow",
     "Job",
     "JobPlan",
@@ -63,6 +65,7 @@ __all__ = [
     "Timings",
     "Toleration",
     "UnplacedPods",
+    "WhatIf",
     "Window",
     "WindowState",
     "expected",

@@ -4,6 +4,7 @@ Every replica serves it. A replica that does not lead answers 503.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from starlette.routing import Route
 
 from tranche.auth.review_cache import BusyError
 from tranche.kube.client.errors import ApiError
-from tranche.model import ChunkWindow
+from tranche.model import ChunkWindow, WhatIf
 from tranche.planner_api import messages
 from tranche.planner_api.desk import NotLeadingError, PlannerDesk
 from tranche.planner_api.peer_token import PeerGate
@@ -39,6 +40,8 @@ class PlannerViews:
     """Computes the outlook in steps."""
     chunk_windows: Callable[[str], Generator[None, None, tuple[ChunkWindow, ...]] | None]
     """Computes the chunk windows of a job in steps; None if it is unknown."""
+    what_if: Callable[[bytes], Generator[None, None, WhatIf]]
+    """Computes in steps the plan of a TrainingJob in JSON that is not submitted; raises ValueError."""
 
 
 def create_planner_app(
@@ -76,6 +79,19 @@ def create_planner_app(
         steps = views.chunk_windows(request.query_params.get("job", ""))
         return _packed(await _computed(steps)) if steps is not None else Response(status_code=404)
 
+    computing = asyncio.Lock()
+
+    async def what_if(request: Request) -> Response:
+        desk.check()
+        body = await _body(request)
+        if computing.locked():
+            return PlainTextResponse("another what-if is computed: retry in a moment", messages.TOO_MANY)
+        async with computing:
+            try:
+                return _packed(await _paced(views.what_if(body)))
+            except ValueError as error:
+                return PlainTextResponse(" ".join(str(error).split()), messages.UNREADABLE)
+
     async def readyz(request: Request) -> Response:
         return readiness(unready())
 
@@ -85,6 +101,7 @@ def create_planner_app(
         Route(messages.PROGRESS, _guarded(progress, gate), methods=["GET"]),
         Route(messages.OUTLOOK, _guarded(outlook, gate), methods=["GET"]),
         Route(messages.CHUNKS, _guarded(chunks, gate), methods=["GET"]),
+        Route(messages.WHAT_IF, _guarded(what_if, gate), methods=["POST"]),
         Route("/readyz", readyz, methods=["GET"]),
     ]
     return Starlette(routes=routes)
@@ -130,6 +147,18 @@ def _decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 
 def _packed(value: Any) -> Response:
     return Response(messages.encode(value), media_type=messages.CONTENT_TYPE)
+
+
+async def _paced(steps: Generator[None, None, T]) -> T:
+    """Run a long computation step by step, with at most half of the time of the event loop."""
+    while True:
+        began = time.monotonic()
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(time.monotonic() - began)
 
 
 async def _computed(steps: Generator[None, None, T]) -> T:

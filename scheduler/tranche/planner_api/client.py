@@ -8,7 +8,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report
+from tranche.auth.review_cache import BusyError
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report, WhatIf
 from tranche.planner_api import messages
 from tranche.planner_api.desk import NotLeadingError
 from tranche.planner_api.leader_address import LeaderAddress
@@ -22,6 +23,8 @@ ANSWER_SECONDS = 8.0
 """Time limit of a request, longer than the planner takes to write the plan with a grant."""
 OUTLOOK_SECONDS = 2.0
 """Time for which an outlook is used, equal to the refresh interval of the page."""
+WHAT_IF_SECONDS = 30.0
+"""Time limit of a what-if: two rollouts with half of the time of the planner's event loop."""
 CONNECTIONS = 200
 NO_OUTLOOK = messages.Outlook({}, {}, [])
 
@@ -108,6 +111,22 @@ class PlannerClient:
         except NotLeadingError:
             return None
 
+    async def what_if(self, job: bytes) -> WhatIf:
+        """Return the plan of a TrainingJob in JSON that is not submitted.
+
+        Raises:
+            NotLeadingError: no leader answers now.
+            BusyError: another what-if is computed.
+            ValueError: the job cannot be planned as it is.
+        """
+        status, body = await self._request("POST", messages.WHAT_IF, job, WHAT_IF_SECONDS)
+        if status == messages.TOO_MANY:
+            raise BusyError
+        if status == messages.UNREADABLE:
+            raise ValueError(body.decode(errors="replace"))
+        found: WhatIf = self._read(messages.decode_what_if, status, body)
+        return found
+
     def expected(self, key: str) -> messages.Place | None:
         """Return the expected place of a waiting job, as of the last `refresh`."""
         return self._outlook.places.get(key)
@@ -150,7 +169,9 @@ class PlannerClient:
             if not future.done():
                 future.set_result(result == messages.ACCEPTED)
 
-    async def _request(self, method: str, path: str, body: bytes = b"", **query: str) -> tuple[int, bytes]:
+    async def _request(
+        self, method: str, path: str, body: bytes = b"", seconds: float = ANSWER_SECONDS, **query: str
+    ) -> tuple[int, bytes]:
         """Send a request to the leader.
 
         Raises:
@@ -160,7 +181,7 @@ class PlannerClient:
         try:  # OSError includes TimeoutError, and that the token cannot be read
             headers = {"Authorization": f"Bearer {self._token.read()}"}
             async with (
-                asyncio.timeout(ANSWER_SECONDS),
+                asyncio.timeout(seconds),
                 self._session.request(
                     method, address + path, data=body or None, params=query, headers=headers, allow_redirects=False
                 ) as response,

@@ -5,19 +5,22 @@ from typing import Any
 
 import msgspec
 
-from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report
+from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report, WhatIf
 
 KEY_VARIABLE = "TRANCHE_PLANNER_KEY"
 """Environment variable with the key that the processes of one machine share."""
 CONTENT_TYPE = "application/msgpack"
 ACCEPTED, SUPERSEDED = 204, 409
 """Results of one report."""
-REPORTS, CHUNK_REQUESTS, PROGRESS, OUTLOOK, CHUNKS = (
+TOO_MANY, UNREADABLE = 429, 422
+"""Statuses of what-ifs: another one is computed, or the job cannot be planned as it is."""
+REPORTS, CHUNK_REQUESTS, PROGRESS, OUTLOOK, CHUNKS, WHAT_IF = (
     "/v1/reports",
     "/v1/chunk-requests",
     "/v1/progress",
     "/v1/outlook",
     "/v1/chunks",
+    "/v1/what-if",
 )
 """Paths."""
 
@@ -63,5 +66,6 @@ decode_results = msgspec.msgpack.Decoder(list[int]).decode
 decode_request = msgspec.msgpack.Decoder(ChunkRequest).decode
 decode_grant = msgspec.msgpack.Decoder(ChunkGrant).decode
 decode_progress = msgspec.msgpack.Decoder(dict[str, Any]).decode
+decode_what_if = msgspec.msgpack.Decoder(WhatIf).decode
 decode_outlook = msgspec.msgpack.Decoder(Outlook).decode
 decode_windows = msgspec.msgpack.Decoder(tuple[ChunkWindow, ...]).decode

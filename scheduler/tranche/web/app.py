@@ -21,6 +21,7 @@ from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, an
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
 from tranche.web.job_action import action_routes, allowed_actions
 from tranche.web.job_events import Occurrences
+from tranche.web.manifest_plan import WhatIfs, what_if_routes
 from tranche.web.overview_index import (
     GROUPS,
     SORT_KEYS,
@@ -84,6 +85,8 @@ class Planning:
     """Windows that the forecast opens later at a site, as of the last `refresh`."""
     chunk_windows: ChunkWindows = no_windows
     """Node and time window of each chunk of a job."""
+    what_if: WhatIfs | None = None
+    """Plan of a job that is not submitted; None if users may not ask for it."""
     refresh: Callable[[], Awaitable[None]] = nothing
     """Reads all of these again that are as of the last `refresh`, if they are old."""
 
@@ -130,6 +133,8 @@ def create_page_app(
     app.include_router(static_files())
     app.include_router(_many(context, guard))
     app.include_router(_one(context, guard))
+    if planning.what_if is not None:
+        app.include_router(what_if_routes(board, planning.what_if, guard, clock))
     if actions:
         app.include_router(action_routes(view, client, guard, clock))
     return app
@@ -172,6 +177,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
             "namespaces": [name for name in board.namespaces if name in seen],
             "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
+            "whatIf": context.planning.what_if is not None,
             "totals": await board.totals(scope, since.astimezone(UTC) if since is not None else None),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }

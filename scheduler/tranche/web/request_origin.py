@@ -2,8 +2,8 @@
 
 The page sends its token in a header of its own, which another site cannot do. A proxy in front of the page may identify
 the user by a cookie, however, and browsers send cookies with forged requests too. Therefore such a request needs the
-origin of the page, and a header that browsers let another site send only after a CORS preflight, which this server never
-grants.
+origin of the page, and a header that browsers let another site send only after a CORS preflight, which this server does
+not grant.
 """
 
 from urllib.parse import urlsplit

@@ -146,3 +146,49 @@ def test_a_deleted_job_leaves_the_page(stage: Stage) -> None:
         stage.whole.until("the job is gone", lambda: not stage.whole.job("third"))
         window.page.wait_for_selector("a[href='#/jobs/default/third']", state="detached", timeout=15_000)
         assert window.page.url.endswith("#/")
+
+
+MANIFEST = """apiVersion: tranche.dev/v1alpha1
+kind: TrainingJob
+metadata:
+  name: asked
+spec:
+  data: {chunks: 2, batchesPerChunk: 50}
+  model: {stepTime: 1s}
+  priorityClassName: tranche-high
+  workers:
+    maxReplicas: 2
+    template:
+      spec:
+        containers: [{name: t, image: x, resources: {limits: {nvidia.com/gpu: "4"}}}]
+"""
+
+
+def test_what_if_shows_start_end_and_delayed_jobs(stage: Stage) -> None:
+    with stage.open("editor", "first") as window:
+        page = window.page
+        page.get_by_role("link", name="What if I submit a job?").click()
+        page.fill("#manifest", MANIFEST.replace("stepTime", "stepTimes"))
+        page.get_by_role("button", name="Plan", exact=True).click()
+        page.locator(".problem", has_text='unknown field "spec.model.stepTimes"').wait_for()
+        page.fill("#manifest", MANIFEST)
+        page.get_by_role("button", name="Plan", exact=True).click()
+        page.wait_for_selector("#h-answer")
+        facts = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts(), strict=True))
+        assert {"Planned start", "Planned completion", "Workers that start at once"} <= set(facts)
+        delayed = page.locator("table:has(caption:text-is('Delayed jobs')) tbody th").all_inner_texts()
+        assert set(delayed) == {"default/first", "default/second"}, facts
+        assert stage.whole.job("asked") == {}
+        window.expected = ("422",)
+        assert window.faults() == []
+
+
+def test_what_if_needs_the_right_to_create_jobs(stage: Stage) -> None:
+    with stage.open("viewer", "first") as window:
+        page = window.page
+        page.get_by_role("link", name="What if I submit a job?").click()
+        page.fill("#manifest", MANIFEST)
+        page.get_by_role("button", name="Plan", exact=True).click()
+        page.locator(".problem", has_text="is not allowed to create trainingjobs").wait_for()
+        window.expected = ("403",)
+        assert window.faults() == []

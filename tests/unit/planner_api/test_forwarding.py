@@ -9,7 +9,17 @@ import aiohttp
 import pytest
 
 from tranche.kube.client.errors import ApiError
-from tranche.model import ChunkGrant, ChunkRequest, ChunkState, ChunkWindow, PlannedWindow, Report, Timings
+from tranche.model import (
+    ChunkGrant,
+    ChunkRequest,
+    ChunkState,
+    ChunkWindow,
+    Delay,
+    PlannedWindow,
+    Report,
+    Timings,
+    WhatIf,
+)
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
 from tranche.planner_api.desk import NotLeadingError, PlannerDesk
@@ -81,6 +91,7 @@ async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
         lambda key: Timings(1.0) if key == "ns/cats" else None,
         lambda: (yield from _outlook()),
         lambda key: (yield from _windows(key)),
+        lambda body: (yield from _what_if(body)),
     )
     app = create_planner_app(PlannerDesk(replica, replica), views, PeerGate(api, ACCOUNT), list)
     ports: asyncio.Queue[int] = asyncio.Queue()
@@ -97,6 +108,14 @@ def _outlook() -> Any:
     yield
     ahead = PlannedWindow("ns/cats", "edge-a", "n1", 2, "0-1", 3.0, 4.0)
     return Outlook({"ns/cats": Place("edge-a", "n1")}, {"ns/dogs": Trained(5.0, 10.0, True)}, [ahead])
+
+
+def _what_if(body: bytes) -> Any:
+    for _ in range(2000 if body == b"long" else 1):
+        yield
+    if body == b"broken":
+        raise ValueError("the job\ncannot be read")
+    return WhatIf(1.0, 2.0, "edge-a", "", "runs", 3, (Delay("ns/dogs", 4.0, 5.0),), cut_short=False)
 
 
 def _windows(key: str) -> Any:
@@ -217,6 +236,21 @@ def test_views_come_from_the_leader() -> None:
         assert client.expected("ns/cats") is None
         assert list(client.planned_windows("edge-a")) == []
         assert await client.chunk_windows("ns/cats") is None
+
+    run(scene)
+
+
+def test_what_ifs_are_computed_by_the_leader_one_at_a_time() -> None:
+    async def scene(pair: Pair) -> None:
+        told = await pair.client.what_if(b"{}")
+        assert (told.start, told.workers, told.delays) == (1.0, 3, (Delay("ns/dogs", 4.0, 5.0),))
+        with pytest.raises(ValueError, match="the job cannot be read"):
+            await pair.client.what_if(b"broken")
+        both = await asyncio.gather(*(pair.client.what_if(b"long") for _ in range(2)), return_exceptions=True)
+        assert [type(one).__name__ for one in both] in (["WhatIf", "BusyError"], ["BusyError", "WhatIf"])
+        pair.replicas[0].leading = False
+        with pytest.raises(NotLeadingError):
+            await pair.client.what_if(b"{}")
 
     run(scene)
 

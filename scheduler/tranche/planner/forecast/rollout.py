@@ -15,7 +15,16 @@ from typing import Any, Protocol, TypeVar
 
 from tranche.model import ChunkRequest, Window
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import ChiefEnded, ChunksRequested, Event, JobChanged, Tick, WorkerEnded, WorkerStarted
+from tranche.planner.events import (
+    ChiefEnded,
+    ChunksRequested,
+    Event,
+    JobChanged,
+    JobSubmitted,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
 from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_actions import HelperEnd, end_of, expected_end
@@ -120,6 +129,7 @@ class Rollout:
         """
         self._adopt()
         unfinished = {key for key, state in self.planner.context.cluster.jobs.items() if state.active}
+        unfinished |= {event.job.key for event in first if isinstance(event, JobSubmitted)}
         events: list[Event] = [*first, *self._ends_of_helpers(), *self._due()]
         while len(self.completions) < len(unfinished) and not self._is_known():
             self.cut_short = decisions <= 0

@@ -22,7 +22,7 @@ export class Actions {
     this.problem = el("p", { class: "problem", role: "alert", hidden: true });
     this.go = el("button", { type: "button", onclick: () => this.confirm() });
     this.dialog = el("dialog", { "aria-labelledby": "dialog-title" }, this.title, this.text, this.field, this.problem,
-      el("p", { class: "actions" }, this.go, el("button", { type: "button", text: "Cancel", onclick: () => this.dialog.close() })));
+      el("p", { class: "actions" }, this.go, el("button", { type: "button", text: "Cancel", autofocus: true, onclick: () => this.dialog.close() })));
     this.element = el("div", {}, this.bar, this.dialog);
   }
 

@@ -90,6 +90,8 @@ export class Overview {
     this.groups = ["waiting", "running", "finished"].map((name) => new Group(name, () => this.again()));
     const [waiting, running, finished] = this.groups.map((group) => group.element);
     keep(filters.phase, ["", ...PHASES], (name) => name, (name) => el("option", { value: name, text: name || "all" }), () => {});
+    this.whatIf = el("p", { class: "right", hidden: true }, el("a", { href: "#/what-if", text: "What if I submit a job?" }));
+    waiting.prepend(this.whatIf);
     this.element = el("div", {}, this.problem, this.totals, waiting, sites, running, finished);
   }
 
@@ -134,6 +136,7 @@ export class Overview {
     const names = ["", ...this.told.namespaces];
     keep(this.filters.namespace, names, (name) => name, (name) => el("option", { value: name, text: name || "all" }), () => {});
     this.drawTotals();
+    this.whatIf.hidden = !this.told.whatIf;
     const chosen = this.filters.phase.value;
     const filtered = Boolean(chosen || this.filters.find.value.trim());
     for (const group of this.groups) {

@@ -4,6 +4,7 @@ import { el, set } from "./dom.js";
 import { Job } from "./job.js";
 import { Overview } from "./overview.js";
 import { zone } from "./times.js";
+import { WhatIf } from "./what_if.js";
 
 const EVERY = 2000; // milliseconds between questions
 const LONGEST = 30000; // the same, while the server does not answer
@@ -51,6 +52,7 @@ function choose() {
   try {
     if (parts.length === 3 && parts[0] === "jobs") return new Job(decodeURIComponent(parts[1]), decodeURIComponent(parts[2]));
   } catch { /* not a name */ }
+  if (parts.length === 1 && parts[0] === "what-if") return new WhatIf();
   return new Overview({ namespace: byId("namespace"), phase: byId("phase"), find: byId("find") });
 }
 

@@ -1,0 +1,218 @@
+"""Plan of a job that is not created, from a manifest: a what-if on the page.
+
+The leader's planner computes it on its live state. The manifest is checked against the schema of the CRD here; its CEL
+rules, admission policies and webhooks are not evaluated, because a dry run would need the right to create jobs. Of the
+other jobs, the answer has only those that the user may list.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ValidationError
+
+from tranche.auth.review_cache import BusyError
+from tranche.auth.user_access import Scope
+from tranche.kube.api.resources import API_VERSION, TrainingJob
+from tranche.kube.api.timestamp import whole_second
+from tranche.model import WhatIf
+from tranche.planner_api.desk import NotLeadingError
+from tranche.runtime.rate_limit import RateLimit
+from tranche.web.authorization import Guard, Refusal, Visitor
+from tranche.web.overview_index import Board
+from tranche.web.request_origin import page_body
+
+LARGEST_BODY = 96 * 2**10
+DEEPEST = 50
+"""Maximum nesting of a manifest."""
+PER_SECOND, BURST = 0.2, 5
+"""Rate limit of what-ifs by user."""
+SHOWN_DELAYS = 50
+WhatIfs = Callable[[bytes], Awaitable[WhatIf]]
+"""Function from a TrainingJob in JSON to its plan; raises NotLeadingError, BusyError and ValueError."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of a request."""
+
+    manifest: str
+    """A TrainingJob in YAML or JSON."""
+    namespace: str = "default"
+    """Namespace of a manifest without one."""
+
+
+class DelayedJob(msgspec.Struct, frozen=True):
+    """Job that would complete later."""
+
+    namespace: str
+    name: str
+    before: datetime | None
+    after: datetime | None
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """Plan of the job."""
+
+    namespace: str
+    name: str
+    planned_start: datetime | None
+    planned_completion: datetime | None
+    site: str
+    behind: str
+    explanation: str
+    workers: int
+    """Workers that would start at once."""
+    delays: list[DelayedJob]
+    """Jobs that the user may list and that would complete later, the longest delay first."""
+    delayed: int
+    """Number of these jobs."""
+    cut_short: bool
+
+
+_decode = msgspec.json.Decoder(Asked).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def what_if_routes(
+    board: Board, planned: WhatIfs, guard: Guard, clock: Callable[[], float] = time.monotonic
+) -> APIRouter:
+    """Create the route of what-ifs.
+
+    Args:
+        board: The jobs.
+        planned: Plan of a job, from the leader's planner.
+        guard: Authentication of users.
+        clock: Monotonic seconds, for the rate limit.
+    """
+    router = APIRouter(prefix="/v1", tags=["read"])
+    limit = RateLimit(PER_SECOND, BURST)
+
+    @router.post("/what-if")
+    async def plan(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
+        """Plan a job without creating it: ``{"manifest": "…", "namespace": "…"}``."""
+        body = await page_body(request, LARGEST_BODY)
+        if not limit.admits(visitor.user.username, clock()):
+            raise Refusal(429, "too many what-ifs: retry in a few seconds")
+        try:
+            asked = _decode(body)
+            job = await asyncio.to_thread(read_job, asked.manifest, asked.namespace)
+        except msgspec.DecodeError as error:
+            raise Refusal(400, f"the body is not a what-if: {error}") from None
+        except ValueError as error:
+            raise Refusal(422, str(error)) from None
+        await visitor.require("create", "trainingjobs", job.metadata.namespace)
+        if job.key in board.rows:
+            raise Refusal(409, f"TrainingJob {job.key} already exists: choose another name")
+        scope = await visitor.scope(board.namespaces)
+        try:
+            found = await planned(job.model_dump_json(by_alias=True, exclude_none=True).encode())
+        except BusyError:
+            raise Refusal(503, "another what-if is computed: retry in a moment") from None
+        except NotLeadingError as error:
+            raise Refusal(503, f"no planner answers: {error}") from None
+        except ValueError as error:
+            raise Refusal(422, str(error)) from None
+        return Response(_encode(_answer(job, found, scope)), media_type="application/json")
+
+    return router
+
+
+def read_job(text: str, namespace: str) -> TrainingJob:
+    """Read one TrainingJob from YAML or JSON, with the defaults of the CRD.
+
+    Raises:
+        ValueError: the text is not exactly one TrainingJob with known fields and valid values.
+    """
+    found = _parsed(text)
+    if not isinstance(found, dict) or (found.get("kind"), found.get("apiVersion")) != ("TrainingJob", API_VERSION):
+        raise ValueError(f"the manifest is not a TrainingJob of {API_VERSION}")
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ValueError("metadata.name is missing")
+    if unknown := next(_unknown_fields(TrainingJob, found, ""), None):
+        raise ValueError(f'unknown field "{unknown}"')
+    known = {
+        "name": metadata["name"],
+        "namespace": metadata.get("namespace") or namespace,
+        "uid": "what-if",
+        "creationTimestamp": datetime.now(UTC).isoformat(),
+    }
+    whole = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": known, "spec": found.get("spec")}
+    try:
+        return TrainingJob.model_validate(whole)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _parsed(text: str) -> Any:
+    """Parse one YAML document without aliases, which could stand for far more than the text.
+
+    Raises:
+        ValueError: it is not valid, has aliases, or is nested too deeply.
+    """
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("the manifest must not have aliases (*name)")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError(f"the manifest is nested more than {DEEPEST} times")
+        documents = [one for one in yaml.load_all(text, Loader=_LOADER) if one is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
+    if len(documents) != 1:
+        raise ValueError(f"the manifest contains {len(documents)} objects: provide exactly one TrainingJob")
+    return documents[0]
+
+
+def _unknown_fields(model: type[BaseModel], found: Mapping[Any, Any], path: str) -> Iterator[str]:
+    """Yield the paths of fields that the CRD does not have; templates, metadata and status are not examined."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    for key, value in found.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            if path or key not in ("apiVersion", "kind"):
+                yield where
+            continue
+        kind = _model_of(fields[key].annotation)
+        if kind is not None and isinstance(value, Mapping) and where not in ("metadata", "status"):
+            yield from _unknown_fields(kind, value, where)
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a field, also of an optional one; None if it has none."""
+    for one in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            return one
+    return None
+
+
+def _answer(job: TrainingJob, found: WhatIf, scope: Scope) -> Answer:
+    delays = [
+        DelayedJob(
+            one.job.partition("/")[0], one.job.partition("/")[2], whole_second(one.before), whole_second(one.after)
+        )
+        for one in found.delays
+        if one.job.partition("/")[0] in scope
+    ]
+    return Answer(
+        job.metadata.namespace,
+        job.metadata.name,
+        whole_second(found.start),
+        whole_second(found.completion),
+        found.site,
+        found.behind,
+        found.explanation,
+        found.workers,
+        delays[:SHOWN_DELAYS],
+        len(delays),
+        found.cut_short,
+    )
