@@ -15,6 +15,7 @@ pytest.importorskip("playwright", reason="the development dependencies are older
 from support.browser import opened, require_chromium, started
 from support.full_stack import Whole
 from support.konnectivity_tunnel import Tunnel
+from tranche.auth.user_access import AUDIENCE
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster, free_port, spawn
@@ -32,13 +33,15 @@ class Proxied:
     url: str
     """URL of kubectl proxy."""
 
-    def ask(self, path: str, who: str, **headers: str) -> tuple[int, Any]:
-        """Ask the API server itself with the token of an account, and with headers of ours."""
+    def ask(self, path: str, who: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Ask the API server itself with the token of an account, and with headers of ours; POST if there is a body."""
         cluster = self.whole.cluster
         bearer = cluster.kubectl("create", "token", who).strip()
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(
-            f"{cluster.url}{PATH}/{path}", headers={"Authorization": f"Bearer {bearer}", **more}
+            f"{cluster.url}{PATH}/{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {bearer}", **more},
         )
         trusted = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
         try:
@@ -87,6 +90,10 @@ def expose(cluster: Cluster) -> None:
     rule = ("--verb=get", "--resource=services/proxy", f"--resource-name={NAME}")
     cluster.kubectl("create", "role", "pass", *rule)
     cluster.kubectl("create", "rolebinding", "pass", "--role=pass", "--serviceaccount=default:passer")
+    cluster.kubectl("create", "serviceaccount", "actor")
+    cluster.kubectl("create", "role", "act", "--verb=create", *rule[1:])
+    cluster.kubectl("create", "rolebinding", "act", "--role=act", "--serviceaccount=default:actor")
+    cluster.kubectl("create", "rolebinding", "edit", "--clusterrole=edit", "--serviceaccount=default:actor")
 
 
 def test_service_proxy_drops_authorization_and_keeps_page_token(proxied: Proxied) -> None:
@@ -101,6 +108,24 @@ def test_service_proxy_drops_authorization_and_keeps_page_token(proxied: Proxied
 def test_who_may_see_the_jobs_may_still_not_use_the_proxy(proxied: Proxied) -> None:
     status, told = proxied.ask("v1/overview", "demo-viewer")
     assert (status, told["reason"]) == (403, "Forbidden")
+
+
+def test_actions_through_the_proxy_need_create_and_the_origin(proxied: Proxied) -> None:
+    cluster = proxied.whole.cluster
+    path, uid = "v1/jobs/default/steady/actions", proxied.whole.job("steady")["metadata"]["uid"]
+    token = cluster.kubectl("create", "token", "actor", f"--audience={AUDIENCE}").strip()
+    body = {"action": "weight", "uid": uid, "weight": 3}
+    headers = {"Tranche_Token": token, "Content_Type": "application/json"}
+    status, told = proxied.ask(path, "passer", body, **headers, Tranche_Request="page")
+    assert (status, told["reason"]) == (403, "Forbidden"), "the account may only get"
+    status, told = proxied.ask(path, "actor", body, **headers)
+    assert (status, told["error"]) == (403, "this request needs the header Tranche-Request: page")
+    headers["Tranche_Request"] = "page"
+    status, told = proxied.ask(path, "actor", body, **headers, Origin="https://evil.example")
+    assert (status, told["error"].split(" (")[0]) == (403, "requests of other sites are refused")
+    own = cluster.url
+    assert proxied.ask(path, "actor", body, **headers, Origin=own) == (200, {"done": "weight"})
+    assert proxied.whole.job("steady")["spec"]["weight"] == 3
 
 
 def test_page_under_kubectl_proxy_requests_only_its_service(proxied: Proxied) -> None:
