@@ -21,9 +21,9 @@ def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
 
 
 def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubectl: Run) -> None:
-    whole.submit("ahead", chunks=2, seconds=12.0)
+    whole.submit("ahead", chunks=2, seconds=120.0)
     whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=40.0)
+    whole.submit("behind", chunks=2, seconds=400.0)
     try:
         whole.until("planned", lambda: whole.status("behind").get("plan", {}).get("estimatedStart"))
         sentence = whole.status("behind")["plan"]["explanation"]
