@@ -94,6 +94,27 @@ def messages(whole: Whole, name: str) -> list[str]:
     return [event["message"] for event in whole.cluster.request("GET", path)[1]["items"]]
 
 
+def test_fully_preempted_job_says_when_it_resumes(whole: Whole) -> None:
+    whole.submit("stopped", chunks=4, seconds=20.0)
+    whole.until("all four run", lambda: whole.status("stopped").get("activeWorkers") == 4)
+    whole.until_trained("stopped", 3)
+    whole.submit("quick", chunks=4, seconds=8.0)
+    try:
+        with Client("default", kubeconfig=str(whole.cluster.kubeconfig)) as client:
+
+            def told() -> set[str]:
+                return {
+                    one.why for one in client.history("stopped", log_lines=0).attempts if "; resumes at " in one.why
+                }
+
+            whys = whole.until("the time of its next start", told)
+        assert all(why.startswith("preempted by default/quick, which has less work left; ") for why in whys)
+        texts = [one["text"] for one in whole.read("jobs/default/stopped")["attempts"]]
+        assert any("; resumes at about " in text for text in texts)
+    finally:
+        whole.delete("stopped", "quick")
+
+
 def test_suspended_and_drained_attempts_name_their_causes(whole: Whole) -> None:
     whole.submit("paused", chunks=1, seconds=30.0, node="edge-a-0")
     patch = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob"}
@@ -133,7 +154,11 @@ def test_killed_planner_restores_queue_and_preemption(whole: Whole) -> None:
     whole.stack.start_scheduler()
     whole.until_phase("short", "Succeeded")
     status = whole.until_phase("long", "Succeeded")
-    assert status["progress"]["preemptions"] == 1
+    assert status["progress"]["preemptions"] == 1, status["progress"]["history"]
     assert status["plan"]["attempts"] == 5
     assert preemptors(status) == ["default/short"]
+    records = [one for one in map(unpack, status["progress"]["history"]) if one is not None]
+    assert [one.why for one in records if one.preempted_by] == ["which has less work left"]
+    assert sorted(one.attempt for one in records) == [1, 2, 3, 4, 5]
+    assert status["progress"]["attemptTotals"] == {"Preempted": 1, "Succeeded": 4}
     whole.delete("long", "short")
