@@ -41,7 +41,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.event_rules import eviction_event, victim_events
+from tranche_operator.reconcile.event_rules import eviction_events, victim_events
 from tranche_operator.reconcile.observed import Observed, PodView, entries_of
 from tranche_operator.reconcile.pod_creation import ungate
 from tranche_operator.settings import Settings
@@ -165,6 +165,7 @@ class ActionExecutor:
             for failure in run.failures:
                 if isinstance(failure, Unreachable):
                     raise failure
+        run.events += eviction_events(run.evicted)
         if run.events and observed.job is not None:
             await asyncio.gather(*(self._recorder.emit(observed.job, event) for event in merged(run.events)))
         for preemptor, event in self._victim_events(run):
@@ -277,7 +278,6 @@ class ActionExecutor:
             logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
             run.evicted.append(action)
-            run.events.append(eviction_event(action))
 
     async def _ask_budgets(self, run: _ActionRun, action: EvictPod) -> bool:
         body = {

@@ -70,13 +70,24 @@ def verdict_events(job: TrainingJob, verdict: TemplateVerdict) -> list[EmitEvent
     return [EmitEvent("Warning", reason, update.message)]
 
 
-def eviction_event(action: EvictPod) -> EmitEvent:
-    """Return the event about an evicted pod: Preempting if it makes way for another job, else Stopping."""
-    stops = f"{action.name} stops within {action.grace_seconds} s (grace period)"
-    if action.preempted_by:
-        cause = _sentence(preemption_text(action.preempted_by, action.why))
-        return EmitEvent("Normal", "Preempting", f"{cause}: pod {stops}.", action.name)
-    return EmitEvent("Normal", "Stopping", f"Pod {stops}: {action.why}.", action.name)
+def eviction_events(evicted: Iterable[EvictPod]) -> list[EmitEvent]:
+    """Return the events about evicted pods: Preempting if they make way for another job, else Stopping.
+
+    Pods that stop for one cause are one event, so that it fits into the length of a message.
+    """
+    groups: dict[tuple[str, str, int], list[EvictPod]] = {}
+    for action in evicted:
+        groups.setdefault((action.preempted_by, action.why, action.grace_seconds), []).append(action)
+    return [_eviction_event(*cause, [action.name for action in actions]) for cause, actions in groups.items()]
+
+
+def _eviction_event(preemptor: str, why: str, grace_seconds: int, pods: Sequence[str]) -> EmitEvent:
+    stop = f"pod {pods[0]} stops" if len(pods) == 1 else f"{len(pods)} pods stop"
+    stops = f"{stop} within {grace_seconds} s (grace period)"
+    if preemptor:
+        message = f"{_sentence(preemption_text(preemptor, why))}: {stops}."
+        return EmitEvent("Normal", "Preempting", message, pods[0])
+    return EmitEvent("Normal", "Stopping", f"{_sentence(stops)}: {why}.", pods[0])
 
 
 def victim_events(evicted: Iterable[EvictPod], victim: str) -> dict[str, EmitEvent]:

@@ -25,7 +25,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.event_rules import eviction_event, victim_events
+from tranche_operator.reconcile.event_rules import eviction_events, victim_events
 from tranche_operator.reconcile.observed import Observed, Rejection, ServiceState, TemplateVerdict
 from tranche_operator.reconcile.status import ConditionUpdate
 
@@ -144,7 +144,7 @@ class TestClosing:
 
 class TestPreemptionEvents:
     def test_an_eviction_for_another_job_names_it(self) -> None:
-        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "", "lab/dogs"))
+        (event,) = eviction_events([EvictPod("cats-worker-0-1", "u", 30, "", "lab/dogs")])
         assert (event.reason, event.subject) == ("Preempting", "cats-worker-0-1")
         assert event.message == "Preempted by lab/dogs: pod cats-worker-0-1 stops within 30 s (grace period)."
 
@@ -152,12 +152,28 @@ class TestPreemptionEvents:
         job = job_with(window(0, 1, "Closing", preemptedBy="lab/dogs", why="which has less work left"))
         (action,) = of_type(EvictPod, decide(observed(job, pod(0, 1))))
         message = "Preempted by lab/dogs, which has less work left: pod cats-worker-0-1 stops within 45 s"
-        assert eviction_event(action).message == f"{message} (grace period)."
+        assert eviction_events([action])[0].message == f"{message} (grace period)."
 
     def test_an_eviction_for_the_plan_gives_the_reason(self) -> None:
         job = job_with(window(0, 1, "Closing", why="suspended by spec.suspend"))
         (action,) = of_type(EvictPod, decide(observed(job, pod(0, 1))))
-        assert eviction_event(action).message.endswith("(grace period): suspended by spec.suspend.")
+        assert eviction_events([action])[0].message.endswith("(grace period): suspended by spec.suspend.")
+
+    def test_pods_evicted_for_one_cause_are_one_event(self) -> None:
+        dogs = [EvictPod(f"cats-worker-{n}-1", "u", 30, "which came earlier", "lab/dogs") for n in range(18)]
+        other = EvictPod("cats-worker-18-1", "u", 30, "suspended by spec.suspend")
+        assert [(one.reason, one.subject, one.message) for one in eviction_events([*dogs, other])] == [
+            (
+                "Preempting",
+                "cats-worker-0-1",
+                "Preempted by lab/dogs, which came earlier: 18 pods stop within 30 s (grace period).",
+            ),
+            (
+                "Stopping",
+                "cats-worker-18-1",
+                "Pod cats-worker-18-1 stops within 30 s (grace period): suspended by spec.suspend.",
+            ),
+        ]
 
     def test_preemptor_gets_an_event_that_counts_its_victims(self) -> None:
         names = ("cats-worker-0-1", "cats-worker-1-2", "cats-ps-0-3", "cats-worker-2-4")
@@ -168,7 +184,7 @@ class TestPreemptionEvents:
         }
 
     def test_another_eviction_says_why(self) -> None:
-        event = eviction_event(EvictPod("cats-worker-0-1", "u", 30, "its window is closing"))
+        (event,) = eviction_events([EvictPod("cats-worker-0-1", "u", 30, "its window is closing")])
         assert event.reason == "Stopping"
         assert event.message == "Pod cats-worker-0-1 stops within 30 s (grace period): its window is closing."
 
