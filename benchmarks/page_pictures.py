@@ -6,7 +6,7 @@ from pathlib import Path
 from support.browser import DESK, PHONE, opened, require_chromium, started
 from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
-from tranche.demo.page_account import create_visitor, visitor_token
+from tranche.demo.page_account import NAME, NAMESPACE, create_visitor, visitor_token
 from tranche_testcluster import Cluster
 
 PICTURES = Path(__file__).parents[1] / "docs/pictures"
@@ -36,6 +36,9 @@ def main() -> None:
         apply_manifests(cluster)
         create_sites(cluster)
         create_visitor(cluster)
+        account = f"--serviceaccount={NAMESPACE}:{NAME}"
+        # With this role, the page shows the buttons of actions.
+        cluster.kubectl("create", "clusterrolebinding", "demo-editor", "--clusterrole=edit", account)
         with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
             whole = Whole(cluster, stack)
             whole.submit("tabular", chunks=3, seconds=4.0, zone="edge-a")
@@ -53,7 +56,7 @@ def main() -> None:
             token = visitor_token(cluster)
             for name, size, dark in (("desk", DESK, False), ("dark", DESK, True), ("phone", PHONE, True)):
                 with opened(browser, stack.page_url, size, dark, token) as window:
-                    window.page.wait_for_selector(".bar.expected a")
+                    window.page.wait_for_selector(".waiting tbody tr" if name == "phone" else ".bar.later a")
                     window.page.screenshot(path=PICTURES / f"page-{name}.png", full_page=name != "phone")
                     window.page.locator(".running tbody a", has_text="bert-large").click()
                     window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")

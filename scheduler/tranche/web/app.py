@@ -178,7 +178,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
             "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
             "whatIf": context.planning.what_if is not None,
-            "totals": await board.totals(scope, since.astimezone(UTC) if since is not None else None),
+            "totals": await board.totals(scope, since if since is None or since.tzinfo else since.replace(tzinfo=UTC)),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)

@@ -1,11 +1,11 @@
 """Index of jobs and windows for the overview page; it follows the watch, so that requests do not scan all jobs."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest, nsmallest
-from operator import itemgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -25,8 +25,8 @@ GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"
 """Groups of the page, by phase."""
 MOST_ROWS = 2000
 """Maximum rows processed before yielding to the event loop."""
-SORT_KEYS = ("name", "created", "start", "completion", "completed", "jct")
 DEFAULT_SORTS = {"waiting": "start", "running": "start", "finished": "-completed"}
+SORT_KEYS = ("name", "created", "start", "completion", "completed", "jct")
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -187,33 +187,51 @@ class Board:
         return sorted(self._places)
 
     async def jobs(self, group: str, scope: Scope, selection: Selection) -> tuple[int, list[JobSummary]]:
-        """Return the number of selected jobs of a group, and the first of them in the selected order."""
-        rows: list[Row] = []
-        find, phase = selection.find.lower(), selection.phase
+        """Return the number of selected jobs of a group, and the first of them in the selected order.
+
+        Jobs without a value come last in both directions, by name.
+        """
+        find, phase, limit = selection.find.lower(), selection.phase, selection.limit
+        sort = selection.sort or DEFAULT_SORTS[group]
+        value_of, first_of = _VALUES[sort.removeprefix("-")], nlargest if sort.startswith("-") else nsmallest
+        known: list[tuple[Any, str, Row]] = []
+        unknown: list[tuple[str, Row]] = []
         async for some in portions(self._groups[group].values(), MOST_ROWS):
             if not scope.everything:
                 some = [row for row in some if row.summary.namespace in scope.namespaces]
-            rows += [row for row in some if find in row.key and phase in ("", row.summary.phase)]
-        first = _first(rows, selection.sort or DEFAULT_SORTS[group], selection.limit)
-        return len(rows), [row.summary for row in first]
+            if find or phase:
+                some = [row for row in some if find in row.key and phase in ("", row.summary.phase)]
+            known += [(value, row.key, row) for row in some if (value := value_of(row)) is not None]
+            unknown += [(row.key, row) for row in some if value_of(row) is None]
+        first = [row for _, _, row in first_of(limit, known)]  # keys differ, so that rows are not compared
+        first += [row for _, row in nsmallest(limit - len(first), unknown)]
+        return len(known) + len(unknown), [row.summary for row in first]
 
     async def totals(self, scope: Scope, since: datetime | None) -> Totals:
         """Count the jobs of the scope; finished jobs count if they ended at `since` or later."""
-        counts = dict.fromkeys(("waiting", "suspended", "running", "gpus", "succeeded", "failed"), 0)
+        counts: Counter[str] = Counter()
         jct, begin = 0.0, since or datetime.min.replace(tzinfo=UTC)
-        async for rows in portions(self.rows.values(), MOST_ROWS):
-            for row in rows:
-                told = row.summary
-                if told.namespace not in scope:
-                    continue
-                if told.phase not in OVER:
-                    counts["suspended" if told.phase == "Suspended" else _group(told.phase)] += 1
-                    counts["gpus"] += row.held_gpus
-                elif row.ended is not None and row.ended >= begin:
-                    counts[told.phase.lower()] += 1
-                    if told.phase == "Succeeded" and told.created is not None:
-                        jct += (row.ended - told.created).total_seconds()
-        return Totals(**counts, average_jct=jct / counts["succeeded"] if counts["succeeded"] else None)
+        members: dict[str, list[Row]] = {group: [] for group in GROUPS}
+        for row in () if scope.everything else self._own(scope):
+            members[_group(row.summary.phase)].append(row)
+        for group in GROUPS:
+            chosen = self._groups[group].values() if scope.everything else members[group]
+            async for rows in portions(chosen, MOST_ROWS):
+                if group == "finished":
+                    rows = [row for row in rows if row.ended is not None and row.ended >= begin]
+                    jct += sum(_jct(row) or 0.0 for row in rows if row.summary.phase == "Succeeded")
+                counts["gpus"] += sum(row.held_gpus for row in rows) if group == "running" else 0
+                counts.update(row.summary.phase for row in rows)
+        succeeded = counts["Succeeded"]
+        return Totals(
+            waiting=counts["Waiting"],
+            suspended=counts["Suspended"],
+            running=counts["Starting"] + counts["Running"],
+            gpus=counts["gpus"],
+            succeeded=succeeded,
+            failed=counts["Failed"],
+            average_jct=jct / succeeded if succeeded else None,
+        )
 
     async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
         """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
@@ -373,37 +391,20 @@ class Board:
             return 0
 
 
-def _first(rows: list[Row], sort: str, limit: int) -> list[Row]:
-    """Return the first `limit` rows; those without a value come last in both directions."""
-    key = sort.removeprefix("-")
-    known: list[tuple[Any, str, Row]]
-    if key == "name":
-        known = [(row.key, row.key, row) for row in rows]
-    else:
-        values = ((_value(row, key), row) for row in rows)
-        known = [(value, row.key, row) for value, row in values if value is not None]
-    order = itemgetter(0, 1)
-    some = nlargest(limit, known, key=order) if sort.startswith("-") else nsmallest(limit, known, key=order)
-    first = [row for _, _, row in some]
-    if len(first) < limit and len(known) < len(rows):
-        have = {name for _, name, _ in known}
-        rest = (row for row in rows if row.key not in have)
-        first += nsmallest(limit - len(first), rest, key=lambda row: row.key)
-    return first
+def _jct(row: Row) -> float | None:
+    created = row.summary.created
+    return (row.ended - created).total_seconds() if row.ended is not None and created is not None else None
 
 
-def _value(row: Row, key: str) -> float | None:
-    """Return the sort value in seconds; None if the job has none."""
-    told = row.summary
-    if key == "jct":
-        return (row.ended - told.created).total_seconds() if row.ended and told.created else None
-    at = {
-        "created": told.created,
-        "start": told.planned_start,
-        "completion": told.planned_completion,
-        "completed": row.ended,
-    }[key]
-    return at.timestamp() if at is not None else None
+_VALUES: Mapping[str, Callable[[Row], Any]] = {
+    "name": lambda row: row.key,
+    "created": lambda row: row.summary.created,
+    "start": lambda row: row.summary.planned_start,
+    "completion": lambda row: row.summary.planned_completion,
+    "completed": lambda row: row.ended,
+    "jct": _jct,
+}
+"""Value to sort by, None if the job has none, by sort key."""
 
 
 def _namespace(one: PlannedWindow) -> str:

@@ -58,6 +58,11 @@ def test_a_job_that_never_runs_has_a_reason() -> None:
     assert "more than the cluster can hold" in told.explanation
 
 
+def test_the_name_of_an_existing_job_is_refused() -> None:
+    with pytest.raises(ValueError, match="default/b already exists"):
+        asked(one_gpu("fifo"), JobSubmitted(job("b", chunks=1)))
+
+
 def test_binding_policy_is_refused() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=1)])
     with pytest.raises(ValueError, match="binds chunks at arrival: use kubectl tranche whatif"):

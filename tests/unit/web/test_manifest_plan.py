@@ -1,6 +1,9 @@
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import example, given, seed, settings
+from hypothesis import strategies as st
 
 from support.extender_objects import job
 from support.page_visitor import Visited
@@ -115,6 +118,27 @@ def test_without_the_option_there_is_no_what_if() -> None:
     app = Visited()
     assert app.send("what-if", {"manifest": MANIFEST}).status_code == 404
     assert app.told("overview")["whatIf"] is False
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+TREES = st.recursive(
+    VALUES, lambda tree: st.lists(tree, max_size=3) | st.dictionaries(st.text(max_size=5), tree, max_size=3)
+)
+
+
+@seed(1)
+@settings(max_examples=300, deadline=None)
+@given(st.text() | st.tuples(st.sampled_from(MANIFEST.split()), TREES | st.text(max_size=20)))
+@example(("4,", "9" * 5000))
+@example(("4,", "!!python/object:os.system"))
+@example(("2", "2026-01-01"))
+def test_any_manifest_is_read_or_refused(change: Any) -> None:
+    text = change
+    if not isinstance(change, str):
+        word, value = change
+        text = MANIFEST.replace(word, value if isinstance(value, str) else str(value), 1)
+    with suppress(ValueError):
+        assert read_job(text, "ns").model_dump_json()
 
 
 def test_a_manifest_without_a_namespace_takes_the_chosen_one() -> None:

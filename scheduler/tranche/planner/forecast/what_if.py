@@ -29,11 +29,13 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
         now: Clock, in seconds.
 
     Raises:
-        ValueError: the policy has no queue, or the planner cannot read the job.
+        ValueError: the policy has no queue, or the job exists.
     """
     if context.queue is None:
         raise ValueError(f"the policy {context.policy.name} binds chunks at arrival: use kubectl tranche whatif")
     later, key = context.queue.waiting()[SIMULATED_JOBS:], asked.job.key
+    if key in context.cluster.jobs:
+        raise ValueError(f"TrainingJob {key} already exists: choose another name")
     # Both copies in one step, so that no event is in one of them only.
     without, rollout = (run_to_completion(prepare(context, new_planner, later, now)) for _ in range(2))
     yield

@@ -89,7 +89,7 @@ export class Overview {
       el("div", { class: "headline" }, el("h2", { id: "h-sites", text: "Sites" }), this.asTable), this.legend, this.list, this.moreSites);
     this.groups = ["waiting", "running", "finished"].map((name) => new Group(name, () => this.again()));
     const [waiting, running, finished] = this.groups.map((group) => group.element);
-    keep(filters.phase, ["", ...PHASES], (name) => name, (name) => el("option", { value: name, text: name || "all" }), () => {});
+    keep(filters.phase, ["", ...PHASES], (name) => name, (name) => el("option", { value: name, text: name || "all phases" }), () => {});
     this.whatIf = el("p", { class: "right", hidden: true }, el("a", { href: "#/what-if", text: "What if I submit a job?" }));
     waiting.prepend(this.whatIf);
     this.element = el("div", {}, this.problem, this.totals, waiting, sites, running, finished);
@@ -134,7 +134,7 @@ export class Overview {
   draw() {
     this.problem.hidden = true;
     const names = ["", ...this.told.namespaces];
-    keep(this.filters.namespace, names, (name) => name, (name) => el("option", { value: name, text: name || "all" }), () => {});
+    keep(this.filters.namespace, names, (name) => name, (name) => el("option", { value: name, text: name || "all namespaces" }), () => {});
     this.drawTotals();
     this.whatIf.hidden = !this.told.whatIf;
     const chosen = this.filters.phase.value;
