@@ -36,8 +36,6 @@ SOMETIMES = {
         Right("patch", "events"),
     ): "operator/test_requests.py",
     ("tranche-scheduler", Right("get", "pods")): "whole/test_late_watches.py",
-    ("tranche-scheduler", Right("patch", "trainingjobs.tranche.dev")): "web/test_actions.py",
-    ("tranche-scheduler", Right("delete", "trainingjobs.tranche.dev")): "web/test_actions.py",
     # After a Service that could not be created because there was one.
     ("tranche-operator", Right("get", "services")): "operator/test_requests.py::test_it_is_known_whose_the_service_is",
 }
@@ -141,13 +139,19 @@ def do_everything(whole: Installed) -> None:
 
 
 def visit(whole: Installed, job: str) -> None:
-    """Look at a job on the web page, as somebody who may."""
+    """Look at a job on the web page, set its weight and delete it, as a user with the role edit."""
     whole.cluster.kubectl("create", "serviceaccount", "visitor")
-    whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=view", "--serviceaccount=default:visitor")
+    whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=edit", "--serviceaccount=default:visitor")
     token = whole.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
-    url = f"{whole.release.page_url}/v1/jobs/default/{job}/events"
-    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})) as reply:
+    url = f"{whole.release.page_url}/v1/jobs/default/{job}"
+    headers = {"Authorization": f"Bearer {token}", "Tranche-Request": "page", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/events", headers=headers)) as reply:
         assert json.load(reply)["events"]
+    uid = whole.job(job)["metadata"]["uid"]
+    for action in ({"action": "weight", "weight": 2}, {"action": "delete"}):
+        body = json.dumps({**action, "uid": uid}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/actions", body, headers)) as reply:
+            assert json.load(reply) == {"done": action["action"]}
 
 
 def events(whole: Installed, job: str) -> list[dict[str, Any]]:
@@ -208,7 +212,7 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
         for kind, answer, suffix in kinds
         for o in answer[1]["items"]
     }
-    assert len(bindings) == 7
+    assert len(bindings) == 8
     reasons = " ".join({one.reason for one in asked})
     assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
 

@@ -20,6 +20,7 @@ ALLOWED = {
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io", "list events",
+        "patch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev",
     ],
     "tranche-operator": [
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
@@ -32,8 +33,8 @@ ALLOWED = {
 REFUSED = {
     "tranche-scheduler": [
         "patch resourcequotas", "get trainingjobs.tranche.dev", "patch services", "create serviceaccounts/token",
-        "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev",
-        "delete trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
+        "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "update trainingjobs.tranche.dev",
+        "deletecollection trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
     ],
     "tranche-operator": [
