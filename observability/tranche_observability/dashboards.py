@@ -104,25 +104,28 @@ SITES = Dashboard(
         panel(
             "GPUs in use",
             "GPUs that pods of any kind hold.",
-            ("max by (site) (tranche_site_used_gpus)", "{{site}}"),
+            ("max by (site, resource) (tranche_site_used_gpus)", "{{site}} {{resource}}"),
             stacked=True,
         ),
         panel(
             "GPUs of the nodes",
             "GPUs of all nodes; a step down is a lost node.",
-            ("max by (site) (tranche_site_gpus)", "{{site}}"),
+            ("max by (site, resource) (tranche_site_gpus)", "{{site}} {{resource}}"),
             stacked=True,
         ),
         panel(
             "Utilisation",
             "GPUs in use over GPUs of the nodes.",
-            ("max by (site) (tranche_site_used_gpus) / (max by (site) (tranche_site_gpus) > 0)", "{{site}}"),
+            (
+                "max by (site, resource) (tranche_site_used_gpus) / (max by (site, resource) (tranche_site_gpus) > 0)",
+                "{{site}} {{resource}}",
+            ),
             unit="percentunit",
         ),
         panel(
             "GPUs planned",
             "GPUs that plans reserve for pods without a node. A lasting high value means that pods do not start.",
-            ("max by (site) (tranche_site_planned_gpus)", "{{site}}"),
+            ("max by (site, resource) (tranche_site_planned_gpus)", "{{site}} {{resource}}"),
         ),
         panel(
             "Nodes excluded",

@@ -151,6 +151,7 @@ class Cluster:
         memory: str = "128Gi",
         extra_labels: Mapping[str, str] | None = None,
         *,
+        gpu_resource: str = site.GPU,
         timeout: float = 120.0,
     ) -> list[str]:
         """Create the nodes ``name-0``, ``name-1``, … in the zone ``name`` and return their names when they are usable.
@@ -160,15 +161,16 @@ class Cluster:
         Args:
             name: Name of the site, which is the value of the nodes' zone label.
             nodes: Number of nodes.
-            gpus: ``nvidia.com/gpu`` of each node.
+            gpus: GPUs of each node.
             cpu: CPU of each node.
             memory: Memory of each node.
             extra_labels: Further labels of each node.
+            gpu_resource: Resource name of the GPUs.
             timeout: Maximum wait in seconds.
         """
         capacity = {"cpu": cpu, "memory": memory, "pods": "110"}
         if gpus:
-            capacity[site.GPU] = str(gpus)
+            capacity[gpu_resource] = str(gpus)
         names = [f"{name}-{number}" for number in range(nodes)]
         labels, port = extra_labels or {}, self._ports["kwok"]
         site.create(self._admin, [site.node(name, one, capacity, labels, port) for one in names], timeout)

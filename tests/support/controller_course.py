@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from support.live_controller import NOW, reported, resource, written
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
@@ -130,7 +130,7 @@ def successor(course: Course) -> Planner:
     """Return the planner of a scheduler that takes over at this moment."""
     planner = PlannerConfig("chunk").planner(validate=True)
     memory = read_memory(course.controller.memory_annotations())
-    restore_planner(planner, course.objects(), GPU_RESOURCE, course.now, memory)
+    restore_planner(planner, course.objects(), GPU_RESOURCES, course.now, memory)
     return planner
 
 

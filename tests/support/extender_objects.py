@@ -41,12 +41,12 @@ class Store(Generic[T]):
 class Stores:
     """Stores of the four watches, with short methods to fill them."""
 
-    def __init__(self, nodes: Sequence[str] = (), gpus: int = 8, gpu_resource: str = GPU) -> None:
+    def __init__(self, nodes: Sequence[str] = (), gpus: int = 8, gpu_resources: tuple[str, ...] = (GPU,)) -> None:
         self.pods: Store[Pod] = Store()
         self.nodes: Store[NodeObject] = Store()
         self.jobs: Store[TrainingJob] = Store()
         self.sites: Store[SiteObject] = Store()
-        self.view = View(self, gpu_resource)
+        self.view = View(self, gpu_resources)
         for name in nodes:
             self.add_node(name, gpus)
 

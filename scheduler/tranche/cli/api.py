@@ -17,8 +17,10 @@ from tranche.auth.certificate_keeper import CaPublisher, CertificateKeeper
 from tranche.auth.pod_token import TokenReviewer
 from tranche.auth.report_certificate import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 from tranche.cli import process_options as common
+from tranche.cli.option_types import GPU
 from tranche.extender.app import create_metrics_app
 from tranche.extender.view import View
+from tranche.kube.api.names import GpuResources
 from tranche.kube.client.client import ApiClient
 from tranche.live.informers import Informers
 from tranche.metrics.scheduler import API, Metrics
@@ -58,7 +60,7 @@ class ApiOptions:
     planner_token_file: Path | None
     metrics_host: str
     metrics_port: int | None
-    gpu_resource: str
+    gpu_resources: GpuResources
     lease_namespace: str
     connections: int
     connections_per_peer: int
@@ -89,7 +91,7 @@ class ApiOptions:
         help="Maximum number of connections of one address to each port.",
     ),
     common.METRICS,
-    common.GPU,
+    GPU,
     common.LEASE_NAMESPACE,
     common.LOG_LEVEL,
 )
@@ -152,7 +154,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                     what_if=planner.what_if if options.page_what_if else None,
                 )
                 page = create_page_app(
-                    View(watches, options.gpu_resource), watches, client, planning, actions=options.page_actions
+                    View(watches, options.gpu_resources), watches, client, planning, actions=options.page_actions
                 )
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
             if options.metrics_port is not None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import click
 
 from tranche.cli import process_options as common
+from tranche.cli.option_types import GPU
 from tranche.extender.app import create_app, create_metrics_app
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View
+from tranche.kube.api.names import GpuResources
 from tranche.kube.client.client import ApiClient
 from tranche.live.informers import Informers
 from tranche.metrics.scheduler import EXTENDER, Metrics
@@ -29,11 +31,11 @@ class ExtenderOptions:
     bind: bool
     metrics_host: str
     metrics_port: int | None
-    gpu_resource: str
+    gpu_resources: GpuResources
 
 
 @click.command()
-@common.options(common.KUBECONFIG, common.EXTENDER, common.METRICS, common.GPU, common.LOG_LEVEL)
+@common.options(common.KUBECONFIG, common.EXTENDER, common.METRICS, GPU, common.LOG_LEVEL)
 def extender(log_level: str, **options: object) -> None:
     """Run the extender of kube-scheduler.
 
@@ -48,7 +50,9 @@ async def _main(options: ExtenderOptions) -> None:
         watches = Informers(client, with_quotas=False)
         metrics = Metrics(parts=(EXTENDER,))
         client.observe = metrics.observe_api_request
-        app = create_app(watches, metrics, watches.unsynced, options.gpu_resource, View(watches, options.gpu_resource))
+        app = create_app(
+            watches, metrics, watches.unsynced, options.gpu_resources, View(watches, options.gpu_resources)
+        )
         if options.bind:
             add_bind(app, client, metrics)
         logger.info("extender on http://%s:%d", options.host, options.port)

@@ -25,7 +25,8 @@ from tranche.cli.kubectl_tables import (
     usage_text,
     whatif_text,
 )
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.cli.option_types import GPU
+from tranche.kube.api.names import GpuResources
 
 if TYPE_CHECKING:
     from tranche.client import Client
@@ -175,11 +176,11 @@ def history(job: str, log_lines: int, **values: Any) -> None:
 
 @main.command(cls=OneLineCommand)
 @click.option("-A", "--all-namespaces", is_flag=True)
-@click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the GPUs.")
+@GPU
 @click.option("-n", "--namespace", help="Namespace of jobs and pods [default: the namespace of the context].")
 @click.option("--context", help="Context of the kubeconfig [default: its current context].")
 @click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config].")
-def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
+def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> None:
     """Print a snapshot for tranche simulate and tranche replay: jobs, pods with GPUs, nodes and Sites.
 
     The snapshot omits environment variables, volumes, annotations and messages.
@@ -188,7 +189,7 @@ def export(all_namespaces: bool, gpu_resource: str, **values: Any) -> None:
 
     with opened(values) as client:
         namespace = "" if all_namespaces else client.namespace
-        taken, notes = client.call(snapshot(client.session, namespace, gpu_resource))
+        taken, notes = client.call(snapshot(client.session, namespace, gpu_resources))
     click.echo(msgspec.json.format(msgspec.json.encode(taken), indent=1))
     for note in notes:
         click.echo(note, err=True)

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
+from tranche.model.gpu_kind import GPU_KIND_LABELS
 from tranche.model.quantity import parse_bytes
 from tranche.policies import Policy, get_live_policy, get_policy
 
@@ -94,3 +96,54 @@ SIGMA = Finite(0, 5)
 SHARE = Finite(0, 1)
 LOAD = Finite(0.001, 1000)
 FACTOR = Finite(0.001, 1000)
+
+
+def _resources(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> GpuResources:
+    """Check the names of the GPU resources."""
+    if len(set(values)) < len(values):
+        raise click.BadParameter("a resource is named twice", context, parameter)
+    if "cpu" in values and len(values) > 1:
+        raise click.BadParameter("cpu plans whole cores in place of GPUs, and cannot be combined", context, parameter)
+    return values
+
+
+def _speeds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """Parse speeds by GPU kind."""
+    speeds: dict[str, float] = {}
+    for value in values:
+        kind, _, number = value.rpartition("=")
+        if not kind:
+            raise click.BadParameter(f"{value!r} is not KIND=SPEED", context, parameter)
+        speeds[kind] = FACTOR.convert(number, parameter, context)
+    return speeds
+
+
+GPU_KINDS = (
+    click.option(
+        "--gpu-kind-label",
+        "gpu_kind_labels",
+        multiple=True,
+        default=GPU_KIND_LABELS,
+        show_default=True,
+        help="Node label that names the kind of the node's GPUs. May be repeated: the first one on a node counts.",
+    ),
+    click.option(
+        "--gpu-speed",
+        "gpu_speeds",
+        multiple=True,
+        metavar="KIND=SPEED",
+        callback=_speeds,
+        help="Speed of a GPU kind, relative to the kind that stepTime of the jobs refers to; others have 1. May be "
+        "repeated.",
+    ),
+)
+GPU = click.option(
+    "--gpu-resource",
+    "gpu_resources",
+    multiple=True,
+    default=GPU_RESOURCES,
+    show_default=True,
+    callback=_resources,
+    help="Resource name of the GPUs. May be repeated: a job requests one of them, and of a node that offers several "
+    "the first is planned.",
+)

@@ -12,7 +12,9 @@ from pathlib import Path
 import click
 
 from tranche.cli import process_options as common
+from tranche.cli.option_types import GPU
 from tranche.extender.app import create_metrics_app
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.leader_election import DeposedError, Leadership
@@ -55,6 +57,8 @@ class PlannerOptions:
     identity: str | None
     policy: str
     share_weights: dict[str, float]
+    gpu_kind_labels: tuple[str, ...]
+    gpu_speeds: dict[str, float]
     tenancy_dir: Path | None
     seed: int
     estimate_seconds: float
@@ -70,7 +74,7 @@ class PlannerOptions:
     journal: Path | None
     metrics_host: str
     metrics_port: int | None
-    gpu_resource: str
+    gpu_resources: GpuResources
     lease_namespace: str
 
     def config(self) -> PlannerConfig:
@@ -78,9 +82,11 @@ class PlannerOptions:
         return PlannerConfig(
             self.policy,
             self.seed,
-            self.gpu_resource,
+            self.gpu_resources,
             self.server_idle_seconds,
             dict(self.share_weights),
+            gpu_kind_labels=self.gpu_kind_labels,
+            gpu_speeds=dict(self.gpu_speeds),
             health=HealthSettings(
                 jobs=self.node_health_jobs,
                 first_seconds=self.node_exclusion_seconds,
@@ -92,7 +98,7 @@ class PlannerOptions:
     def settings(self) -> ControllerSettings:
         """Return the settings of the controller."""
         return ControllerSettings(
-            self.gpu_resource,
+            self.gpu_resources,
             self.estimate_seconds,
             start_error_seconds=self.start_error_seconds,
             image_pull_seconds=self.image_pull_seconds,
@@ -111,7 +117,7 @@ class PlannerOptions:
     ),
     click.option("--identity", hidden=True, help="Name of this candidate in the leader election."),
     common.METRICS,
-    common.GPU,
+    GPU,
     common.LEASE_NAMESPACE,
     common.LOG_LEVEL,
 )
@@ -158,7 +164,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
         )
         gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
         desk = PlannerDesk(controller.reports, controller.renewals)
-        app = create_planner_app(desk, _views(controller, planner, options.gpu_resource), gate, watches.unsynced)
+        app = create_planner_app(desk, _views(controller, planner, options.gpu_resources), gate, watches.unsynced)
         logger.info("policy %s", options.policy)
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())
@@ -170,7 +176,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             group.create_task(freeze_periodically(watches.synced()))
 
 
-def _views(controller: Controller, planner: Planner, gpu_resource: str) -> PlannerViews:
+def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources) -> PlannerViews:
     def outlook() -> Generator[None, None, Outlook]:
         waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
         places = {key: Place(found.site, found.node) for key, found in waiting}
@@ -182,7 +188,7 @@ def _views(controller: Controller, planner: Planner, gpu_resource: str) -> Plann
         return Outlook(places, trained, (yield from planned_windows(planner, MOST_WINDOWS)))
 
     def what_if_of(body: bytes) -> Generator[None, None, WhatIf]:
-        asked = submission(TrainingJob.model_validate_json(body), gpu_resource)
+        asked = submission(TrainingJob.model_validate_json(body), gpu_resources)
         return (yield from what_if(planner.context, planner.blank, asked, controller.clock()))
 
     return PlannerViews(

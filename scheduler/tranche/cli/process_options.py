@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tranche.cli.option_types import LIVE_POLICY, Finite
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, Finite
 from tranche.kube.client.errors import ApiError
 from tranche.runtime.parent_process import end_with_parent, parent_ended
 
@@ -37,7 +36,6 @@ KUBECONFIG = click.option(
     help="Kubeconfig file [default: in-cluster, else ~/.kube/config].",
 )
 LOG_LEVEL = click.option("--log-level", default="info", type=click.Choice(LEVELS))
-GPU = click.option("--gpu-resource", default=GPU_RESOURCE, show_default=True, help="Resource name of the GPUs.")
 LEASE_NAMESPACE = click.option(
     "--lease-namespace", default="tranche-system", show_default=True, help="Namespace of the leader election Lease."
 )
@@ -174,6 +172,7 @@ PLANNER = (
         callback=_weights,
         help="With fair=1: fair-share weight of a namespace; other namespaces have weight 1. May be repeated.",
     ),
+    *GPU_KINDS,
     click.option(
         "--tenancy-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),

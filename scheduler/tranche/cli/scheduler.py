@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from tranche.cli import process_options as common
-from tranche.cli.option_types import Finite
+from tranche.cli.option_types import GPU, Finite
 from tranche.planner_api.messages import KEY_VARIABLE
 from tranche.runtime.parent_process import end_with_parent
 from tranche.runtime.supervisor import ChildError, supervise
@@ -20,9 +20,9 @@ from tranche.runtime.supervisor import ChildError, supervise
 OF_PROCESS = {
     name: common.parameters(*groups, common.KUBECONFIG, common.LOG_LEVEL)
     for name, groups in {
-        "extender": (common.EXTENDER, common.GPU),
-        "planner": (common.PLANNER, common.METRICS, common.GPU, common.LEASE_NAMESPACE),
-        "api": (common.API, common.GPU, common.LEASE_NAMESPACE),
+        "extender": (common.EXTENDER, GPU),
+        "planner": (common.PLANNER, common.METRICS, GPU, common.LEASE_NAMESPACE),
+        "api": (common.API, GPU, common.LEASE_NAMESPACE),
     }.items()
 }
 """Parameter names of the options that each process receives."""
@@ -50,7 +50,7 @@ class ShadowOptions:
     ),
     common.PLANNER,
     common.LEASE_NAMESPACE,
-    common.GPU,
+    GPU,
     click.option(
         "--shadow",
         is_flag=True,
@@ -120,6 +120,9 @@ def _words(name: str, value: object) -> Iterator[str]:
     if name == "share_weights" and isinstance(value, Mapping):
         for namespace, weight in value.items():
             yield from ("--share-weight", f"{namespace}={weight}")
+    elif name == "gpu_speeds" and isinstance(value, Mapping):
+        for kind, speed in value.items():
+            yield from ("--gpu-speed", f"{kind}={speed}")
     elif isinstance(value, tuple):  # --report-tls-host
         for one in value:
             yield f"{flag.removesuffix('s')}={one}"

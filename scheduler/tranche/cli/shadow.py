@@ -31,9 +31,11 @@ class ShadowProcess:
         self._config = PlannerConfig(
             options["policy"],
             options["seed"],
-            options["gpu_resource"],
+            options["gpu_resources"],
             options["server_idle_seconds"],
             dict(options["share_weights"]),
+            gpu_kind_labels=options["gpu_kind_labels"],
+            gpu_speeds=dict(options["gpu_speeds"]),
         )
 
     def run(self) -> None:
@@ -51,7 +53,7 @@ class ShadowProcess:
             metrics = Metrics()
             settings = ShadowSettings(*self._intervals, directory=self._directory)
             shadow = Shadow(watches, self._config, settings, metrics.registry)
-            app = create_app(watches, metrics, watches.unsynced, self._config.gpu_resource)
+            app = create_app(watches, metrics, watches.unsynced, self._config.gpu_resources)
             app.include_router(shadow_routes(shadow))
             async with asyncio.TaskGroup() as group:
                 group.create_task(watches.run())

@@ -139,12 +139,12 @@ class Client:
             all_namespaces: Include the jobs of all namespaces.
             since: Omit jobs that ended before this time.
             until: Only jobs that ended before this time; default: also those that have not ended.
-            system_namespace: Namespace of the scheduler's Lease, which records the resource name of the GPUs.
+            system_namespace: Namespace of the scheduler's Lease, which records the resource names of the GPUs.
         """
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         config = read_config(self.call(read_lease(self.session, system_namespace))) or PlannerConfig()
         now = datetime.now(UTC).timestamp()
-        chosen = [usage_of(job, config.gpu_resource, now) for job in jobs if ended_within(job, since, until)]
+        chosen = [usage_of(job, config.gpu_resources, now) for job in jobs if ended_within(job, since, until)]
         return sorted(chosen, key=lambda one: (one.namespace, one.name))
 
     def scheduler_absence(self, system_namespace: str = SYSTEM_NAMESPACE) -> str:

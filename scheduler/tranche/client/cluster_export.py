@@ -8,6 +8,7 @@ import msgspec
 from tranche.client.api_session import API, Session
 from tranche.client.errors import ClusterError
 from tranche.kube.api.core_types import Metadata, NodeObject, Pod
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.timestamp import rfc3339
 from tranche.replay.export import ANNOTATION_EXPORTED
 from tranche.replay.pod_history import is_foreign
@@ -17,13 +18,13 @@ _SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "r
 _FORGOTTEN = ("managedFields", "annotations", "finalizers")
 
 
-async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple[dict[str, Any], list[str]]:
+async def snapshot(session: Session, namespace: str, gpu_resources: GpuResources) -> tuple[dict[str, Any], list[str]]:
     """Read TrainingJobs, Sites, nodes, and training pods of other schedulers as a List.
 
     Args:
         session: Session with the cluster.
         namespace: Namespace of jobs and pods; empty: all namespaces.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
 
     Returns:
         The List, and one line for each kind that cannot be read and is omitted.
@@ -47,18 +48,18 @@ async def snapshot(session: Session, namespace: str, gpu_resource: str) -> tuple
             notes.append(f"left out: {error}")
             continue
         readable += what in ("TrainingJobs", "pods")
-        items += [item for raw in found if (item := _item(raw, what, gpu_resource)) is not None]
+        items += [item for raw in found if (item := _item(raw, what, gpu_resources)) is not None]
     if not readable:
         raise ClusterError(notes[0].removeprefix("left out: "))
     exported = {ANNOTATION_EXPORTED: rfc3339(time.time())}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
 
 
-def _item(raw: bytes, what: str, gpu_resource: str) -> dict[str, Any] | None:
+def _item(raw: bytes, what: str, gpu_resources: GpuResources) -> dict[str, Any] | None:
     """Reduce an object to the fields that the simulator reads; None if it does not use the object."""
     if what == "pods":
         pod = msgspec.json.decode(raw, type=Pod)
-        return _pod(pod) if is_foreign(pod, gpu_resource) else None
+        return _pod(pod) if is_foreign(pod, gpu_resources) else None
     if what == "nodes":
         node = msgspec.json.decode(raw, type=NodeObject)
         slim = msgspec.structs.replace(node, metadata=_metadata(node.metadata))

@@ -17,6 +17,7 @@ from math import fsum
 
 import msgspec
 
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import gpu_seconds_per_batch, to_job
 from tranche.web.job_views import phase_of
@@ -53,12 +54,12 @@ class JobUsage(msgspec.Struct, frozen=True, rename="camel"):
     """Ended windows by site: the 64 sites with the highest use; empty for a namespace."""
 
 
-def usage_of(job: TrainingJob, gpu_resource: str, now: float) -> JobUsage:
+def usage_of(job: TrainingJob, gpu_resources: GpuResources, now: float) -> JobUsage:
     """Return the GPU time of a job.
 
     Args:
         job: The job.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
         now: Seconds since the epoch.
     """
     progress = job.status.progress
@@ -78,7 +79,7 @@ def usage_of(job: TrainingJob, gpu_resource: str, now: float) -> JobUsage:
         held_gpu_seconds=max(trained, fsum(one.held_gpu_seconds for one in sites)),
         trained_gpu_seconds=trained,
         lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress) if progress else 0.0,
-        running_gpu_seconds=_running(job, gpu_resource, now),
+        running_gpu_seconds=_running(job, gpu_resources, now),
         sites=sites,
     )
 
@@ -114,13 +115,13 @@ def ended_within(job: TrainingJob, since: datetime | None, until: datetime | Non
     return (since is None or since <= ended) and (until is None or ended < until)
 
 
-def _running(job: TrainingJob, gpu_resource: str, now: float) -> float:
+def _running(job: TrainingJob, gpu_resources: GpuResources, now: float) -> float:
     """Return the GPU-seconds of open windows since their start in the plan."""
     starts = [one.start.timestamp() for one in (job.status.plan.workers if job.status.plan else ()) if one.start]
     if not starts:
         return 0.0
     try:
-        gpus = max(1, to_job(job, gpu_resource).gpus)
+        gpus = max(1, to_job(job, gpu_resources).gpus)
     except ValueError:  # the planner cannot read the job, so it counts nothing for it either
         return 0.0
     return fsum(max(0.0, now - start) for start in starts) * gpus

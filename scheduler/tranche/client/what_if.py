@@ -109,7 +109,7 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
     """
     planner = restored_planner(inputs, now)
     try:
-        planner.handle(submission(asked, inputs.config.gpu_resource), now)
+        planner.handle(submission(asked, inputs.config.gpu_resources), now)
     except ValueError as error:
         raise ManifestError(f"{asked.metadata.name}: {' '.join(str(error).split())}") from None
     planner.forecast(now)
@@ -137,7 +137,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
         planner = config.planner()
     except ValueError as error:
         raise ClusterError(f"the scheduler's policy {config.policy} is not known to this version: {error}") from None
-    restore_planner(planner, inputs.objects, config.gpu_resource, now, inputs.memory)
+    restore_planner(planner, inputs.objects, config.gpu_resources, now, inputs.memory)
     return planner
 
 

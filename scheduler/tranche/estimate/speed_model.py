@@ -48,6 +48,10 @@ class SpeedModel:
     """Unknowns of a job on a GPU kind at a site: by job, then by GPU kind and site."""
     evidence: NodeEvidence | None = None
     """Windows of several jobs, which must agree before a node has a factor; None: every window corrects its node."""
+    kinds: dict[str, NormalVariable] = field(default_factory=dict)
+    """Unknowns of GPU kinds, for nodes that have no factor of their own; with `kind_evidence` only."""
+    kind_evidence: NodeEvidence | None = None
+    """The same evidence by GPU kind; None: nothing is learnt about kinds."""
 
     def factor(self, job: str, kind: str, site: str, node: str | None) -> float:
         """Return the corrected over the predicted seconds of a mini-batch of the job.
@@ -58,15 +62,20 @@ class SpeedModel:
             site: Name of the site.
             node: Name of the node; None without a node.
         """
-        if not (self.jobs or self.nodes):
+        if not (self.jobs or self.nodes or self.kinds):
             return 1.0
         total = sum(one.mean for one in self._known_terms(job, kind, site, node) if one is not None)
         return exp(total) if total else 1.0
 
-    def node_factor(self, node: str) -> float:
-        """Return the factor of the node alone."""
-        known = self.nodes.get(node)
+    def node_factor(self, node: str, kind: str = "") -> float:
+        """Return the factor of the node alone; without one, that of its GPU kind."""
+        known = self._hardware(node, kind)
         return exp(known.mean) if known is not None else 1.0
+
+    def _hardware(self, node: str | None, kind: str) -> NormalVariable | None:
+        """Return the unknown of the node, which holds all that was learnt there, else that of its GPU kind."""
+        known = self.nodes.get(node) if node is not None else None
+        return known if known is not None or node is None else self.kinds.get(kind)
 
     def job_factor(self, job: str) -> float:
         """Return the factor of the job alone."""
@@ -84,6 +93,10 @@ class SpeedModel:
             mean = max(-LARGEST, min(LARGEST, mean))
         self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
 
+    def recall_kind(self, kind: str, factor: float) -> None:
+        """Set the factor of the GPU kind, which an earlier planner has learnt."""
+        self.kinds[kind] = NormalVariable(max(-LARGEST, min(LARGEST, log(factor))), KNOWN_SIGMA**2)
+
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
         """Correct the unknowns by a window that has ended; returns whether any changed.
 
@@ -99,7 +112,7 @@ class SpeedModel:
         error = log(factor) - sum(one.mean for one in known if one is not None)
         noise = NOISE_SIGMA + OVERHEAD_SECONDS / seconds
         if self.evidence is not None:
-            self._observe_node(self.evidence, job, node, error)
+            self._observe_node(self.evidence, job, kind, node, error)
             noise, node = hypot(noise, NODE_SIGMA), None
         if abs(error) < EXACT:
             return False
@@ -111,15 +124,23 @@ class SpeedModel:
             one.variance = one.variance * (1 - gain) + DRIFT_SIGMA**2
         return True
 
-    def _observe_node(self, evidence: NodeEvidence, job: str, node: str | None, error: float) -> None:
-        """Count a window as evidence on its node, unless it is the first one that says how wrong the job's own is."""
+    def _observe_node(self, evidence: NodeEvidence, job: str, kind: str, node: str | None, error: float) -> None:
+        """Count a window as evidence on its node and GPU kind, unless it is the first one of its job.
+
+        The first one says how wrong the job's own declaration is. A kind has a factor only relative to other kinds.
+        """
         if node is None or job not in self.places:
             self.places.setdefault(job, {})
             return
-        known = self.nodes.get(node)
-        mean = evidence.add(node, job, error + (known.mean if known is not None else 0.0))
+        known = self._hardware(node, kind)
+        error += known.mean if known is not None else 0.0
+        mean = evidence.add(node, job, error)
         if mean is not None:
             self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
+        if self.kind_evidence is not None and kind:
+            mean = self.kind_evidence.add(kind, job, error)
+            if mean is not None and len(self.kind_evidence) > 1:
+                self.kinds[kind] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def forget_job(self, job: str) -> None:
         """Forget a job that has ended."""
@@ -137,7 +158,7 @@ class SpeedModel:
         return (
             self.jobs.get(job),
             place.get((kind, site)) if place else None,
-            self.nodes.get(node) if node is not None else None,
+            self._hardware(node, kind),
         )
 
     def _terms(self, job: str, kind: str, site: str, node: str | None) -> Iterator[NormalVariable]:

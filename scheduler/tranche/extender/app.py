@@ -13,7 +13,7 @@ from tranche import __version__
 from tranche.extender import verbs, wire_format
 from tranche.extender.site_summary import list_sites
 from tranche.extender.view import View, ViewSources
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.metrics.scheduler import PLANNER, Metrics, Watched, count_jobs
 from tranche.runtime.http_server import readiness
 from tranche.runtime.request_body import read_body
@@ -30,7 +30,7 @@ def create_app(
     watches: ViewSources,
     metrics: Metrics,
     unready: Callable[[], list[str]],
-    gpu_resource: str = GPU_RESOURCE,
+    gpu_resources: GpuResources = GPU_RESOURCES,
     view: View | None = None,
 ) -> FastAPI:
     """Create the application.
@@ -42,10 +42,10 @@ def create_app(
         watches: Watches of pods, nodes, TrainingJobs and Sites.
         metrics: Metrics that count requests; the watches are added to them.
         unready: Returns the names of watches that are not synced; empty when ready.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
         view: Existing view of these watches; default: a new one.
     """
-    view = view or View(watches, gpu_resource)
+    view = view or View(watches, gpu_resources)
     kinds: dict[str, Watched] = {
         "pods": watches.pods,
         "nodes": watches.nodes,

@@ -52,10 +52,10 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     restart = _restart_seconds(job)
     never, workers = int(job.spec.preemption.policy == "Never"), _open_windows(job)
     if job.spec.data is None or who.role == ROLE_SERVER:
-        gpus = template_shape(job.spec.workers.template, view.gpu_resource).requests.gpus
+        gpus = template_shape(job.spec.workers.template, view.gpu_resources).requests.gpus
         return never, max(1, gpus * workers) * (trained + restart)
     pushed = job.spec.parameter_servers is not None
-    return never, max(1, pod_requests(pod, view.gpu_resource).gpus) * (restart + (0.0 if pushed else trained))
+    return never, max(1, pod_requests(pod, view.gpu_resources).gpus) * (restart + (0.0 if pushed else trained))
 
 
 def _restart_seconds(job: TrainingJob) -> float:
@@ -83,7 +83,7 @@ def _swapped(
     """
     use = view.reservations.node(name)
     known = [pods[victim.uid] for victim in proposed.pods if victim.uid in pods]
-    if not known or len(known) < len(proposed.pods) or pod_requests(pod, view.gpu_resource).fits(use.free):
+    if not known or len(known) < len(proposed.pods) or pod_requests(pod, view.gpu_resources).fits(use.free):
         return proposed
     taken = {one.metadata.uid for one in known}
     chosen: list[MetaPod] = []
@@ -102,7 +102,7 @@ def _alike(one: Pod, other: Pod, view: View) -> bool:
     who, whose = identity(one), identity(other)
     ours = who is not None and whose is not None and who.role == whose.role == ROLE_WORKER
     same = one.metadata.namespace == other.metadata.namespace and one.spec.priority == other.spec.priority
-    return ours and same and pod_requests(one, view.gpu_resource) == pod_requests(other, view.gpu_resource)
+    return ours and same and pod_requests(one, view.gpu_resources) == pod_requests(other, view.gpu_resources)
 
 
 def _pods_on(name: str, view: View) -> Iterable[Pod]:

@@ -3,11 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
+from tranche.kube.api.names import (
+    PLANNED_ROLES,
+    PRIORITIES,
+    ROLE_CHIEF,
+    ROLE_SERVER,
+    ROLE_WORKER,
+    GpuResources,
+    pod_name,
+)
 from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.admitted_pod import planned_shape
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_usage, usage_index
 from tranche.model import Resources
 
 NOTHING = Resources()
@@ -39,10 +47,15 @@ class NodeUse:
     claims: dict[str, Claim] = field(default_factory=dict)
     """Reservations by pod key."""
 
-    def change(self, capacity: Resources | None, used: Resources) -> None:
+    usage: tuple[Resources, ...] = ()
+    """Requests of these pods, once for each of the GPU resources (`pod_usage`); empty without pods."""
+
+    def change(self, capacity: Resources | None, usage: tuple[Resources, ...], gpu_resources: GpuResources) -> None:
         """Set capacity and usage."""
-        self.capacity, self.used = capacity, used
-        self.free = (capacity or NOTHING) - used
+        self.capacity, self.usage = capacity, usage
+        name = capacity.gpu_resource if capacity is not None else ""
+        self.used = usage[usage_index(name, gpu_resources)] if usage else NOTHING
+        self.free = (capacity or NOTHING) - self.used
 
 
 @dataclass(slots=True)
@@ -61,12 +74,12 @@ class Reservations:
     The cost of a query depends only on the nodes or pods it concerns.
     """
 
-    def __init__(self, pods: Mapping[str, Pod], jobs: Mapping[str, TrainingJob], gpu_resource: str) -> None:
+    def __init__(self, pods: Mapping[str, Pod], jobs: Mapping[str, TrainingJob], gpu_resources: GpuResources) -> None:
         self._pods = pods
         self._jobs = jobs
-        self._gpu_resource = gpu_resource
+        self._gpu_resources = gpu_resources
         self._nodes: dict[str, NodeUse] = {}
-        self._placed: dict[str, tuple[str, Resources]] = {}
+        self._placed: dict[str, tuple[str, tuple[Resources, ...]]] = {}
         self._planned: dict[str, dict[str, Claim]] = {}
         """Reservations of each job's plan, by pod key."""
         self._claims: dict[str, Claim] = {}
@@ -74,35 +87,35 @@ class Reservations:
         self._unknown = NodeUse()
         self._awaited: set[str] = set()
         """Nodes with reservations."""
-        self._refusals: dict[tuple[int, int], Refusals] = {}
-        """By priority and GPUs of a foreign pod, the latest used last."""
+        self._refusals: dict[tuple[int, int, str], Refusals] = {}
+        """By priority, GPUs and GPU resource of a foreign pod, the latest used last."""
 
     # ---- changes in
 
     def note_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         """Update the index for a changed node."""
-        capacity = node_allocatable(new, self._gpu_resource) if new is not None else None
+        capacity = node_allocatable(new, self._gpu_resources) if new is not None else None
         use = self._use(name)
-        use.change(capacity, use.used)
+        use.change(capacity, use.usage, self._gpu_resources)
         self._note_change(name)
 
     def note_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Update the index for a changed pod."""
         after = None
         if new is not None and new.spec.node_name and not is_over(new):
-            after = (new.spec.node_name, pod_requests(new, self._gpu_resource))
+            after = (new.spec.node_name, pod_usage(new, self._gpu_resources))
         before = self._placed.pop(key, None)
         if after is not None:
             self._placed[key] = after
         if before != after:
             if before is not None:
                 use = self._use(before[0])
-                use.change(use.capacity, use.used - before[1])
+                self._count(use, before[1], add=False)
                 use.pods.discard(key)
                 self._note_change(before[0])
             if after is not None:
                 use = self._use(after[0])
-                use.change(use.capacity, use.used + after[1])
+                self._count(use, after[1], add=True)
                 use.pods.add(key)
                 self._note_change(after[0])
         claim = self._claims.get(key)
@@ -151,18 +164,26 @@ class Reservations:
                 room, holder = room - claim.requests, holder or other
         return "" if requests.fits(room) else f"{name} is reserved for {holder}"
 
-    def protection(self, name: str, priority: int) -> tuple[int, str]:
-        """Return the GPUs of a node reserved with at least this priority, and one of the pods they are reserved for."""
+    def protection(self, name: str, priority: int, gpu_resource: str = "") -> tuple[int, str]:
+        """Return the GPUs of a node reserved with at least this priority, and one of the pods they are reserved for.
+
+        Args:
+            name: Name of the node.
+            priority: The priority.
+            gpu_resource: Resource of the GPUs, as in `Resources.gpu_resource`.
+        """
         gpus, holder = 0, ""
         use = self._nodes.get(name)
         if use is None or not use.claims:
+            return gpus, holder
+        if use.capacity is not None and use.capacity.gpu_resource != gpu_resource:
             return gpus, holder
         for pod, claim in use.claims.items():
             if claim.priority >= priority and claim.requests.gpus:
                 gpus, holder = gpus + claim.requests.gpus, holder or pod
         return gpus, holder
 
-    def refusals(self, priority: int, gpus: int) -> Mapping[str, str]:
+    def refusals(self, priority: int, gpus: int, gpu_resource: str = "") -> Mapping[str, str]:
         """Return why each node that a foreign pod may not use is refused: its free GPUs are reserved for others.
 
         Only nodes that have changed since the last call with these arguments are examined.
@@ -170,8 +191,9 @@ class Reservations:
         Args:
             priority: Priority of the pod.
             gpus: GPUs that it requests.
+            gpu_resource: Their resource, as in `Resources.gpu_resource`.
         """
-        wanted = priority, gpus
+        wanted = priority, gpus, gpu_resource
         known = self._refusals.pop(wanted, None)
         if known is None:
             known = Refusals(stale=set(self._awaited))
@@ -179,7 +201,7 @@ class Reservations:
                 del self._refusals[next(iter(self._refusals))]
         self._refusals[wanted] = known
         for name in known.stale:
-            reserved, holder = self.protection(name, priority)
+            reserved, holder = self.protection(name, priority, gpu_resource)
             if reserved and gpus > self.node(name).free.gpus - reserved:
                 known.reasons[name] = (
                     f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
@@ -209,6 +231,11 @@ class Reservations:
         return find_entry(job.status.plan, who) if job is not None and job.status.plan is not None else None
 
     # ---- inside
+
+    def _count(self, use: NodeUse, requests: tuple[Resources, ...], *, add: bool) -> None:
+        known = use.usage or (NOTHING,) * len(requests)
+        usage = tuple(one + more if add else one - more for one, more in zip(known, requests, strict=True))
+        use.change(use.capacity, usage if any(one != NOTHING for one in usage) else (), self._gpu_resources)
 
     def _unwanted(self, pod: Pod, who: Identity) -> bool:
         if who.role not in PLANNED_ROLES:
@@ -247,7 +274,7 @@ class Reservations:
             spec = job.spec
             parts = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
             requests = {
-                role: planned_shape(job, role, part.template, self._gpu_resource).requests if part else NOTHING
+                role: planned_shape(job, role, part.template, self._gpu_resources).requests if part else NOTHING
                 for role, part in parts.items()
             }
             known = self._shapes[key] = (version, requests)

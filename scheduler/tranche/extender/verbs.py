@@ -27,7 +27,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
     """Pass or reject every input node; each rejection has a readable reason."""
     offered = dict.fromkeys(names, "")
     try:
-        requests = pod_requests(pod, view.gpu_resource)
+        requests = pod_requests(pod, view.gpu_resources)
     except ValueError as error:
         return _none(offered, f"the pod's requests cannot be read: {error}")
     who = identity(pod)
@@ -54,7 +54,7 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
     """Score every input node from 0 to 10."""
     offered = list(dict.fromkeys(names))
     try:
-        requests = pod_requests(pod, view.gpu_resource)
+        requests = pod_requests(pod, view.gpu_resources)
     except ValueError:
         return [HostPriority(name, 0) for name in offered]
     who = identity(pod)
@@ -77,12 +77,14 @@ def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float
         kept = set(filter_nodes(pod, victims, view).node_names)
         return {name: found for name, found in victims.items() if name in kept}
     try:
-        gpus = pod_requests(pod, view.gpu_resource).gpus
+        requests = pod_requests(pod, view.gpu_resources)
     except ValueError:
         return {}
-    priority = pod.spec.priority or 0
+    priority, protection = pod.spec.priority or 0, view.reservations.protection
     possible = {
-        name: found for name, found in victims.items() if not (gpus and view.reservations.protection(name, priority)[0])
+        name: found
+        for name, found in victims.items()
+        if not (requests.gpus and protection(name, priority, requests.gpu_resource)[0])
     }
     try:
         return least_loss(pod, possible, view, now)
@@ -126,7 +128,7 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     priority = pod.spec.priority or 0
     if not requests.gpus or priority > max(PRIORITIES.values()):
         return FilterResult(list(offered))
-    refused = view.reservations.refusals(priority, requests.gpus)
+    refused = view.reservations.refusals(priority, requests.gpus, requests.gpu_resource)
     failed = {name: refused[name] for name in offered if name in refused} if refused else {}
     return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 

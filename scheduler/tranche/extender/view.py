@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from tranche.extender.reservations import Reservations
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
@@ -55,13 +55,13 @@ class ViewSources(Protocol):
 class View:
     """View of the cluster, as recent as the watches."""
 
-    def __init__(self, watches: ViewSources, gpu_resource: str = GPU_RESOURCE) -> None:
-        self.gpu_resource = gpu_resource
+    def __init__(self, watches: ViewSources, gpu_resources: GpuResources = GPU_RESOURCES) -> None:
+        self.gpu_resources = gpu_resources
         self.pods: Mapping[str, Pod] = watches.pods.store
         self.nodes: Mapping[str, NodeObject] = watches.nodes.store
         self.jobs: Mapping[str, TrainingJob] = watches.jobs.store
         self.sites: Mapping[str, SiteObject] = watches.sites.store
-        self.reservations = Reservations(self.pods, self.jobs, gpu_resource)
+        self.reservations = Reservations(self.pods, self.jobs, gpu_resources)
         self._site_of: dict[str, str | None] = {}
         watches.nodes.subscribe(self.reservations.note_node)
         watches.pods.subscribe(self.reservations.note_pod)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from tranche.kube.api.core_types import QuotaObject
-from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, pod_name
+from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, GpuResources, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
@@ -60,8 +60,8 @@ def _accept(job: TrainingJob) -> None:
     """Accept every job."""
 
 
-def _site_events(site: SiteObject) -> Iterator[Event]:
-    yield SiteChanged(to_site(site))
+def _site_events(site: SiteObject, gpu_resources: GpuResources) -> Iterator[Event]:
+    yield SiteChanged(to_site(site, gpu_resources))
 
 
 class ClusterTranslator:
@@ -75,7 +75,7 @@ class ClusterTranslator:
         self,
         objects: ClusterObjects,
         planner: Planner,
-        gpu_resource: str,
+        gpu_resources: GpuResources,
         clock: Callable[[], float],
         reject: Reject = log_rejection,
         check: Callable[[TrainingJob], None] = _accept,
@@ -85,22 +85,22 @@ class ClusterTranslator:
         Args:
             objects: The stores of the watches; read at every call.
             planner: The planner that handles the events.
-            gpu_resource: Resource name of the devices.
+            gpu_resources: Resource names of the GPUs.
             clock: Time of the events, in seconds since the epoch.
             reject: Called for each object that cannot be read; the object is then left out.
             check: Raises a ValueError for a job whose plan cannot be taken over.
         """
         self.objects = objects
-        self.nodes = NodeBook(gpu_resource, self._holds_on_node)
+        self.nodes = NodeBook(gpu_resources, self._holds_on_node)
         """Resources that foreign pods use on each node."""
         self._has_adopted = False
         """Whether the planner has the jobs; before, all pods of jobs are taken for its own."""
         self._planner = planner
-        self._gpu_resource = gpu_resource
+        self._gpu_resources = gpu_resources
         self._clock = clock
         self._reject = reject
         self._check = check
-        self._quotas = QuotaBook(gpu_resource)
+        self._quotas = QuotaBook(gpu_resources)
 
     # ---- the whole cluster
 
@@ -118,7 +118,7 @@ class ClusterTranslator:
             adopt: Passes the jobs, and then what happened to their pods, to `Planner.restore`.
         """
         for site in self.objects.sites.values():
-            for event in self.guarded(site, _site_events(site)):
+            for event in self.guarded(site, _site_events(site, self._gpu_resources)):
                 handle(event)
         for key, pod in self.objects.pods.items():
             with self.guard(pod):
@@ -151,17 +151,17 @@ class ClusterTranslator:
 
     def _submission(self, resource: TrainingJob, *, ended: bool) -> Iterator[JobSubmitted]:
         if ended:
-            yield job_events.submission(resource, self._gpu_resource)
+            yield job_events.submission(resource, self._gpu_resources)
         else:
             self._check(resource)
-            yield job_events.submission(resource, self._gpu_resource, self.objects.pods)
+            yield job_events.submission(resource, self._gpu_resources, self.objects.pods)
 
     def _events_since(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
         """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything."""
         self._has_adopted = True
         for submitted in found:
             resource = self.objects.jobs[submitted.job.key]
-            for event in job_events.events_of(None, resource, self._gpu_resource, self.objects.pods):
+            for event in job_events.events_of(None, resource, self._gpu_resources, self.objects.pods):
                 if not isinstance(event, JobSubmitted):
                     yield event
         for key, pod in self.objects.pods.items():
@@ -286,16 +286,15 @@ class ClusterTranslator:
         if observed is not None:
             with self.guard(observed):
                 node = self.nodes.node(observed, self.objects.sites)
-        known = self._planner.cluster.nodes.get(name)
-        if node is None and known is not None:
+        if node is None and name in self._planner.cluster.nodes:
             yield NodeRemoved(name)
-        elif node is not None and (known is None or known.node != node):
+        elif node is not None and not self._planner.knows(node):
             yield NodeChanged(node)
 
     def _site_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> Iterator[Event]:
         if old is not None and new is not None and old.spec == new.spec:
             return
-        yield SiteChanged(to_site(new)) if new is not None else SiteRemoved(name)
+        yield SiteChanged(to_site(new, self._gpu_resources)) if new is not None else SiteRemoved(name)
         for node in self.objects.nodes:
             yield from self._node_events(node)
 
@@ -312,7 +311,7 @@ class ClusterTranslator:
             return []
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> Iterator[Event]:
-        for event in job_events.events_of(old, new, self._gpu_resource, self.objects.pods):
+        for event in job_events.events_of(old, new, self._gpu_resources, self.objects.pods):
             yield event
             if isinstance(event, JobRemoved):  # the planner does not count the job's terminating pods any more
                 yield from self._quota_events(key.partition("/")[0])
@@ -322,7 +321,7 @@ class ClusterTranslator:
         for resource in list(self.objects.jobs.values()):
             with self.guard(resource):
                 if not job_events.over(resource):
-                    yield JobChanged(to_job(resource, self._gpu_resource))
+                    yield JobChanged(to_job(resource, self._gpu_resources))
 
     def guarded(self, observed: Any, events: Iterator[E]) -> Iterator[E]:
         """Yield events until the object turns out to be unreadable.
@@ -350,7 +349,7 @@ class ClusterTranslator:
 def restore_planner(
     planner: Planner,
     objects: ClusterObjects,
-    gpu_resource: str,
+    gpu_resources: GpuResources,
     now: float,
     memory: Memory | None = None,
     foreign: Sequence[JobSubmitted] = (),
@@ -360,7 +359,7 @@ def restore_planner(
     Args:
         planner: A planner that has handled no event yet.
         objects: The objects of the cluster.
-        gpu_resource: Resource name of the devices.
+        gpu_resources: Resource names of the GPUs.
         now: Seconds since the epoch.
         memory: What an earlier planner learnt about the cluster.
         foreign: Jobs of other schedulers to restore as if they were TrainingJobs; those with a plan are running.
@@ -375,5 +374,5 @@ def restore_planner(
     def adopt(found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
         planner.restore([*found, *foreign], now, chain(events, starts))
 
-    translator = ClusterTranslator(objects, planner, gpu_resource, lambda: now)
+    translator = ClusterTranslator(objects, planner, gpu_resources, lambda: now)
     translator.restore(memory or Memory(), lambda event: planner.handle(event, now), adopt)

@@ -88,7 +88,7 @@ class Controller:
         self._since = self._restored_at = 0.0
         self._revision = 0
         self._translator = ClusterTranslator(
-            watches.objects, planner, self.settings.gpu_resource, lambda: self.clock(), self._reject, self._check_plan
+            watches.objects, planner, self.settings.gpu_resources, lambda: self.clock(), self._reject, self._check_plan
         )
         self._rejections = job_events.Rejections()
         self._sites = SiteStatuses(watches, planner, self.writer, self._translator.nodes)

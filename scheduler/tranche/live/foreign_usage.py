@@ -9,9 +9,19 @@ may be too high for a moment, but not for long, because every change of either i
 from collections.abc import Callable, Iterator, Mapping
 
 from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pod_identity import Identity, identity
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_of, pod_requests
+from tranche.kube.convert.pods_and_nodes import (
+    NodeObject,
+    Pod,
+    is_over,
+    node_allocatable,
+    node_of,
+    pod_requests,
+    pod_usage,
+    usage_index,
+)
 from tranche.kube.convert.resource_quota import quota_of, used_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.model import Node, Quota, Resources
@@ -19,6 +29,8 @@ from tranche.planner import QuotaChanged, QuotaRemoved
 from tranche.state.quota_usage import Quotas
 
 NOTHING = Resources()
+Usage = tuple[Resources, ...]
+"""Requests of pods, once for each of the GPU resources (`pod_usage`)."""
 
 Holds = Callable[[Pod], bool]
 """Function that returns whether the planner has a window, parameter server or chief for the pod, and so counts it."""
@@ -31,11 +43,11 @@ class NodeBook:
     have ended or cannot be read, copies for debugging, and pods whose training is counted while other containers run.
     """
 
-    def __init__(self, gpu_resource: str, holds: Holds) -> None:
-        self.gpu_resource = gpu_resource
+    def __init__(self, gpu_resources: GpuResources, holds: Holds) -> None:
+        self.gpu_resources = gpu_resources
         self._holds = holds
-        self._foreign: dict[str, Resources] = {}
-        self._pods: dict[str, tuple[str, Resources]] = {}
+        self._foreign: dict[str, Usage] = {}
+        self._pods: dict[str, tuple[str, Usage]] = {}
         """Node and requests of the foreign pods, by key."""
         self._claimed: dict[str, dict[int, dict[str, Pod]]] = {}
         """Pods on nodes that claim to belong to an attempt of a job, by job, attempt and key."""
@@ -74,7 +86,7 @@ class NodeBook:
     def _count(self, key: str, pod: Pod | None) -> set[str]:
         before, after = self._pods.pop(key, None), None
         if pod is not None and not self._holds(pod):
-            after = self._pods[key] = (pod.spec.node_name, pod_requests(pod, self.gpu_resource))
+            after = self._pods[key] = (pod.spec.node_name, pod_usage(pod, self.gpu_resources))
         if before == after:
             return set()
         for entry, add in ((before, False), (after, True)):
@@ -82,11 +94,11 @@ class NodeBook:
                 self._add(*entry, add=add)
         return {entry[0] for entry in (before, after) if entry is not None}
 
-    def _add(self, node: str, requests: Resources, *, add: bool) -> None:
-        used = self._foreign.get(node, NOTHING)
-        used = used + requests if add else used - requests
+    def _add(self, node: str, requests: Usage, *, add: bool) -> None:
+        known = self._foreign.get(node, (NOTHING,) * len(requests))
+        used = tuple(one + more if add else one - more for one, more in zip(known, requests, strict=True))
         self._foreign[node] = used
-        if used == NOTHING:
+        if all(one == NOTHING for one in used):
             del self._foreign[node]
 
     def node(self, observed: NodeObject, sites: Mapping[str, SiteObject]) -> Node | None:
@@ -98,12 +110,19 @@ class NodeBook:
         site = site_of(observed.metadata.labels, sites)
         if site is None or (site in sites and sites[site].spec.unlimited):
             return None
-        foreign = self.foreign(observed.metadata.name)
-        return node_of(observed, site, foreign, self.gpu_resource)
+        resource = node_allocatable(observed, self.gpu_resources).gpu_resource
+        foreign = self.foreign(observed.metadata.name, resource)
+        return node_of(observed, site, foreign, self.gpu_resources)
 
-    def foreign(self, name: str) -> Resources:
-        """Return the requests of foreign pods on a node."""
-        return self._foreign.get(name, NOTHING)
+    def foreign(self, name: str, gpu_resource: str = "") -> Resources:
+        """Return the requests of foreign pods on a node.
+
+        Args:
+            name: Name of the node.
+            gpu_resource: Resource of the GPUs that are planned there, as in `Resources.gpu_resource`.
+        """
+        used = self._foreign.get(name, ())
+        return used[usage_index(gpu_resource, self.gpu_resources)] if used else NOTHING
 
 
 def _usage(entry: tuple[Pod, int, Resources] | None) -> tuple[str, int, Resources] | None:
@@ -113,8 +132,8 @@ def _usage(entry: tuple[Pod, int, Resources] | None) -> tuple[str, int, Resource
 class QuotaBook:
     """Quotas and pods of TrainingJobs by namespace, updated from watch changes."""
 
-    def __init__(self, gpu_resource: str) -> None:
-        self.gpu_resource = gpu_resource
+    def __init__(self, gpu_resources: GpuResources) -> None:
+        self.gpu_resources = gpu_resources
         self._quotas: dict[str, dict[str, QuotaObject]] = {}
         self._pods: dict[str, dict[str, tuple[Pod, int, Resources]]] = {}
 
@@ -134,7 +153,7 @@ class QuotaBook:
         pods = self._pods.setdefault(namespace, {})
         before, after = pods.pop(key, None), None
         if pod is not None and not is_over(pod) and identity(pod) is not None:
-            after = pods[key] = (pod, pod.spec.priority or 0, pod_requests(pod, self.gpu_resource))
+            after = pods[key] = (pod, pod.spec.priority or 0, pod_requests(pod, self.gpu_resources))
         if not pods:
             del self._pods[namespace]
         return _usage(before) != _usage(after)
@@ -151,7 +170,7 @@ class QuotaBook:
             ValueError: a quantity of a quota cannot be read.
         """
         for observed in self._quotas.get(namespace, {}).values():
-            quota = quota_of(observed, self.gpu_resource)
+            quota = quota_of(observed, self.gpu_resources)
             if quota is not None:
                 yield quota.with_foreign(self._foreign(observed, quota, holds))
 
@@ -171,5 +190,5 @@ class QuotaBook:
         for pod, priority, requests in self._pods.get(quota.namespace, {}).values():
             if quota.covers(priority, requests) and holds(pod):
                 for limit in quota.limits:
-                    foreign[limit.resource] -= getattr(requests, limit.measure)
+                    foreign[limit.resource] -= limit.amount(requests)
         return {resource: max(0, number) for resource, number in foreign.items()}

@@ -12,6 +12,7 @@ from tranche.kube.api.names import (
     ROLE_CHIEF,
     ROLE_SERVER,
     ROLE_WORKER,
+    GpuResources,
     pod_name,
 )
 from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
@@ -29,34 +30,34 @@ MESSAGE_LENGTH = 1024
 
 
 def submission(
-    resource: TrainingJob, gpu_resource: str, pods: Mapping[str, Pod] = MappingProxyType({})
+    resource: TrainingJob, gpu_resources: GpuResources, pods: Mapping[str, Pod] = MappingProxyType({})
 ) -> JobSubmitted:
     """Return the submission of a job with the plan and ledger of an earlier planner.
 
     Args:
         resource: The TrainingJob.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
         pods: All pods by key, to find pods that were created from an earlier specification.
 
     Raises:
         ValueError: the specification, or the requests of a pod, cannot be read.
     """
-    status, job = resource.status, to_job(resource, gpu_resource)
+    status, job = resource.status, to_job(resource, gpu_resources)
     plan = read_plan(status.plan) if status.plan else None
     outdated: set[int] = set()
     for window in plan.windows if plan is not None and plan.generation != job.generation else ():
         name = pod_name(resource.metadata.name, ROLE_WORKER, window.index, window.attempt)
         pod = pods.get(f"{resource.metadata.namespace}/{name}")
-        if pod is not None and _is_outdated(pod, resource, job, gpu_resource):
+        if pod is not None and _is_outdated(pod, resource, job, gpu_resources):
             outdated.add(window.attempt)
     return JobSubmitted(job, plan, read_progress(status.progress) if status.progress else None, frozenset(outdated))
 
 
-def _is_outdated(pod: Pod, resource: TrainingJob, job: Job, gpu_resource: str) -> bool:
+def _is_outdated(pod: Pod, resource: TrainingJob, job: Job, gpu_resources: GpuResources) -> bool:
     """Whether the template of a worker pod had other requests. Admission may have added to those of the pod."""
     same = is_from(pod, resource.spec.workers.template)
     if same is None:  # created by an operator that did not record the template's requests
-        return not job.declared_requests.fits(pod_requests(pod, gpu_resource))
+        return not job.declared_requests.fits(pod_requests(pod, gpu_resources))
     return not same
 
 
@@ -110,14 +111,14 @@ def over(resource: TrainingJob | None) -> bool:
 
 
 def events_of(
-    old: TrainingJob | None, new: TrainingJob | None, gpu_resource: str, pods: Mapping[str, Pod]
+    old: TrainingJob | None, new: TrainingJob | None, gpu_resources: GpuResources, pods: Mapping[str, Pod]
 ) -> Iterator[Event]:
     """Yield the planner events of a change of a TrainingJob.
 
     Args:
         old: Job before the change; None if it is new.
         new: Job after the change; None if it is gone.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
         pods: All pods by key.
 
     Raises:
@@ -131,9 +132,9 @@ def events_of(
     if new is None or over(new):
         return
     if old is None or replaced or over(old):
-        yield submission(new, gpu_resource)
+        yield submission(new, gpu_resources)
     elif new.metadata.generation != old.metadata.generation or _admission(new) != _admission(old):
-        yield JobChanged(to_job(new, gpu_resource))
+        yield JobChanged(to_job(new, gpu_resources))
     before = None if replaced else old
     for kind, permanent in ((CONDITION_INVALID_TEMPLATE, True), (CONDITION_PODS_REJECTED, False)):
         condition, earlier = _holds(new, kind), _holds(before, kind)

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.timestamp import rfc3339
+from tranche.model.gpu_kind import GPU_KIND_LABELS, GpuKinds
 from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journal import Fact, JournaledPlanner
@@ -37,10 +38,14 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
 
     policy: str = "chunk"
     seed: int = 0
-    gpu_resource: str = GPU_RESOURCE
+    gpu_resources: GpuResources = GPU_RESOURCES
     server_idle_seconds: float = 300.0
     share_weights: dict[str, float] = {}
     health: HealthSettings = HealthSettings()
+    gpu_kind_labels: tuple[str, ...] = GPU_KIND_LABELS
+    """Node labels that name the kind of the node's GPUs."""
+    gpu_speeds: dict[str, float] = {}
+    """Declared speeds by GPU kind."""
     limits: dict[str, ClaimLimits] = {}
     """Limits of namespaces; "" has those of all others."""
 
@@ -72,6 +77,7 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
             tenancy=Tenancy(
                 self.limits.get("", ClaimLimits()), {name: limits for name, limits in self.limits.items() if name}
             ),
+            gpu_kinds=GpuKinds(self.gpu_kind_labels, self.gpu_speeds),
             jobs_per_node_factor=JOBS_PER_NODE_FACTOR,
         )
 

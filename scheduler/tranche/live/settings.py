@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.convert.container_start import StartProblem
 
 
@@ -11,7 +11,7 @@ from tranche.kube.convert.container_start import StartProblem
 class ControllerSettings:
     """Settings of the controller."""
 
-    gpu_resource: str = GPU_RESOURCE
+    gpu_resources: GpuResources = GPU_RESOURCES
     """Resource name of the planned GPUs; ``cpu`` plans whole cores."""
     estimate_seconds: float = 300.0
     """Estimates are written again only when they moved by more than this number of seconds"""

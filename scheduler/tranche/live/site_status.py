@@ -83,8 +83,9 @@ class SiteStatuses:
             if site in unlimited:
                 status, name = statuses[site], node.metadata.name
                 status["nodes"] += 1
-                status["gpus"] += node_allocatable(node, self._book.gpu_resource).gpus
-                status["allocatedGpus"] += self._book.foreign(name).gpus
+                offered = node_allocatable(node, self._book.gpu_resources)
+                status["gpus"] += offered.gpus
+                status["allocatedGpus"] += self._book.foreign(name, offered.gpu_resource).gpus
                 status["connected"] = bool(status["connected"] or node.ready)
         for state in self._planner.cluster.jobs.values():
             for run in state.runs.values():

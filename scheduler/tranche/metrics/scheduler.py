@@ -43,12 +43,12 @@ class Watched(Protocol):
         """Seconds since the last data from the API server."""
 
 
-class SiteUse(Protocol):
-    """Usage of one site."""
+class GpuUse(Protocol):
+    """Usage of the GPUs of one resource at one site."""
 
     @property
-    def name(self) -> str:
-        """Name of the site."""
+    def resource(self) -> str:
+        """Name of the resource."""
 
     @property
     def gpus(self) -> int:
@@ -61,6 +61,18 @@ class SiteUse(Protocol):
     @property
     def reserved_gpus(self) -> int:
         """GPUs reserved by plans for pods that are not bound yet."""
+
+
+class SiteUse(Protocol):
+    """Usage of one site."""
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+
+    @property
+    def gpu_resources(self) -> Sequence[GpuUse]:
+        """Usage of its GPUs by resource."""
 
 
 class Metrics(ProcessMetrics):
@@ -218,11 +230,11 @@ class Metrics(ProcessMetrics):
 
     def _define_site_use(self) -> None:
         texts = {
-            "tranche_site_gpus": "GPUs on the site's nodes.",
-            "tranche_site_used_gpus": "GPUs used by pods at the site.",
-            "tranche_site_planned_gpus": "GPUs reserved by plans for pods that are not bound yet.",
+            "tranche_site_gpus": "GPUs on the site's nodes, by resource.",
+            "tranche_site_used_gpus": "GPUs used by pods at the site, by resource.",
+            "tranche_site_planned_gpus": "GPUs reserved by plans for pods that are not bound yet, by resource.",
         }
-        self.computed_together("gauge", texts, ("site",), self._site_rows)
+        self.computed_together("gauge", texts, ("site", "resource"), self._site_rows)
 
     def _define_site_totals(self) -> None:
         text = "Nodes that take no pods because pods of several jobs failed or were refused there."
@@ -412,7 +424,11 @@ class Metrics(ProcessMetrics):
         return [((), 0.0 if created is None else max(0.0, self._clock().timestamp() - created))]
 
     def _site_rows(self) -> Rows:
-        return (((site.name,), (site.gpus, site.used_gpus, site.reserved_gpus)) for site in self._known_sites)
+        return (
+            ((site.name, one.resource), (one.gpus, one.used_gpus, one.reserved_gpus))
+            for site in self._known_sites
+            for one in site.gpu_resources
+        )
 
     def _watch_counts(self) -> Rows:
         all_stats = ((kind, watch.stats) for kind, watch in self._watches.items())

@@ -6,10 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self
 
+from tranche.model.gpu_kind import GPU_KIND_LABELS
 from tranche.model.node_constraints import Taint
-
-GPU_KIND_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
-"""Node labels that name the kind of the node's GPUs, set by the vendors' feature discovery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +19,28 @@ class Resources:
     memory: int = 0
     """Bytes."""
     gpus: int = 0
-    """Whole devices of the configured GPU resource (``nvidia.com/gpu`` by default)."""
+    """Whole devices of one GPU resource."""
     pods: int = 0
     """Number of pods; a pod requests one."""
+    gpu_resource: str = ""
+    """Name of the GPUs' resource, such as ``amd.com/gpu``, if the installation has several; otherwise empty."""
 
     def __add__(self, other: Self) -> "Resources":
         return Resources(
-            self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus, self.pods + other.pods
+            self.cpu + other.cpu,
+            self.memory + other.memory,
+            self.gpus + other.gpus,
+            self.pods + other.pods,
+            self.gpu_resource or other.gpu_resource,
         )
 
     def __sub__(self, other: Self) -> "Resources":
         return Resources(
-            self.cpu - other.cpu, self.memory - other.memory, self.gpus - other.gpus, self.pods - other.pods
+            self.cpu - other.cpu,
+            self.memory - other.memory,
+            self.gpus - other.gpus,
+            self.pods - other.pods,
+            self.gpu_resource or other.gpu_resource,
         )
 
     def larger(self, other: Self) -> "Resources":
@@ -42,11 +50,18 @@ class Resources:
             max(self.memory, other.memory),
             max(self.gpus, other.gpus),
             max(self.pods, other.pods),
+            self.gpu_resource or other.gpu_resource,
         )
 
     def fits(self, room: Self) -> bool:
         """Return whether this request fits into the given free resources."""
-        return self.cpu <= room.cpu and self.memory <= room.memory and self.gpus <= room.gpus and self.pods <= room.pods
+        return (
+            self.cpu <= room.cpu
+            and self.memory <= room.memory
+            and self.gpus <= room.gpus
+            and self.pods <= room.pods
+            and (self.gpu_resource == room.gpu_resource or not self.gpus)
+        )
 
 
 class Tier(StrEnum):
@@ -82,6 +97,12 @@ class Site:
     """Links by the name of the other site; an entry for the site's own name is its internal network."""
     start_seconds: float = 0.0
     """Time that an unlimited site takes to create a node for a pod."""
+    gpu_resource: str = ""
+    """Resource of the GPUs of an unlimited site, as in `Resources.gpu_resource`."""
+    gpu_kind: str = ""
+    """Kind of the GPUs of an unlimited site; empty: not declared."""
+    speed: float = 1.0
+    """Speed of the GPU kind of an unlimited site, as in `Node.speed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +122,12 @@ class Node:
     ready: bool = True
     speed: float = 1.0
     """Mini-batches per second of the node's GPU kind, relative to the kind that `Job.step_seconds` was measured on."""
+    kind: str | None = None
+    """GPU kind as the installation defines it (`GpuKinds`); None: that of the vendor's device labels."""
 
     @property
     def gpu_kind(self) -> str:
-        """GPU kind from the vendor's device labels; "" without such a label."""
+        """GPU kind of the node; "" if it has none."""
+        if self.kind is not None:
+            return self.kind
         return next((self.labels[label] for label in GPU_KIND_LABELS if label in self.labels), "")

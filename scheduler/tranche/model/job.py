@@ -65,6 +65,8 @@ class Job:
     """Mini-batches per chunk and epoch, B_j."""
     step_seconds: float = 1.0
     """Time of one mini-batch on one worker without communication, m_j + G_j."""
+    step_seconds_by_kind: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """`step_seconds` on GPU kinds for which the job declares them, in seconds. Must not be changed."""
     gradient_bits: float = 0.0
     """Size of the gradients of one mini-batch in bits, q_j."""
     bits_per_second: float = inf
@@ -97,6 +99,8 @@ class Job:
     """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learnt."""
     suspended: bool = False
     backoff_limit: int = 6
+    gpu_problem: str = ""
+    """Why its request for GPUs cannot be planned in this installation, as a sentence; empty if it can."""
     limited: str = ""
     """Sentence about the claims (weight, tier, preemption) that its namespace limits; empty if it limits none."""
     order: int = 0
@@ -160,7 +164,17 @@ class Job:
         """Number of mini-batches that complete one chunk, E_j·B_j."""
         return self.epochs * self.batches_per_chunk
 
+    def speed_on(self, kind: str, speed: float) -> float:
+        """Return the speed of a GPU kind for this job: its declared one, unless the job has its own time there."""
+        seconds = self.step_seconds_by_kind.get(kind) if self.step_seconds_by_kind else None
+        return speed if seconds is None else self.step_seconds / seconds
+
     @property
     def gpus(self) -> int:
         """GPUs of one worker."""
         return self.worker.requests.gpus
+
+    @property
+    def gpu_resource(self) -> str:
+        """Name of the resource of these GPUs, if the installation has several; otherwise empty."""
+        return self.worker.requests.gpu_resource

@@ -1,7 +1,7 @@
 """Limits of a namespace: the part of a ResourceQuota that applies to tranche's pods."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tranche.model.cluster import Resources
@@ -20,6 +20,15 @@ class QuotaLimit:
     hard: int
     foreign: int = 0
     """Amount in use that the planner has not planned."""
+    gpu_resource: str = ""
+    """Resource that a limit of GPUs counts, as in `Resources.gpu_resource`."""
+
+    def amount(self, requests: Resources) -> int:
+        """Return how much a pod with these requests counts against the limit."""
+        if self.measure == "gpus" and requests.gpu_resource != self.gpu_resource:
+            return 0
+        value: int = getattr(requests, self.measure)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +56,5 @@ class Quota:
 
     def with_foreign(self, foreign: Mapping[str, int]) -> "Quota":
         """Return the same quota with other use by pods that tranche does not manage, by resource."""
-        limits = (QuotaLimit(one.resource, one.measure, one.hard, foreign.get(one.resource, 0)) for one in self.limits)
+        limits = (replace(one, foreign=foreign.get(one.resource, 0)) for one in self.limits)
         return Quota(self.namespace, self.name, tuple(limits), self.priorities, self.best_effort)

@@ -71,8 +71,11 @@ class PlannerContext:
         self.settings = settings
         self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
         self.cluster.requires_admission = settings.requires_admission
+        self.cluster.weighs_gpu_kinds = settings.gpu_kinds is not None
         if settings.jobs_per_node_factor:
             self.cluster.speed_model.evidence = NodeEvidence(settings.jobs_per_node_factor)
+            if settings.gpu_kinds is not None:
+                self.cluster.speed_model.kind_evidence = NodeEvidence(settings.jobs_per_node_factor)
         self.cluster.health.settings = settings.health
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None

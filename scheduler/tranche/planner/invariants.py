@@ -1,6 +1,7 @@
 """Invariants that hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import inf
 
 from tranche.model import Resources, Window, WindowState
@@ -30,6 +31,7 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
         check_queue(context.queue, now)
         check_data(context.queue, [(one.job, one.window) for one in opened], now)
     check_quotas(context.cluster, {one.job for one in opened})
+    check_gpu_resources(context.cluster, (one for one in opened if isinstance(one, OpenWindow)))
     check_room(context.cluster, {one.window.node for one in opened if one.window.node is not None})
 
 
@@ -53,7 +55,8 @@ def check(cluster: ClusterState) -> None:
             for server in state.servers:
                 if server.planned.node == name:
                     reserved = reserved + server.requests
-        _expect(reserved == node.reserved, f"node {name}: reserved {node.reserved}, windows and servers ask {reserved}")
+        same = reserved == replace(node.reserved, gpu_resource=reserved.gpu_resource)  # a sum of nothing has no name
+        _expect(same, f"node {name}: reserved {node.reserved}, windows and servers ask {reserved}")
         for queue in node.queues:
             _expect([e.key for e in queue] == sorted(e.key for e in queue), f"node {name}: a queue is out of order")
 
@@ -108,7 +111,22 @@ def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
     """
     for name in opened:
         node = cluster.nodes[name]
-        _expect(node.reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
+        # The resource that the node offers may have changed since earlier windows opened.
+        reserved = replace(node.reserved, gpu_resource=node.capacity.gpu_resource)
+        _expect(reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
+
+
+def check_gpu_resources(cluster: ClusterState, opened: Iterable[OpenWindow]) -> None:
+    """Check that new windows are on nodes with GPUs of the resource that their job requests.
+
+    Raises:
+        InvariantError: naming the job and the node.
+    """
+    for one in opened:
+        node, state = cluster.nodes.get(one.window.node or ""), cluster.jobs.get(one.job)
+        if node is not None and state is not None:
+            wanted, offered = state.job.gpu_resource, node.capacity.gpu_resource
+            _expect(wanted == offered, f"{one.job}: requests {wanted}, and {node.node.name} offers {offered}")
 
 
 def check_quotas(cluster: ClusterState, opened: Iterable[str]) -> None:

@@ -82,6 +82,11 @@ class DemandClass:
         return self.demand[4]
 
     @property
+    def gpu_resource(self) -> str:
+        """Resource of the GPUs that these jobs request, as in `Resources.gpu_resource`."""
+        return self.demand[0].requests.gpu_resource
+
+    @property
     def slots(self) -> int:
         """Number of GPUs that one of these jobs needs at the same time to start."""
         shape, members, *_ = self.demand

@@ -44,6 +44,8 @@ class Memory:
     """Mean time from the opening of a window to its first mini-batch, over all jobs; None if unknown."""
     save_seconds: float | None = None
     """Mean time from the closing of a window to the end of its worker, over all jobs; None if unknown."""
+    kinds: dict[str, float] = field(default_factory=dict)
+    """Measured over expected seconds of a mini-batch, by GPU kind."""
     exclusions: list[Exclusion] = field(default_factory=list)
     """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
 
@@ -59,6 +61,10 @@ def memory_of(cluster: ClusterState) -> Memory:
             name: _digits(exp(mean))
             for name, mean in _largest((name, one.mean) for name, one in cluster.speed_model.nodes.items())
         },
+        kinds={
+            kind: _digits(exp(mean))
+            for kind, mean in _largest((kind, one.mean) for kind, one in cluster.speed_model.kinds.items())
+        },
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
         exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MOST],
@@ -71,11 +77,16 @@ def recall(context: PlannerContext, memory: Memory) -> None:
     for one in memory.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
             cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
+    for kind, factor in memory.kinds.items() if context.policy.traits.uses_learned_estimates else ():
+        if factor > 0 and cluster.speed_model.kind_evidence is not None:
+            cluster.speed_model.recall_kind(kind, factor)
+    for node in cluster.nodes.values() if cluster.speed_model.kinds else ():
+        node.learn(cluster.speed_model.node_factor(node.node.name, node.node.gpu_kind))
     for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
-        node = cluster.nodes.get(name)
-        if node is not None and factor > 0:
+        known = cluster.nodes.get(name)
+        if known is not None and factor > 0:
             cluster.speed_model.recall_node(name, factor)
-            node.learn(factor)
+            known.learn(factor)
     node_exclusion.restore(context, memory.exclusions)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
 

@@ -61,11 +61,18 @@ def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: W
     job, site, cluster = state.job, run.home.site, context.cluster
     node = cluster.nodes.get(run.home.node or "")
     kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
+    if kind in state.job.step_seconds_by_kind:  # its own time there says nothing about the declared speed
+        name = None
     state.assumed = False
-    if cluster.speed_model.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
+    speeds, before = cluster.speed_model, cluster.speed_model.kinds.get(kind)
+    if speeds.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
         state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
         if node is not None:
-            node.learn(cluster.speed_model.node_factor(node.node.name))
+            node.learn(speeds.node_factor(node.node.name, kind))
+    if speeds.kinds.get(kind) is not before:
+        for other in cluster.nodes.values():
+            if other.node.gpu_kind == kind:
+                other.learn(speeds.node_factor(other.node.name, kind))
 
 
 def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:

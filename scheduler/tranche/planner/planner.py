@@ -7,7 +7,7 @@ invariants after each event.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tranche.model import JobPlan, JobProgress, format_chunks
+from tranche.model import JobPlan, JobProgress, Node, format_chunks
 from tranche.planner import data_staging, dispatch, invariants, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
@@ -17,6 +17,7 @@ from tranche.planner.forecast.explanation import explain, ignored_claims
 from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.forecast.wait_reason import wait_reason_of
 from tranche.planner.handlers import job
+from tranche.planner.handlers.cluster import with_kind
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import end_preemption_pause, release_idle_servers, unplaced_pods
 from tranche.planner.job_queue import JobQueue
@@ -66,6 +67,11 @@ class Planner:
     def changed(self) -> Iterable[str]:
         """Keys of jobs whose plans or ledgers the last decision changed, in order."""
         return self.context.published
+
+    def knows(self, node: Node) -> bool:
+        """Return whether the node, as it is now, is known, so that an event about it would change nothing."""
+        known = self.cluster.nodes.get(node.name)
+        return known is not None and known.node == with_kind(self.context, node)
 
     # ---- interface of the host
 

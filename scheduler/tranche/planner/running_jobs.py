@@ -7,6 +7,7 @@ found by bisection in each list: O(lists · log jobs).
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from tranche.policies import Standing
 from tranche.state.entities import Arrival, JobState
@@ -15,13 +16,22 @@ RankKey = tuple[float, float, float, Arrival]
 """Sort key of jobs of one slope: tier, anchor, second part of the rank, order of submission."""
 
 
+class Group(NamedTuple):
+    """Common properties of the jobs of one sorted list."""
+
+    slope: float
+    gpus: int
+    """Number of GPUs that the job holds."""
+    gpu_resource: str
+    """As in `Resources.gpu_resource`."""
+
+
 class RunningJobs:
     """Jobs that may be preempted, in sorted lists."""
 
     def __init__(self) -> None:
-        self._lists: dict[tuple[float, int], list[RankKey]] = {}
-        """Sort keys by slope and number of GPUs that the job holds."""
-        self._where: dict[str, tuple[tuple[float, int], RankKey, JobState]] = {}
+        self._lists: dict[Group, list[RankKey]] = {}
+        self._where: dict[str, tuple[Group, RankKey, JobState]] = {}
 
     def __len__(self) -> int:
         return len(self._where)
@@ -35,7 +45,7 @@ class RunningJobs:
         key = state.job.key
         self.remove(key)
         place = (rank[0], rank[1] + slope * now, rank[2], state.arrival)
-        group = (slope, gpus)
+        group = Group(slope, gpus, state.job.gpu_resource)
         insort(self._lists.setdefault(group, []), place)
         self._where[key] = (group, place, state)
 
@@ -49,16 +59,17 @@ class RunningJobs:
             if not places:
                 del self._lists[group]
 
-    def gpus_behind(self, state: JobState, rank: Standing, now: float) -> int:
+    def gpus_behind(self, state: JobState, rank: Standing, now: float, *, any_resource: bool = False) -> int:
         """Return the number of GPUs held by other jobs that rank behind the given one."""
         (tier, first, second), arrival = rank, state.arrival
-        total = 0
-        for (slope, gpus), places in self._lists.items():
-            total += gpus * (len(places) - bisect_right(places, (tier, first + slope * now, second, arrival)))
+        total, resource = 0, state.job.gpu_resource
+        for (slope, gpus, known), places in self._lists.items():
+            if any_resource or known == resource:
+                total += gpus * (len(places) - bisect_right(places, (tier, first + slope * now, second, arrival)))
         own = self._where.get(state.job.key)
         if own is not None:
-            (slope, gpus), place, _ = own
-            if place > (tier, first + slope * now, second, arrival):
+            (slope, gpus, known), place, _ = own
+            if (any_resource or known == resource) and place > (tier, first + slope * now, second, arrival):
                 total -= gpus
         return total
 
@@ -66,7 +77,7 @@ class RunningJobs:
         """Return the other jobs that rank behind the given one with their sort keys, best rank first."""
         (tier, first, second), arrival = rank, state.arrival
         found: list[RankKey] = []
-        for (slope, _), places in self._lists.items():
+        for (slope, _, _), places in self._lists.items():
             fall = slope * now
             later = places[bisect_right(places, (tier, first + fall, second, arrival)) :]
             found += [(place[0], place[1] - fall, place[2], place[3]) for place in later]
@@ -101,9 +112,12 @@ class RunningJobsBySite:
         for site in self._where.pop(key, ()):
             self._at[site].remove(key)
 
-    def gpus_behind(self, state: JobState, rank: Standing, site: str, now: float) -> int:
-        """Return the number of GPUs held at the site ("" for all sites) by other jobs that rank behind this one."""
-        return sum(one.gpus_behind(state, rank, now) for one in self._lists_at(site))
+    def gpus_behind(self, state: JobState, rank: Standing, site: str, now: float, *, any_resource: bool = False) -> int:
+        """Return the number of GPUs held at the site ("" for all sites) by other jobs that rank behind this one.
+
+        Only GPUs of the resource that the job requests count, unless `any_resource` is set.
+        """
+        return sum(one.gpus_behind(state, rank, now, any_resource=any_resource) for one in self._lists_at(site))
 
     def behind(self, state: JobState, rank: Standing, site: str, now: float) -> list[JobState]:
         """Return the other jobs with windows there that rank behind the given one, best rank first."""

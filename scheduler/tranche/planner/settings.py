@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tranche.estimate import NetworkPrior
+from tranche.model.gpu_kind import GpuKinds
 from tranche.model.tenancy import Tenancy
 from tranche.state.node_health import HealthSettings
 
@@ -58,6 +59,11 @@ class PlannerSettings:
 
     tenancy: Tenancy = field(default_factory=Tenancy)
     """Limits of what the jobs of a namespace may claim; `TenancyChanged` replaces them."""
+    gpu_kinds: GpuKinds | None = None
+    """GPU kinds of nodes and their declared speeds; workers then start where their chunks complete soonest.
+
+    None: nodes have the speeds that the host gives them, and each free GPU is used, as in the simulator.
+    """
     jobs_per_node_factor: int = 0
     """Number of jobs, of two namespaces if there are as many, that must agree before a node counts as slow or fast.
 

@@ -16,7 +16,7 @@ import msgspec
 from pydantic import ValidationError
 
 from tranche.kube.api.core_types import Metadata
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
 from tranche.kube.convert.site_membership import site_of
@@ -54,7 +54,7 @@ class Export:
     """Number of jobs of other schedulers that have not started; they are not in `jobs`."""
 
 
-def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
+def scan_export(path: Path, *, gpu_resources: GpuResources = GPU_RESOURCES) -> Export:
     """Read an export; items that cannot be simulated become problems.
 
     A job that succeeded gets its measured time instead of the declared one: `step_seconds` is the GPU-seconds that its
@@ -69,13 +69,13 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
 
     Args:
         path: A List of TrainingJobs, pods, nodes, Sites and workloads of other kinds, or one TrainingJob.
-        gpu_resource: Name of the GPUs' resource.
+        gpu_resources: Resource names of the GPUs.
 
     Raises:
         ExportError: the file cannot be read, or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
-    builder = _ExportBuilder(name, gpu_resource)
+    builder = _ExportBuilder(name, gpu_resources)
     document = _document(path, name)
     for index, item in enumerate(_items(document, name)):
         builder.sort(item, index)
@@ -83,10 +83,14 @@ def scan_export(path: Path, *, gpu_resource: str = GPU_RESOURCE) -> Export:
 
 
 def export_of(
-    pods: list[Pod], nodes: list[NodeObject], sites: dict[str, SiteObject], at: float, gpu_resource: str = GPU_RESOURCE
+    pods: list[Pod],
+    nodes: list[NodeObject],
+    sites: dict[str, SiteObject],
+    at: float,
+    gpu_resources: GpuResources = GPU_RESOURCES,
 ) -> Export | None:
     """Build an export from objects in memory at a time in seconds since the epoch; None if no pod has run."""
-    builder = _ExportBuilder("the cluster", gpu_resource)
+    builder = _ExportBuilder("the cluster", gpu_resources)
     builder.pods, builder.nodes, builder.sites = pods, nodes, sites
     try:
         return builder.export(at)
@@ -97,9 +101,9 @@ def export_of(
 class _ExportBuilder:
     """Builder of an export from single items."""
 
-    def __init__(self, name: str, gpu_resource: str) -> None:
+    def __init__(self, name: str, gpu_resources: GpuResources) -> None:
         self.name = name
-        self.gpu_resource = gpu_resource
+        self.gpu_resources = gpu_resources
         self.jobs: dict[str, Job] = {}
         self.pasts: dict[str, PastRun] = {}
         self.problems: list[str] = []
@@ -119,7 +123,7 @@ class _ExportBuilder:
         kind = item.get("kind", _KIND) if isinstance(item, Mapping) else None
         if kind == "Pod":
             pod = msgspec.convert(item, Pod)
-            if is_foreign(pod, self.gpu_resource):
+            if is_foreign(pod, self.gpu_resources):
                 self.pods.append(pod)
         elif kind == "Node":
             self.nodes.append(msgspec.convert(item, NodeObject))
@@ -131,7 +135,7 @@ class _ExportBuilder:
             if metadata.creation_timestamp is not None:
                 self.submissions[f"{metadata.namespace}/{metadata.name}"] = metadata.creation_timestamp.timestamp()
         else:
-            job, past = _job(item, self.gpu_resource)
+            job, past = _job(item, self.gpu_resources)
             if job.key in self.jobs:
                 raise ValueError("is a duplicate")
             self.jobs[job.key] = job
@@ -149,7 +153,7 @@ class _ExportBuilder:
             self.pods,
             ended if exported_at is None else exported_at,
             self.submissions,
-            self.gpu_resource,
+            self.gpu_resources,
             self._sites_of_nodes(),
         )
         for job, past in others:
@@ -169,7 +173,7 @@ class _ExportBuilder:
             tuple(self.problems),
             {key: past.moved(first) for key, past in self.pasts.items()},
             tuple(self._nodes()),
-            tuple(to_site(site) for site in self.sites.values()),
+            tuple(to_site(site, self.gpu_resources) for site in self.sites.values()),
             waiting,
         )
 
@@ -183,7 +187,7 @@ class _ExportBuilder:
             if site is None:
                 continue
             try:
-                node = node_of(observed, site, Resources(), self.gpu_resource)
+                node = node_of(observed, site, Resources(), self.gpu_resources)
             except ValueError as error:
                 self.problems.append(f"{self.name}: node {observed.metadata.name}: {_one_line(error)}")
                 continue
@@ -232,7 +236,7 @@ def _document(path: Path, name: str) -> Any:
         raise ExportError(f"{name}: is not valid JSON: {_one_line(error)}: create it with {_COMMAND}") from None
 
 
-def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
+def _job(item: object, gpu_resources: GpuResources) -> tuple[Job, PastRun | None]:
     """Convert one item to a job, with its recorded run if it has ended; a ValueError names the problem."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
         kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
@@ -240,7 +244,7 @@ def _job(item: object, gpu_resource: str) -> tuple[Job, PastRun | None]:
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
         raise ValueError("has no metadata.creationTimestamp, so its submission time is unknown")
-    job = replace(to_job(resource, gpu_resource), staged=False)  # staging pods are not simulated
+    job = replace(to_job(resource, gpu_resources), staged=False)  # staging pods are not simulated
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
         return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False), _past(resource, job)

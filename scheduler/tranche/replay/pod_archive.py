@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tranche.kube.api.core_types import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Terminated
+from tranche.kube.api.names import GpuResources
 from tranche.kube.convert.pods_and_nodes import is_over, trainer
 from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_history import is_foreign
@@ -29,8 +30,8 @@ def decode_watched_pod(raw: bytes) -> Pod:
 class PodMemory:
     """Archives each foreign training pod once it has ended or is deleted."""
 
-    def __init__(self, gpu_resource: str, clock: Callable[[], float], path: Path | None = None) -> None:
-        self._gpu_resource = gpu_resource
+    def __init__(self, gpu_resources: GpuResources, clock: Callable[[], float], path: Path | None = None) -> None:
+        self._gpu_resources = gpu_resources
         self._clock = clock
         self._records = Records(Pod, MOST_PODS, path)
         self._known = {pod.metadata.uid for pod in self._records.kept}
@@ -38,7 +39,7 @@ class PodMemory:
     def note(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Record a change of a pod."""
         pod = new or old
-        if pod is None or pod.metadata.uid in self._known or not is_foreign(pod, self._gpu_resource):
+        if pod is None or pod.metadata.uid in self._known or not is_foreign(pod, self._gpu_resources):
             return
         if new is not None and not is_over(new):
             return

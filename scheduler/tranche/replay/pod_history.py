@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from tranche.kube.api.core_types import Pod
-from tranche.kube.api.names import GPU_RESOURCE, LABEL_JOB
+from tranche.kube.api.names import GPU_RESOURCES, LABEL_JOB, GpuResources
 from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests, trainer
 from tranche.model import Job, PodShape
 
@@ -87,9 +87,9 @@ class _Stay:
     failed: bool
 
 
-def is_foreign(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> bool:
+def is_foreign(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> bool:
     """Whether the pod trains under another scheduler: it requests GPUs and belongs to no TrainingJob."""
-    return LABEL_JOB not in pod.metadata.labels and pod_requests(pod, gpu_resource).gpus > 0
+    return LABEL_JOB not in pod.metadata.labels and pod_requests(pod, gpu_resources).gpus > 0
 
 
 def group_key(pod: Pod) -> str:
@@ -106,7 +106,7 @@ def histories(
     pods: Iterable[Pod],
     until: float,
     submissions: Mapping[str, float],
-    gpu_resource: str = GPU_RESOURCE,
+    gpu_resources: GpuResources = GPU_RESOURCES,
     sites: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[tuple[Job, PastRun]], int]:
     """Return the jobs that have run, by key, and the number of jobs that have not begun, whose durations are unknown.
@@ -118,7 +118,7 @@ def histories(
         pods: Pods of other schedulers (`is_foreign`).
         until: End of the history, which running pods have reached, in seconds since the epoch.
         submissions: Submission times by job key; default: the creation of the first pod.
-        gpu_resource: Name of the GPUs' resource.
+        gpu_resources: Resource names of the GPUs.
         sites: The site of each node that is known.
     """
     groups: dict[str, _Group] = {}
@@ -129,15 +129,15 @@ def histories(
     waiting = 0
     for key in sorted(groups):
         group = groups[key]
-        stays = [stay for pod in group.pods if (stay := _stay(pod, until, gpu_resource)) is not None]
+        stays = [stay for pod in group.pods if (stay := _stay(pod, until, gpu_resources)) is not None]
         if stays:
-            found.append(_history(group, stays, submissions.get(key), gpu_resource, sites))
+            found.append(_history(group, stays, submissions.get(key), gpu_resources, sites))
         else:
             waiting += 1
     return found, waiting
 
 
-def _stay(pod: Pod, until: float, gpu_resource: str) -> _Stay | None:
+def _stay(pod: Pod, until: float, gpu_resources: GpuResources) -> _Stay | None:
     """The time of the pod on its GPUs; None if it has never run."""
     state = trainer(pod)
     began = state.terminated.started_at if state.terminated else state.running.started_at if state.running else None
@@ -150,7 +150,7 @@ def _stay(pod: Pod, until: float, gpu_resource: str) -> _Stay | None:
         pod.spec.node_name,
         began.timestamp(),
         max(end, began.timestamp()),
-        pod_requests(pod, gpu_resource).gpus,
+        pod_requests(pod, gpu_resources).gpus,
         over,
         pod.status.phase == "Failed",
     )
@@ -162,15 +162,15 @@ def _last_end(pod: Pod) -> datetime | None:
 
 
 def _history(
-    group: _Group, stays: list[_Stay], submitted: float | None, gpu_resource: str, sites: Mapping[str, str]
+    group: _Group, stays: list[_Stay], submitted: float | None, gpu_resources: GpuResources, sites: Mapping[str, str]
 ) -> tuple[Job, PastRun]:
     created = [pod.metadata.creation_timestamp for pod in group.pods if pod.metadata.creation_timestamp]
     first, last = min(stay.start for stay in stays), max(stay.end for stay in stays)
     arrival = min([first, *(at.timestamp() for at in created)]) if submitted is None else min(first, submitted)
-    largest = max(group.pods, key=lambda pod: pod_requests(pod, gpu_resource).gpus)
+    largest = max(group.pods, key=lambda pod: pod_requests(pod, gpu_resources).gpus)
     members = _most(stays, lambda stay: 1)
     gpu_seconds = sum(stay.gpus * (stay.end - stay.start) for stay in stays)
-    request = pod_requests(largest, gpu_resource)
+    request = pod_requests(largest, gpu_resources)
     ended = max(stays, key=lambda stay: stay.end)
     end: End = "Running" if not all(stay.over for stay in stays) else "Failed" if ended.failed else "Succeeded"
     job = Job(

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from tranche.kube.api.core_types import Pod
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.convert.site_membership import site_of
@@ -44,10 +45,10 @@ def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[D
     """
     nodes = objects.nodes.items()
     sites = {name: site_of(node.metadata.labels, objects.sites) for name, node in nodes}
-    groups = _groups(objects, config.gpu_resource)
-    others = [_submission(key, pods, sites, config.gpu_resource) for key, pods in sorted(groups.items())]
+    groups = _groups(objects, config.gpu_resources)
+    others = [_submission(key, pods, sites, config.gpu_resources) for key, pods in sorted(groups.items())]
     planner = config.planner()
-    restore_planner(planner, _without(objects, groups), config.gpu_resource, now, foreign=others)
+    restore_planner(planner, _without(objects, groups), config.gpu_resources, now, foreign=others)
     running = {event.job.key for event in others if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()
@@ -56,11 +57,11 @@ def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[D
     return [_decision(key, planner.plan_of(key, now), now) for key in waiting]
 
 
-def _groups(objects: ClusterObjects, gpu_resource: str) -> dict[str, list[Pod]]:
+def _groups(objects: ClusterObjects, gpu_resources: GpuResources) -> dict[str, list[Pod]]:
     """Pods of other schedulers that have not ended, by job."""
     groups: dict[str, list[Pod]] = {}
     for pod in objects.pods.values():
-        if is_foreign(pod, gpu_resource) and not is_over(pod):
+        if is_foreign(pod, gpu_resources) and not is_over(pod):
             groups.setdefault(group_key(pod), []).append(pod)
     return groups
 
@@ -71,15 +72,17 @@ def _without(objects: ClusterObjects, groups: Mapping[str, list[Pod]]) -> Cluste
     return replace(objects, pods={key: pod for key, pod in objects.pods.items() if id(pod) not in planned})
 
 
-def _submission(key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_resource: str) -> JobSubmitted:
+def _submission(
+    key: str, pods: list[Pod], sites: Mapping[str, str | None], gpu_resources: GpuResources
+) -> JobSubmitted:
     """Convert a job of another scheduler to a gang with windows on the nodes of its pods; its duration is unknown."""
     created = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]
-    largest = max(pods, key=lambda pod: pod_requests(pod, gpu_resource).gpus)
+    largest = max(pods, key=lambda pod: pod_requests(pod, gpu_resources).gpus)
     job = Job(
         key=key,
         uid=f"shadow-{key}",
         submitted=min((at.timestamp() for at in created), default=0.0),
-        worker=PodShape(pod_requests(largest, gpu_resource), pod_constraints(largest)),
+        worker=PodShape(pod_requests(largest, gpu_resources), pod_constraints(largest)),
         chunks=len(pods),
         max_workers=len(pods),
         is_gang=True,

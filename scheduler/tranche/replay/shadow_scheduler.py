@@ -102,7 +102,7 @@ class Shadow:
         self._settings = settings
         self._clock = clock
         folder = settings.directory
-        self._memory = PodMemory(config.gpu_resource, clock, folder / "pods.jsonl" if folder else None)
+        self._memory = PodMemory(config.gpu_resources, clock, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
         self.decisions = Records(Decision, MOST_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -146,18 +146,18 @@ class Shadow:
 
     def export(self) -> Export | None:
         """Export the archived and current pods; None if nothing has trained."""
-        gpu_resource = self._config.gpu_resource
+        gpu_resources = self._config.gpu_resources
         present = [
             pod
             for pod in self._watches.pods.store.values()
-            if is_foreign(pod, gpu_resource) and not self._memory.knows(pod)
+            if is_foreign(pod, gpu_resources) and not self._memory.knows(pod)
         ]
         return export_of(
             [*self._memory.pods(), *present],
             list(self._watches.nodes.store.values()),
             dict(self._watches.sites.store),
             self._clock(),
-            gpu_resource,
+            gpu_resources,
         )
 
     def compare(self, export: Export | None) -> None:

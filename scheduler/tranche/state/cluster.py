@@ -39,6 +39,8 @@ class ClusterState:
     """Check each transition of a window's phase."""
     requires_admission: bool = False
     """Whether a job preempts others only after a dry run has admitted its pods (`Job.admission`)."""
+    weighs_gpu_kinds: bool = False
+    """Whether expected speeds of GPU kinds decide where workers start (`tranche.planner.scheduling.gpu_choice`)."""
     scheduler_silent: bool = False
     """Whether kube-scheduler does not respond, so that no job preempts others."""
     uploads: Uploads = field(default_factory=Uploads)
@@ -122,6 +124,11 @@ class ClusterState:
             self._clouds = (self.sites, tuple(sorted(name for name, site in self.sites.items() if site.unlimited)))
         return self._clouds[1]
 
+    def clouds_for(self, state: JobState) -> tuple[str, ...]:
+        """Return the names of the unlimited sites with GPUs of the resource that the job requests, in order."""
+        wanted = state.job.gpu_resource
+        return tuple(name for name in self.clouds if self.sites[name].gpu_resource == wanted)
+
     def is_unlimited(self, site: str) -> bool:
         """Return whether the site's nodes are created on demand."""
         known = self.sites.get(site)
@@ -132,7 +139,11 @@ class ClusterState:
     ) -> float:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
-        known = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
+        known: tuple[str, str | None] = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
+        if (
+            known[0] in state.job.step_seconds_by_kind
+        ):  # what others have measured there says nothing about its own time
+            known = (known[0], None)
         return self.told_batch_seconds(state, site, colocated, node) * self.speed_model.factor(
             state.job.key, known[0], site, known[1]
         )
@@ -146,7 +157,8 @@ class ClusterState:
         cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
-        speed = host.node.speed if host is not None else 1.0
+        place = host.node if host is not None else self.sites.get(site)
+        speed = state.job.speed_on(place.gpu_kind, place.speed) if place is not None else 1.0
         if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
         placed = (server.planned.site for server in state.servers if not server.planned.is_chief)

@@ -289,6 +289,8 @@ class JobState:
     held_until: float = 0.0
     """Time before which nothing of the job starts, in seconds on the planner's clock."""
     hold_reason: str = ""
+    awaits_faster: bool = False
+    """Whether it leaves free GPUs to others, because its waiting chunks complete sooner on faster ones."""
     eviction_blocked: bool = False
     """Whether it is not preempted for now, because an eviction of its pods was rejected (see `ClusterState`)."""
     unplannable: tuple[str, str] | None = None

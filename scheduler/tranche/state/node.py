@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from tranche.model import Node, PodShape, Resources
@@ -31,6 +32,8 @@ class Hosts(list[Item]):
         super().__init__(nodes)
         self.by_name = {node.node.name: node for node in self}
         self.by_site: dict[str, list[Item]] = {}
+        self.kinds = {(node.node.gpu_kind, node.node.speed) for node in self}
+        """GPU kinds of the nodes, with their declared speeds."""
         for node in self:
             self.by_site.setdefault(node.node.site, []).append(node)
 
@@ -93,6 +96,8 @@ class NodeState:
         """Replace the specification of the node."""
         self.node = node
         self.capacity = node.allocatable - node.foreign
+        if self._reserved.gpu_resource != self.capacity.gpu_resource:  # only amounts count after such a change
+            self._reserved = replace(self._reserved, gpu_resource=self.capacity.gpu_resource)
         self.learn(self.learnt)
         self.note_room()
 
@@ -131,7 +136,8 @@ class NodeState:
             return "cordoned"
         reason = shape.constraints.objection(self.node.name, self.node.labels, self.node.taints)
         if reason is None and not shape.requests.fits(self.capacity):
-            return "too small"
+            name = shape.requests.gpu_resource
+            return "too small" if name == self.capacity.gpu_resource or not shape.requests.gpus else f"offer no {name}"
         if reason is None and shape.constraints.extended:
             short = (name for name, amount in shape.constraints.extended if self.node.extended.get(name, 0) < amount)
             reason = next((f"offer too little {name}" for name in short), None)
@@ -162,9 +168,13 @@ class FreeNodes:
         """Return all nodes of the site, also those without free GPUs."""
         return self._nodes.get(site, [])
 
-    def gpus(self) -> dict[str, int]:
-        """Return the number of free GPUs at each site with nodes."""
-        return {site: sum([node.free_gpus for node in free.values()]) for site, free in self._at.items()}
+    def gpus(self) -> Counter[tuple[str, str]]:
+        """Return the number of free GPUs by site and name of their resource."""
+        free = Counter[tuple[str, str]]()
+        for site, nodes in self._at.items():
+            for node in nodes.values():
+                free[site, node.capacity.gpu_resource] += node.free_gpus
+        return free
 
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
         """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""

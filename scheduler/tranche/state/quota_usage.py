@@ -101,7 +101,7 @@ class Quotas:
         for _, quota in sorted(self.by_namespace.get(job.namespace, {}).items()):
             asked = [(requests, n) for requests, n in pods if quota.covers(job.priority, requests)]
             for limit in quota.limits:
-                more = sum(n * getattr(requests, limit.measure) for requests, n in asked)
+                more = sum(n * limit.amount(requests) for requests, n in asked)
                 used = self.used(quota, limit, besides)
                 if more and used + more > limit.hard:
                     return Shortage(quota, limit, used, more)
@@ -116,7 +116,7 @@ class Quotas:
         for quota in self.by_namespace.get(job.namespace, {}).values():
             if quota.covers(job.priority, job.worker.requests):
                 for limit in quota.limits:
-                    if each := getattr(job.worker.requests, limit.measure):
+                    if each := limit.amount(job.worker.requests):
                         wanted = min(wanted, (limit.hard - self.used(quota, limit)) // each)
         return max(0, wanted)
 
@@ -134,7 +134,7 @@ def kind_of(job: Job, requests: Resources) -> Kind:
 
 def _sum(quota: Quota, limit: QuotaLimit, kinds: Iterable[tuple[Kind, int]]) -> int:
     return sum(
-        count * getattr(requests, limit.measure)
+        count * limit.amount(requests)
         for (namespace, priority, requests), count in kinds
         if namespace == quota.namespace and quota.covers(priority, requests)
     )

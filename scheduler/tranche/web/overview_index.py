@@ -386,7 +386,7 @@ class Board:
 
     def _gpus(self, job: TrainingJob) -> int:
         try:
-            return template_shape(job.spec.workers.template, self._view.gpu_resource).requests.gpus
+            return template_shape(job.spec.workers.template, self._view.gpu_resources).requests.gpus
         except ValueError:  # such a job gets no plan, and its condition says why
             return 0
 

@@ -61,6 +61,11 @@ SETS: dict[str, dict[str, Any]] = {
         "podDisruptionBudget": {"maxUnavailable": "50%"},
     },
     "shadow": {"mode": "shadow", "gpuResource": "amd.com/gpu"},
+    "two vendors": {
+        "gpuResources": ["nvidia.com/gpu", "amd.com/gpu"],
+        "gpuKindLabels": ["example.org/gpu"],
+        "gpuSpeeds": {"Tesla-T4": 0.3, "NVIDIA-A100-SXM4-80GB": 1},
+    },
     "the least": {
         "crds": {"enabled": False},
         "priorityClasses": {"enabled": False},
@@ -173,9 +178,25 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
         "--seed=12345678", "--estimate-seconds=60", "--server-idle-seconds=9.5",
     } <= set(found["planner"]["args"])  # fmt: skip
     assert {found[name]["readinessProbe"]["periodSeconds"] for name in ("extender", "planner", "api")} == {3}
+    resources = {arg for arg in found["planner"]["args"] if arg.startswith("--gpu-resource")}
+    assert resources == {"--gpu-resource=amd.com/gpu"}
     assert {"--namespace=research", "--checkpoint-dir=/ckpt", "--report-url=https://r"} <= set(
         found["operator"]["args"]
     )
+
+
+def test_gpu_settings_reach_the_planner(render: Render, chosen: Callable[[dict[str, Any]], str]) -> None:
+    found = containers(render(chosen(SETS["two vendors"])))
+    assert [arg for arg in found["planner"]["args"] if arg.startswith("--gpu")] == [
+        "--gpu-kind-label=example.org/gpu",
+        "--gpu-speed=NVIDIA-A100-SXM4-80GB=1",
+        "--gpu-speed=Tesla-T4=0.3",
+        "--gpu-resource=nvidia.com/gpu",
+        "--gpu-resource=amd.com/gpu",
+    ]
+    for name in ("extender", "api"):
+        resources = [arg for arg in found[name]["args"] if arg.startswith("--gpu")]
+        assert resources == ["--gpu-resource=nvidia.com/gpu", "--gpu-resource=amd.com/gpu"]
 
 
 def test_shadow_mode_installs_nothing_that_can_change_pods(render: Render) -> None:

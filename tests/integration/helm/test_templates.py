@@ -166,6 +166,7 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("scheduler.image.digest=abc", "scheduler/image/digest"),
         ("scheduler.extraArgs[0]=debug", "scheduler/extraArgs/0"),
         ("gpuResource=gpu", "gpuResource"),
+        ("gpuResources={gpu}", "gpuResources"),
         ("mode=dry", "mode"),
         ("policy=", "policy"),
         ("scheduler.logLevel=loud", "scheduler/logLevel"),

@@ -116,7 +116,7 @@ def test_metrics_tell_of_requests_watches_and_jobs() -> None:
         'tranche_preemptions_total{reason="planned"} 1.0',
         "tranche_plan_seconds_count 1.0",
         'tranche_preempted_worker_seconds_bucket{le="4.0"} 1.0',
-        'tranche_site_gpus{site="cluster"} ',
+        'tranche_site_gpus{resource="nvidia.com/gpu",site="cluster"} ',
         "tranche_build_info{",
     ):
         assert line in text

@@ -226,7 +226,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_as_if_built_now(self) -> None:
-        built = Reservations(self.stores.pods.store, self.stores.jobs.store, "nvidia.com/gpu")
+        built = Reservations(self.stores.pods.store, self.stores.jobs.store, ("nvidia.com/gpu",))
         self.stores.nodes.subscribe(built.note_node)
         self.stores.pods.subscribe(built.note_pod)
         self.stores.jobs.subscribe(built.note_job)

@@ -76,11 +76,11 @@ class TestRequests:
 
     def test_another_device_can_be_the_gpu(self) -> None:
         spec = {"containers": [{"name": "m", "resources": {"requests": {"amd.com/gpu": "3", GPU: "1"}}}]}
-        assert pod_requests(pod(spec), "amd.com/gpu").gpus == 3
+        assert pod_requests(pod(spec), ("amd.com/gpu",)).gpus == 3
 
     def test_whole_cores_can_be_the_gpus(self) -> None:
-        assert pod_requests(pod({"containers": [container(cpu="2500m")]}), "cpu") == Resources(2500, 0, 2, 1)
-        assert pod_requests(pod({"containers": [container(cpu="500m")]}), "cpu").gpus == 0
+        assert pod_requests(pod({"containers": [container(cpu="2500m")]}), ("cpu",)) == Resources(2500, 0, 2, 1)
+        assert pod_requests(pod({"containers": [container(cpu="500m")]}), ("cpu",)).gpus == 0
 
     def test_a_pod_that_asks_nothing_still_is_a_pod(self) -> None:
         assert pod_requests(pod({"containers": None})) == Resources(pods=1)
@@ -219,7 +219,7 @@ class TestNodes:
 
     def test_whole_cores_can_be_the_gpus(self) -> None:
         raw = {"status": {"allocatable": {"cpu": "3920m"}}}
-        assert node_of(msgspec.convert(raw, NodeObject), "s", Resources(), "cpu").allocatable.gpus == 3
+        assert node_of(msgspec.convert(raw, NodeObject), "s", Resources(), ("cpu",)).allocatable.gpus == 3
 
 
 def test_the_collector_has_little_to_walk_through() -> None:

@@ -50,11 +50,11 @@ def test_quota_reads_request_and_pod_limits_and_skips_others() -> None:
 
 
 def test_the_gpu_resource_is_a_setting() -> None:
-    amd = quota_of(observed({"requests.amd.com/gpu": "2"}), "amd.com/gpu")
+    amd = quota_of(observed({"requests.amd.com/gpu": "2"}), ("amd.com/gpu",))
     assert amd is not None
     assert amd.limits[0].measure == "gpus"
     assert quota_of(observed({"requests.amd.com/gpu": "2"})) is None
-    cores = quota_of(observed({"requests.cpu": "2"}), "cpu")
+    cores = quota_of(observed({"requests.cpu": "2"}), ("cpu",))
     assert cores is not None
     assert cores.limits[0].measure == "cpu"
 

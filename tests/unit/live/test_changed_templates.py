@@ -55,7 +55,7 @@ def test_outdated_pods_are_stopped_live_and_after_takeover_alike(cpu: str, state
     assert states(status["plan"]) == ["Open", "Open"]
     new = changed(job, status, cpu)
 
-    event = submission(new, GPU, first.watches.pods.store)
+    event = submission(new, (GPU,), first.watches.pods.store)
     following = Planner(get_policy("chunk"))
     for node in first.planner.cluster.nodes.values():
         following.cluster.nodes[node.node.name] = type(node)(node.node)
@@ -71,5 +71,5 @@ def test_pods_of_current_template_with_defaulted_fields_stay() -> None:
     first = asyncio.run(taken_over(job, policy="chunk"))
     status = written(first, "j")
     same = TrainingJob.model_validate({**job.model_dump(mode="json", by_alias=True), "status": status})
-    found: JobSubmitted = submission(same, GPU, {"default/j-worker-0-1": pod(0, "3")})
+    found: JobSubmitted = submission(same, (GPU,), {"default/j-worker-0-1": pod(0, "3")})
     assert found.outdated == frozenset()

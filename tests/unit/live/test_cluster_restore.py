@@ -8,7 +8,7 @@ import msgspec
 
 from support.live_controller import NOW, resource
 from tranche.kube.api.core_types import QuotaObject
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live.cluster_restore import ClusterTranslator, restore_planner
@@ -49,12 +49,12 @@ class TestRestorePlanner:
     def test_jobs_are_planned_on_the_nodes_of_the_snapshot(self) -> None:
         job = resource("long")
         planner = CONFIG.planner(validate=True)
-        restore_planner(planner, replace(cluster(), jobs={job.key: job}), GPU_RESOURCE, NOW)
+        restore_planner(planner, replace(cluster(), jobs={job.key: job}), GPU_RESOURCES, NOW)
         assert [run.window.node for run in planner.cluster.jobs[job.key].runs.values()] == ["n1", "n1"]
 
     def test_foreign_pods_occupy_their_node(self) -> None:
         planner = CONFIG.planner(validate=True)
-        restore_planner(planner, cluster(foreign_pod("other", "n1")), GPU_RESOURCE, NOW)
+        restore_planner(planner, cluster(foreign_pod("other", "n1")), GPU_RESOURCES, NOW)
         assert planner.cluster.nodes["n1"].node.foreign.gpus == 1
 
 
@@ -82,7 +82,7 @@ class TestClusterTranslator:
         def reject(description: str, observed: Any, error: ValueError) -> None:
             rejected.append((description, observed))
 
-        translator = ClusterTranslator(objects, planner, GPU_RESOURCE, lambda: NOW, reject)
+        translator = ClusterTranslator(objects, planner, GPU_RESOURCES, lambda: NOW, reject)
         return translator, planner, rejected
 
     def test_unreadable_objects_are_rejected_by_name(self) -> None:

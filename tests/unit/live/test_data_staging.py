@@ -81,7 +81,7 @@ def test_the_end_of_a_namesakes_pod_says_nothing() -> None:
 
 
 def test_what_a_staging_pod_asks_counts_as_taken_on_its_node() -> None:
-    book = NodeBook("nvidia.com/gpu", lambda pod: False)
+    book = NodeBook(("nvidia.com/gpu",), lambda pod: False)
     assert book.note_pod("default/j-staging-cluster-1", pod("Running")) == {"n1"}
     assert book.foreign("n1") == Resources(2000, 2**30, 0, 1)
     assert book.note_pod("default/j-staging-cluster-1", pod("Succeeded", ENDED)) == {"n1"}
@@ -101,5 +101,5 @@ def test_status_holds_all_that_the_next_planner_needs() -> None:
 def test_the_gpu_that_is_set_is_refused_under_any_name() -> None:
     asks = {"resources": {"limits": {"example.org/accelerator": "1"}}}
     with pytest.raises(ValueError, match=r"spec.data.staging: .* remove the request for example.org/accelerator"):
-        to_job(resource("j", data=data(**asks)), "example.org/accelerator")
+        to_job(resource("j", data=data(**asks)), ("example.org/accelerator",))
     assert to_job(resource("j", data=data(**asks))).staged

@@ -228,7 +228,7 @@ def site(name: str) -> SiteObject:
 
 
 def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
-    book = NodeBook(GPU, lambda pod: False)
+    book = NodeBook((GPU,), lambda pod: False)
     foreign = pod("web", ours=False, spec={"nodeName": "n1"}, phase="Running")
     assert book.note_pod("x/web", foreign) == {"n1"}
     found = book.node(observed("n1", "edge-a"), {})
@@ -242,11 +242,11 @@ def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
 
 
 def test_held_pods_are_not_foreign() -> None:
-    assert NodeBook(GPU, lambda pod: True).note_pod("default/a", RUNNING) == set()
+    assert NodeBook((GPU,), lambda pod: True).note_pod("default/a", RUNNING) == set()
 
 
 def test_node_belongs_to_selecting_site_or_default_site() -> None:
-    book = NodeBook(GPU, lambda pod: False)
+    book = NodeBook((GPU,), lambda pod: False)
     alone = book.node(observed("n1", "edge-a"), {})
     assert alone is not None
     assert alone.site == "cluster"
@@ -275,7 +275,7 @@ def training_job(generation: int = 1, uid: str = "u", phase: str | None = None, 
 
 
 def events(old: TrainingJob | None, new: TrainingJob | None) -> list[type]:
-    return [type(event) for event in job_events.events_of(old, new, GPU, {})]
+    return [type(event) for event in job_events.events_of(old, new, (GPU,), {})]
 
 
 def test_jobs_come_change_and_go() -> None:
@@ -301,10 +301,10 @@ def test_rejection_condition_is_one_event_repeated_after_restart(kind: str, perm
     }
     refused = training_job(conditions=[condition])
     expected = WorkerRejected("default/a", "Quota", "no", permanent)
-    found = job_events.events_of(training_job(), refused, GPU, {})
+    found = job_events.events_of(training_job(), refused, (GPU,), {})
     assert [event for event in found if not isinstance(event, JobChanged)] == [expected]
-    assert list(job_events.events_of(refused, refused, GPU, {})) == []
-    assert expected in list(job_events.events_of(None, refused, GPU, {}))
+    assert list(job_events.events_of(refused, refused, (GPU,), {})) == []
+    assert expected in list(job_events.events_of(None, refused, (GPU,), {}))
 
 
 def test_timeouts_report_unbound_pod_and_end_podless_window() -> None:
@@ -382,7 +382,7 @@ def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: f
 
 
 def test_nodes_of_an_unlimited_site_are_no_places() -> None:
-    book = NodeBook(GPU, lambda pod: False)
+    book = NodeBook((GPU,), lambda pod: False)
     spec = {"nodeSelector": {"topology.kubernetes.io/zone": "cloud"}}
     sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})}
     assert book.node(observed("cloud-0", "cloud"), sites) is not None
@@ -459,11 +459,11 @@ def test_refused_eviction_event_lists_pods_not_terminating() -> None:
     }
     refused = training_job(plan=plan, conditions=[condition])
     expected = EvictionRefused("default/a", (3,), "a-worker-0-3: budget")
-    assert list(job_events.events_of(training_job(plan=plan), refused, GPU, found)) == [expected]
-    assert list(job_events.events_of(refused, refused, GPU, found)) == []
-    assert expected in list(job_events.events_of(None, refused, GPU, found))
+    assert list(job_events.events_of(training_job(plan=plan), refused, (GPU,), found)) == [expected]
+    assert list(job_events.events_of(refused, refused, (GPU,), found)) == []
+    assert expected in list(job_events.events_of(None, refused, (GPU,), found))
     other = training_job(plan=plan, conditions=[{**condition, "message": "another pod"}])
-    assert len(list(job_events.events_of(refused, other, GPU, found))) == 1
+    assert len(list(job_events.events_of(refused, other, (GPU,), found))) == 1
 
 
 def silent(since: float) -> NodeObject:

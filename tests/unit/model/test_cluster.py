@@ -23,9 +23,20 @@ def test_a_request_fits_where_nothing_falls_below_zero(request: Resources, room:
     assert request.fits(request + room)
 
 
-@pytest.mark.parametrize("name", ["cpu", "memory", "gpus", "pods"])
-def test_one_resource_that_is_short_is_enough_to_refuse(name: str) -> None:
-    assert not Resources(**{name: 2}).fits(Resources(**{"cpu": 9, "memory": 9, "gpus": 9, "pods": 9, name: 1}))
+@pytest.mark.parametrize(
+    "room", [Resources(1, 9, 9, 9), Resources(9, 1, 9, 9), Resources(9, 9, 1, 9), Resources(9, 9, 9, 1)]
+)
+def test_one_resource_that_is_short_is_enough_to_refuse(room: Resources) -> None:
+    assert not Resources(2, 2, 2, 2).fits(room)
+    assert Resources(2, 2, 2, 2).fits(Resources(2, 2, 2, 2))
+
+
+def test_gpus_of_another_resource_are_no_room_for_a_request() -> None:
+    amd, nvidia = Resources(9, 9, 9, 9, "amd.com/gpu"), Resources(9, 9, 9, 9, "nvidia.com/gpu")
+    assert Resources(1, 1, 1, 1, "amd.com/gpu").fits(amd)
+    assert not Resources(1, 1, 1, 1, "amd.com/gpu").fits(nvidia)
+    assert Resources(1, 1, 0, 1).fits(amd)
+    assert (amd - Resources(1, 1, 0, 1)).gpu_resource == "amd.com/gpu"
 
 
 def test_nothing_fits_into_nothing() -> None:

@@ -22,5 +22,5 @@ def test_a_sample_is_a_job_that_the_planner_plans(path: Path) -> None:
         if body["kind"] != "TrainingJob":
             continue
         created = {"namespace": "default", "uid": "u", "creationTimestamp": "2026-11-22T00:00:00Z"}
-        job = to_job(TrainingJob.model_validate({**body, "metadata": {**body["metadata"], **created}}), counted)
+        job = to_job(TrainingJob.model_validate({**body, "metadata": {**body["metadata"], **created}}), (counted,))
         assert objection(get_policy("chunk"), job) is None

@@ -145,7 +145,8 @@ def test_sites_tell_what_they_have_use_and_hold() -> None:
     app.stores.add_pod(worker("cats", 1, 2, "a2"))
     assert app.told("sites")["sites"] == [
         {"name": "a", "tier": "Edge", "unlimited": False, "nodes": 2, "readyNodes": 1, "gpus": 8, "usedGpus": 4,
-         "reservedGpus": 1}
+         "reservedGpus": 1,
+         "gpuResources": [{"resource": "nvidia.com/gpu", "gpus": 8, "usedGpus": 4, "reservedGpus": 1}]}
     ]  # fmt: skip
 
 

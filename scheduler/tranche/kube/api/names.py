@@ -57,6 +57,9 @@ CONDITION_RUNNING = "Running"
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """Default resource name of GPUs."""
+GpuResources = tuple[str, ...]
+"""Resource names of the GPUs of an installation, in order; ``("cpu",)`` plans whole cores."""
+GPU_RESOURCES: GpuResources = (GPU_RESOURCE,)
 PRIORITIES = PRIORITY_CLASSES
 """Values of the PriorityClasses of the strict tiers."""
 

@@ -93,10 +93,22 @@ class Chief(Resource):
 class TrainingModel(Resource):
     """Estimates of the training speed. Measurements correct them while the job runs."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.stepTimes) || size(self.stepTimes) == 0 || has(self.stepTime)",
+                "stepTimes has the times on single GPU kinds: declare stepTime, the time on all others, too",
+            ),
+        )
+    )
+
     gradient_size: Quantity | None = None
     """Size of the gradients that a worker pushes per mini-batch (q), such as 98Mi."""
     step_time: PositiveDuration | None = None
     """Time of one mini-batch on one worker without communication, such as 120ms."""
+    step_times: dict[str, PositiveDuration] = Field(default={}, max_length=32)
+    """The same time on single GPU kinds, by the name of the kind, such as {Tesla-T4: 400ms}. On other kinds, stepTime
+    applies, with the speeds that the administrator declares."""
 
 
 class Checkpoint(Resource):
@@ -228,6 +240,11 @@ class SiteSpec(Resource):
     """true if a cluster autoscaler adds nodes to the site on demand."""
     node_startup: Duration = "0s"
     """Time that the autoscaler of an unlimited site needs to add a node, such as 3m."""
+    gpu_resource: str | None = Field(default=None, max_length=253)
+    """Resource name of the GPUs of an unlimited site, such as amd.com/gpu. Default: the first one of the
+    installation."""
+    gpu_kind: str | None = Field(default=None, max_length=63)
+    """Kind of the GPUs of an unlimited site, such as NVIDIA-A100-SXM4-80GB: the value of the label on its nodes."""
     disconnect_tolerance: Duration = "1h"
     """Time for which pods on unreachable nodes of the site keep their chunks; for gangs of several pods, one minute at
     most."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import Pod, ResourceRequirements
+from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
 from tranche.kube.convert.pods_and_nodes import container_requests, pod_of_template, template_shape
 from tranche.model import PodShape, Resources, Toleration
@@ -47,42 +48,70 @@ def admitted_pod(role: str, raw: Mapping[str, Any]) -> AdmittedPod:
     )
 
 
-def planned_shape(resource: TrainingJob, role: str, template: Mapping[str, Any], gpu_resource: str) -> PodShape:
+def planned_shape(
+    resource: TrainingJob, role: str, template: Mapping[str, Any], gpu_resources: GpuResources
+) -> PodShape:
     """Return the requirements of a role's pods: those of the template and, once a dry run has been made, of admission.
 
     Args:
         resource: The job.
         role: Role of the pods.
         template: Their template.
-        gpu_resource: As in `pod_requests`.
+        gpu_resources: As in `pod_requests`.
 
     Raises:
         ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
     """
-    shape, admitted = template_shape(template, gpu_resource), resource.status.admitted
+    shape, admitted = template_shape(template, gpu_resources), resource.status.admitted
     asked = requests_by_name(pod_of_template(template))
-    extended = other_requests(asked, gpu_resource)
+    extended = other_requests(asked, gpu_resources)
     shape = PodShape(shape.requests, replace(shape.constraints, extended=extended)) if extended else shape
     if admitted is None or admitted.generation != resource.metadata.generation:
         return shape
     pod = next((one for one in admitted.pods if one.role == role), None)
     if pod is None:
         return shape
-    requests, selector = _planned_requests(pod, gpu_resource), {**dict(shape.constraints.selector), **pod.node_selector}
+    counted = shape.requests.gpu_resource or gpu_resources[0]
+    requests, selector = _planned_requests(pod, counted), {**dict(shape.constraints.selector), **pod.node_selector}
     constraints = replace(
         shape.constraints,
         selector=tuple(sorted(selector.items())),
         tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in pod.tolerations),
         extended=other_requests(
-            asked | {name: parse_bytes(amount) for name, amount in pod.requests.items()}, gpu_resource
+            asked | {name: parse_bytes(amount) for name, amount in pod.requests.items()}, gpu_resources
         ),
     )
     return PodShape(shape.requests.larger(requests), constraints)
 
 
-def other_requests(requests: Mapping[str, int], gpu_resource: str) -> tuple[tuple[str, int], ...]:
+def other_requests(requests: Mapping[str, int], gpu_resources: GpuResources) -> tuple[tuple[str, int], ...]:
     """Return the requests for resources of which the planner does not count how much is in use."""
-    return tuple(sorted((name, n) for name, n in requests.items() if name not in ("cpu", "memory", gpu_resource) and n))
+    counted = ("cpu", "memory", *gpu_resources)
+    return tuple(sorted((name, n) for name, n in requests.items() if name not in counted and n))
+
+
+def gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> str:
+    """Return why the GPUs that a worker requests cannot be planned, as a sentence; "" if they can, or if it has none.
+
+    Args:
+        requests: Requests of the worker by resource name, as from `requests_by_name`.
+        gpu_resources: Resource names of the GPUs of this installation.
+    """
+    planned = [name for name in gpu_resources if requests.get(name)]
+    if len(planned) > 1:
+        return f"a worker requests {' and '.join(planned)}, and only one GPU resource of a worker can be planned"
+    unknown = [name for name, amount in sorted(requests.items()) if amount and _is_gpu(name)]
+    if planned or not unknown:
+        return ""
+    return (
+        f"requests {unknown[0]}, which is not one of the GPU resources of this installation "
+        f"({', '.join(gpu_resources)}); add it to the chart's gpuResources"
+    )
+
+
+def _is_gpu(resource: str) -> bool:
+    """Return whether a resource name looks like one of GPUs, as in the rules of the definition of TrainingJob."""
+    return resource.endswith("/gpu") or resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/"))
 
 
 def _planned_requests(pod: AdmittedPod, gpu_resource: str) -> Resources:

@@ -1,6 +1,7 @@
 """Requests, capacities and states of pods and nodes, as planner and operator use them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -8,7 +9,7 @@ import msgspec
 
 from tranche.kube.api.core_types import ContainerState, Expression, NodeObject, Pod, ResourceRequirements, Term
 from tranche.kube.api.fields import MAX_CHUNKS
-from tranche.kube.api.names import GPU_RESOURCE
+from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.convert import training_container
 from tranche.model import Constraints, Node, PodShape, Requirement, Resources, Taint, Toleration
 from tranche.model.node_constraints import Operator
@@ -26,11 +27,13 @@ __all__ = [
     "pod_constraints",
     "pod_of_template",
     "pod_requests",
+    "pod_usage",
     "run_seconds",
     "started_at",
     "template_shape",
     "termination_progress",
     "trainer",
+    "usage_index",
 ]
 
 T = TypeVar("T")
@@ -53,28 +56,54 @@ def pod_of_template(template: Mapping[str, Any]) -> Pod:
     return msgspec.convert(template, Pod)
 
 
-def template_shape(template: Mapping[str, Any], gpu_resource: str = GPU_RESOURCE) -> PodShape:
+def template_shape(template: Mapping[str, Any], gpu_resources: GpuResources = GPU_RESOURCES) -> PodShape:
     """Return the requests and node constraints of a pod created from a PodTemplateSpec.
 
     Raises:
         ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
     """
     pod = pod_of_template(template)
-    return PodShape(pod_requests(pod, gpu_resource), pod_constraints(pod))
+    return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod))
 
 
-def pod_requests(pod: Pod, gpu_resource: str = GPU_RESOURCE) -> Resources:
+def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resources:
     """Return the requests of a pod by the rule of Kubernetes: the larger of init and run phase, plus overhead.
 
     An unfinished in-place resize is ignored.
 
     Args:
         pod: The pod.
-        gpu_resource: Resource name of the GPUs; ``cpu`` counts whole cores, rounded down.
+        gpu_resources: Resource names of the GPUs, of which the first that the pod requests is counted; ``cpu`` counts
+            whole cores, rounded down.
 
     Raises:
         ValueError: a quantity cannot be read.
     """
+    if len(gpu_resources) == 1:
+        return _requests(pod, gpu_resources[0])
+    found = Resources()
+    for name in gpu_resources:
+        found = _requests(pod, name)
+        if found.gpus:
+            return replace(found, gpu_resource=name)
+    return found
+
+
+def pod_usage(pod: Pod, gpu_resources: GpuResources) -> tuple[Resources, ...]:
+    """Return the requests of a pod once for each of the GPU resources, each time with the GPUs of that resource.
+
+    Raises:
+        ValueError: a quantity cannot be read.
+    """
+    return tuple(_requests(pod, name) for name in gpu_resources)
+
+
+def usage_index(gpu_resource: str, gpu_resources: GpuResources) -> int:
+    """Return the position in `pod_usage` of the usage of a node where that GPU resource is planned ("": none)."""
+    return gpu_resources.index(gpu_resource) if gpu_resource else 0
+
+
+def _requests(pod: Pod, gpu_resource: str) -> Resources:
     amount = partial(_amount, gpu_resource=gpu_resource)
     needed = container_requests(pod, amount, Resources(), Resources.__add__, _larger)
     if pod.spec.resources is not None:
@@ -249,22 +278,23 @@ def trainer(pod: Pod) -> ContainerState:
     return training_container.state_of(pod)
 
 
-def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: str = GPU_RESOURCE) -> Node:
+def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resources: GpuResources = GPU_RESOURCES) -> Node:
     """Convert a node to a planner node.
 
     Args:
         observed: The node.
         site: Site of the node.
         foreign: Resources that foreign pods use on the node.
-        gpu_resource: As in `pod_requests`.
+        gpu_resources: As in `pod_requests`.
 
     Raises:
         ValueError: a quantity cannot be read, or the node claims more than `MOST_GPUS` GPUs.
     """
-    allocatable = node_allocatable(observed, gpu_resource)
+    allocatable = node_allocatable(observed, gpu_resources)
     if allocatable.gpus > MOST_GPUS:
         raise ValueError(
-            f"status.allocatable: {allocatable.gpus} of {gpu_resource}, at most {MOST_GPUS} can be planned"
+            f"status.allocatable: {allocatable.gpus} of {allocatable.gpu_resource or gpu_resources[0]}, "
+            f"at most {MOST_GPUS} can be planned"
         )
     return Node(
         name=observed.metadata.name,
@@ -274,7 +304,7 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: s
         extended={
             name: parse_bytes(amount)
             for name, amount in observed.status.allocatable.items()
-            if name not in ("cpu", "memory", "pods", gpu_resource)
+            if name not in ("cpu", "memory", "pods", *gpu_resources)
         },
         labels=observed.metadata.labels,
         taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),
@@ -283,17 +313,20 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resource: s
     )
 
 
-def node_allocatable(observed: NodeObject, gpu_resource: str = GPU_RESOURCE) -> Resources:
-    """Return the allocatable resources of a node.
+def node_allocatable(observed: NodeObject, gpu_resources: GpuResources = GPU_RESOURCES) -> Resources:
+    """Return the allocatable resources of a node, with the GPUs of the first of the GPU resources that it offers.
 
     Raises:
         ValueError: a quantity cannot be read.
     """
     offered = observed.status.allocatable
     cpu = parse_millicores(offered.get("cpu", 0))
+    amounts = {name: cpu // 1000 if name == "cpu" else parse_bytes(offered.get(name, 0)) for name in gpu_resources}
+    resource = next((name for name, amount in amounts.items() if amount), "")
     return Resources(
         cpu=cpu,
         memory=parse_bytes(offered.get("memory", 0)),
-        gpus=cpu // 1000 if gpu_resource == "cpu" else parse_bytes(offered.get(gpu_resource, 0)),
+        gpus=amounts.get(resource, 0),
         pods=parse_bytes(offered.get("pods", 0)),
+        gpu_resource=resource if len(gpu_resources) > 1 else "",
     )

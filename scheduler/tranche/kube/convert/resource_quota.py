@@ -8,7 +8,7 @@ with the scope ``Terminating``, or with an unknown scope, does not cover them.
 from collections.abc import Mapping
 
 from tranche.kube.api.core_types import Quantities, QuotaObject, ScopeExpression
-from tranche.kube.api.names import GPU_RESOURCE, PRIORITIES
+from tranche.kube.api.names import GPU_RESOURCES, PRIORITIES, GpuResources
 from tranche.model import Measure, Quota, QuotaLimit
 from tranche.model.quantity import parse_bytes, parse_millicores
 
@@ -22,12 +22,12 @@ _MEASURES: Mapping[str, Measure] = {
 }
 
 
-def quota_of(observed: QuotaObject, gpu_resource: str = GPU_RESOURCE) -> Quota | None:
+def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES) -> Quota | None:
     """Convert a quota; None if it does not limit pods of TrainingJobs.
 
     Args:
         observed: The ResourceQuota.
-        gpu_resource: Resource name of the GPUs.
+        gpu_resources: Resource names of the GPUs.
 
     Raises:
         ValueError: a quantity cannot be read.
@@ -48,9 +48,9 @@ def quota_of(observed: QuotaObject, gpu_resource: str = GPU_RESOURCE) -> Quota |
             case _:
                 return None
     limits = tuple(
-        QuotaLimit(name, measure, amount(measure, value))
+        QuotaLimit(name, measure, amount(measure, value), gpu_resource=_resource(name, measure, gpu_resources))
         for name, value in sorted((observed.status.hard or observed.spec.hard).items())
-        if (measure := _measure(name, gpu_resource)) is not None
+        if (measure := _measure(name, gpu_resources)) is not None
     )
     if not limits or not priorities or not best_effort:
         return None
@@ -78,9 +78,14 @@ def amount(measure: Measure, value: str | float) -> int:
     return parse_millicores(value) if measure == "cpu" else parse_bytes(value)
 
 
-def _measure(resource: str, gpu_resource: str) -> Measure | None:
+def _measure(resource: str, gpu_resources: GpuResources) -> Measure | None:
     known = _MEASURES.get(resource)
-    return "gpus" if known is None and resource == f"requests.{gpu_resource}" else known
+    return "gpus" if known is None and resource.removeprefix("requests.") in gpu_resources else known
+
+
+def _resource(name: str, measure: Measure, gpu_resources: GpuResources) -> str:
+    """Return the resource that a limit of GPUs counts, if there are several; otherwise ""."""
+    return name.removeprefix("requests.") if measure == "gpus" and len(gpu_resources) > 1 else ""
 
 
 def _priorities(scope: ScopeExpression) -> frozenset[int]:

@@ -16,12 +16,13 @@ from tranche.kube.api.names import (
     CONDITION_PLANNED,
     CONDITION_PRIORITY_IGNORED,
     CONDITION_UNPLACED,
-    GPU_RESOURCE,
+    GPU_RESOURCES,
     PRIORITIES,
     REASON_NO_DRY_RUN,
     ROLE_CHIEF,
     ROLE_SERVER,
     ROLE_WORKER,
+    GpuResources,
 )
 from tranche.kube.api.resources import (
     API_VERSION,
@@ -37,9 +38,9 @@ from tranche.kube.api.resources import (
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
-from tranche.kube.convert.admitted_pod import planned_shape
+from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name
 from tranche.kube.convert.attempt_history import attempt_status, read_record
-from tranche.kube.convert.pods_and_nodes import template_shape
+from tranche.kube.convert.pods_and_nodes import pod_of_template, template_shape
 from tranche.kube.convert.size_limit import check_sizes
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
@@ -74,7 +75,7 @@ PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
 """Volume types that are deleted with their pod."""
 
 
-def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
+def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -> Job:
     """Convert a TrainingJob to a planner job.
 
     Raises:
@@ -86,8 +87,8 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
     workers = min(spec.workers.max_replicas, chunks)
     model, servers = spec.model, spec.parameter_servers
     created = resource.metadata.creation_timestamp
-    declared = template_shape(spec.workers.template, gpu_resource).requests
-    worker = planned_shape(resource, ROLE_WORKER, spec.workers.template, gpu_resource)
+    declared = template_shape(spec.workers.template, gpu_resources).requests
+    worker = planned_shape(resource, ROLE_WORKER, spec.workers.template, gpu_resources)
     admission, refusal = _admission(resource, has_others=bool(worker.constraints.extended))
     return Job(
         key=resource.key,
@@ -95,19 +96,21 @@ def to_job(resource: TrainingJob, gpu_resource: str = GPU_RESOURCE) -> Job:
         generation=resource.metadata.generation,
         submitted=created.timestamp() if created else 0.0,
         worker=worker,
+        gpu_problem=gpu_problem(requests_by_name(pod_of_template(spec.workers.template)), gpu_resources),
         chunks=chunks,
         epochs=data.epochs if data else 1,
         batches_per_chunk=data.batches_per_chunk if data else 1,
         step_seconds=declared_step_seconds(resource),
+        step_seconds_by_kind=_step_seconds_by_kind(spec),
         gradient_bits=8 * parse_bytes(model.gradient_size) if model and model.gradient_size is not None else 0.0,
         chunk_bytes=parse_bytes(data.chunk_size) if data and data.chunk_size is not None else 0.0,
         data_site=data.site if data else None,
-        staged=_is_staged(resource, gpu_resource),
+        staged=_is_staged(resource, gpu_resources),
         max_workers=workers,
         is_gang=data is None,
-        server=planned_shape(resource, ROLE_SERVER, servers.template, gpu_resource) if servers else None,
+        server=planned_shape(resource, ROLE_SERVER, servers.template, gpu_resources) if servers else None,
         servers=servers.replicas if servers else 0,
-        chief=planned_shape(resource, ROLE_CHIEF, spec.chief.template, gpu_resource) if spec.chief else None,
+        chief=planned_shape(resource, ROLE_CHIEF, spec.chief.template, gpu_resources) if spec.chief else None,
         weight=spec.weight,
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),
@@ -152,12 +155,14 @@ def _durable(checkpoint: CheckpointSpec) -> bool | None:
     return True if volume is not None else None
 
 
-def _is_staged(resource: TrainingJob, gpu_resource: str) -> bool:
+def _is_staged(resource: TrainingJob, gpu_resources: GpuResources) -> bool:
     data = resource.spec.data
     if data is None or data.staging is None:
         return False
-    if gpu_resource != "cpu" and template_shape(data.staging.template, gpu_resource).requests.gpus:
-        raise ValueError(f"spec.data.staging: a staging pod only copies data: remove the request for {gpu_resource}")
+    requests = requests_by_name(pod_of_template(data.staging.template))
+    asked = [name for name in gpu_resources if name != "cpu" and requests.get(name)]
+    if asked:
+        raise ValueError(f"spec.data.staging: a staging pod only copies data: remove the request for {asked[0]}")
     return True
 
 
@@ -187,14 +192,22 @@ def declared_step_seconds(resource: TrainingJob) -> float:
     return known / (ceil(data.chunks / workers) * data.epochs * data.batches_per_chunk)
 
 
+def _step_seconds_by_kind(spec: TrainingJobSpec) -> dict[str, float]:
+    """Return the declared times per mini-batch on single GPU kinds, in seconds, if `_step_time` has one for others."""
+    if not _step_time(spec) or spec.model is None:
+        return {}
+    return {kind: parse_duration(text) for kind, text in spec.model.step_times.items()}
+
+
 def _step_time(spec: TrainingJobSpec) -> str | None:
     """Return the declared time per mini-batch; None for a gang, whose number of mini-batches is unknown."""
     return spec.model.step_time if spec.model is not None and spec.data is not None else None
 
 
-def to_site(resource: SiteObject) -> Site:
+def to_site(resource: SiteObject, gpu_resources: GpuResources = GPU_RESOURCES) -> Site:
     """Convert a Site to a planner site."""
     spec = resource.spec
+    gpus = spec.gpu_resource or gpu_resources[0]
     return Site(
         name=resource.metadata.name,
         tier=Tier(spec.tier),
@@ -203,6 +216,8 @@ def to_site(resource: SiteObject) -> Site:
             link.to: Link(float(parse_quantity(link.bandwidth)), parse_duration(link.latency)) for link in spec.links
         },
         start_seconds=parse_duration(spec.node_startup) if spec.unlimited else 0.0,
+        gpu_resource="" if gpu_resources == (gpus,) else gpus,
+        gpu_kind=(spec.gpu_kind or "") if spec.unlimited else "",
     )
 
 

@@ -129,7 +129,7 @@ class Fluid:
             found: float = sum(node.capacity.gpus for node in self.cluster.hosts(state))
             if not could_run(self.cluster, state):
                 found = 0.0
-            self._gpus[demand] = inf if any(self.cluster.unlimited_sites()) else found
+            self._gpus[demand] = inf if self.cluster.clouds_for(state) else found
         return self._gpus[demand]
 
 

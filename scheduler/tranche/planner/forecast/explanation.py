@@ -57,6 +57,8 @@ def ignored_claims(policy: Policy, job: Job) -> str:
 def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -> list[str]:
     """Return notes about limited claims, an unknown site, and an assumed or overrun duration."""
     job, notes = state.job, []
+    if state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
+        notes.append("free GPUs are slower and would complete its waiting chunks later")
     if job.limited:
         notes.append(job.limited)
     if job.data_site not in (None, OUTSIDE) and not _is_known(cluster, job.data_site):
@@ -131,13 +133,13 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
             behind = f"{moment}, behind {reason.behind}" if reason.behind else ""
             return f"waits for room for its parameter server at {site}{behind}"
         case WaitReasonKind.AVOIDED:
-            need = _gpus(state.job.gpus)
+            need = _gpus(state.job.gpus, state.job.gpu_resource)
             why = "failed on its pod" if reason.node in state.node_failures else "refused its pod"
             return f"waits for {need} at {site}: {reason.node} {why} and is avoided{moment}"
         case WaitReasonKind.QUOTA if reason.shortage is not None:
             return _quota(reason.shortage)
         case WaitReasonKind.UNKNOWN:
-            return f"waits for {_gpus(state.job.gpus)}: {policy.name} has not placed it yet"
+            return f"waits for {_gpus(state.job.gpus, state.job.gpu_resource)}: {policy.name} has not placed it yet"
         case WaitReasonKind.ROOM:
             return _room(reason, cluster, policy, state, now)
     return _never(reason, cluster, state)
@@ -145,14 +147,14 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
 
 def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
     """Write the sentence for a wait reason that waiting alone does not remove."""
-    need = _gpus(state.job.gpus)
+    need = _gpus(state.job.gpus, state.job.gpu_resource)
     match reason.kind:
         case WaitReasonKind.NO_NODES:
             return f"waits for {need}: the cluster has no nodes"
         case WaitReasonKind.SIZE:
             return _too_small(cluster, state, need)
         case WaitReasonKind.NODE:
-            return f"no node takes a worker: {reason.count} of {len(cluster.nodes)} nodes {reason.detail}"
+            return f"no node takes a worker: {reason.count} of {reason.nodes} nodes {reason.detail}"
         case WaitReasonKind.GANG:
             return f"needs {_gang(state.job, need)} at once, more than the cluster can hold"
         case WaitReasonKind.SERVER_SIZE:
@@ -242,23 +244,25 @@ def _amount(state: JobState, resource: str) -> str:
             return _memory(members * request.memory)
         case "pods":
             return "a place for its pod" if members == 1 else f"places for its {members} pods"
-    return _gpus(members * request.gpus)
+    return _gpus(members * request.gpus, request.gpu_resource)
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
+def _gpus(count: int, resource: str = "") -> str:
+    """Format a number of GPUs, with the name of their resource if the installation has several."""
+    return f"{count} {resource}" if resource else f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def _too_small(cluster: ClusterState, state: JobState, need: str) -> str:
     """Name the resources of which no node has enough for a worker, or all of them if only their sum is too large."""
     request = state.job.worker.requests
     amounts = {"gpus": need, "cpu": _cpu(request.cpu), "memory": _memory(request.memory)}
-    most = {name: max(getattr(node.capacity, name) for node in cluster.nodes.values()) for name in amounts}
+    nodes = [node for node in cluster.nodes.values() if node.capacity.gpu_resource == request.gpu_resource]
+    most = {name: max(getattr(node.capacity, name) for node in nodes) for name in amounts}
     short = [name for name in amounts if getattr(request, name) > most[name]]
     if not short:
         *others, last = amounts.values()
         return f"no node has {', '.join(others)} and {last} for a worker together"
-    largest = {"gpus": _gpus, "cpu": _cpu, "memory": _memory}
+    largest = {"gpus": lambda count: _gpus(count, request.gpu_resource), "cpu": _cpu, "memory": _memory}
     lacks = [f"{amounts[name]} for a worker (the largest has {largest[name](most[name])})" for name in short]
     return f"no node has {' and '.join(lacks)}"
 

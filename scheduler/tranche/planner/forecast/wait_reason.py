@@ -92,6 +92,8 @@ class WaitReason:
     """Why the job is held, or the nodes' objection to its workers."""
     count: int = 0
     """Number of nodes with this objection."""
+    nodes: int = 0
+    """Number of nodes that were asked: those with GPUs of the resource that the job requests, or all."""
     shortage: Shortage | None = None
     """The quota and its limit that the job would exceed."""
 
@@ -116,7 +118,7 @@ def wait_reason_of(
     start = estimate.start if estimate is not None else now
     if state.job.suspended:
         return WaitReason(WaitReasonKind.SUSPENDED)
-    if not cluster.eligible(state.job.worker) and not any(cluster.unlimited_sites()):
+    if not cluster.eligible(state.job.worker) and not cluster.clouds_for(state):
         return _no_node(cluster, state)
     if state.job.is_gang and not could_run(cluster, state):
         return WaitReason(WaitReasonKind.GANG)
@@ -203,7 +205,7 @@ def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
             rooms[host] = rooms[host] - server.requests
     members = state.job.min_available
     fitting = count_fitting(state.job.worker.requests, rooms.values(), members)
-    return fitting == members or any(cluster.unlimited_sites())
+    return fitting == members or bool(cluster.clouds_for(state))
 
 
 def _servers_bind(
@@ -248,6 +250,8 @@ def _no_node(cluster: ClusterState, state: JobState) -> WaitReason:
     """Return the most frequent objection of the nodes to a worker as the reason."""
     if not cluster.nodes:
         return WaitReason(WaitReasonKind.NO_NODES)
-    objections = Counter(node.objection(state.job.worker) or "" for node in cluster.nodes.values())
-    reason, count = objections.most_common(1)[0]
-    return WaitReason(WaitReasonKind.SIZE if reason == "too small" else WaitReasonKind.NODE, detail=reason, count=count)
+    alike = [node for node in cluster.nodes.values() if node.capacity.gpu_resource == state.job.gpu_resource]
+    nodes = alike or list(cluster.nodes.values())
+    reason, count = Counter(node.objection(state.job.worker) or "" for node in nodes).most_common(1)[0]
+    kind = WaitReasonKind.SIZE if reason == "too small" else WaitReasonKind.NODE
+    return WaitReason(kind, detail=reason, count=count, nodes=len(nodes))

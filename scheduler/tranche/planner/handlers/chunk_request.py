@@ -14,6 +14,7 @@ from tranche.planner.events import ChunksRequested, WorkerEnded
 from tranche.planner.instructions import ExtendWindow
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.node_exclusion import note_trained
+from tranche.planner.scheduling import gpu_choice
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.windows import chunks_of_window
@@ -87,6 +88,10 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
     waiting = state.waiting_at(here, now) if sited or node is None else state.waiting
     if not sited and node is not None:
         waiting = [chunk for chunk in waiting if chunk not in state.cloud and state.is_at(chunk, run.home.site, now)]
+    if node is not None and waiting and gpu_choice.has_kinds(context.cluster, state):
+        kept, _ = gpu_choice.worthwhile(context.cluster, state, [node], waiting, now, first=False)
+        if not kept:  # they complete sooner on a faster GPU of the job
+            return ()
     return tuple(waiting[: chunks_of_window(state, run.batch_seconds)])
 
 

@@ -24,7 +24,7 @@ from tranche.state.node import NodeState
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     """Update a new or changed node; unbind chunks and close windows that it cannot hold any more."""
-    cluster, node = context.cluster, event.node
+    cluster, node = context.cluster, with_kind(context, event.node)
     known = cluster.nodes.get(node.name)
     is_new = known is None
     if known is None:
@@ -33,6 +33,8 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     moved = known.node.site != node.site
     before = known.node
     known.set_node(node)
+    if cluster.weighs_gpu_kinds:
+        known.learn(cluster.speed_model.node_factor(node.name, node.gpu_kind))
     if moved or (before.unschedulable and not node.unschedulable):
         node_exclusion.repaired(context, node.name)
     if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
@@ -59,6 +61,15 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
         displace(context, (node.name,))  # make way for foreign pods
     context.work.nodes.add(node.name)
     context.capacity_changed()
+
+
+def with_kind(context: PlannerContext, node: Node) -> Node:
+    """Return the node with its GPU kind and the declared speed of this kind, if the installation defines kinds."""
+    kinds = context.settings.gpu_kinds
+    if kinds is None:
+        return node
+    kind = kinds.kind_of(node.labels)
+    return replace(node, kind=kind, speed=kinds.speed_of(kind))
 
 
 def _offers(node: Node) -> tuple[Resources, Mapping[str, int], Mapping[str, str], tuple[Taint, ...]]:
@@ -100,7 +111,10 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
 
 def site_changed(context: PlannerContext, event: SiteChanged) -> None:
     """Update a new or changed site."""
-    _set_sites(context, {**context.cluster.sites, event.site.name: event.site})
+    site, kinds = event.site, context.settings.gpu_kinds
+    if kinds is not None:
+        site = replace(site, speed=kinds.speed_of(site.gpu_kind))
+    _set_sites(context, {**context.cluster.sites, site.name: site})
 
 
 def site_removed(context: PlannerContext, event: SiteRemoved) -> None:

@@ -1,6 +1,6 @@
 """Handlers for jobs that are submitted, restored from the status that an earlier planner wrote, changed or removed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tranche.estimate import Restarts
@@ -31,6 +31,8 @@ RESIZED = "the worker template has other requests now"
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Return why the policy can never plan this job, as a CamelCase reason and a sentence; None if it can."""
+    if job.gpu_problem:
+        return "GpuNotPlanned", job.gpu_problem
     if job.gpus == 0:
         return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
     if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
@@ -113,7 +115,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
         if any(c in state.chunk_runs or c in state.done or c >= job.chunks for c in window.chunks):
             continue
         state.attempts = max(state.attempts, window.attempt)
-        pace = cluster.batch_seconds(state, window.site)
+        pace = cluster.batch_seconds(state, window.site, node=window.node if cluster.weighs_gpu_kinds else None)
         host = None if cluster.is_unlimited(window.site) else window.node
         told = cluster.told_batch_seconds(state, window.site, node=window.node)
         run = TrackedWindow(
@@ -186,7 +188,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.windows_changed()
     state.hosts = (-1, None)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
-    if (job.step_seconds, job.size_declared) != (old.step_seconds, old.size_declared):
+    if _told_speed(job) != _told_speed(old):
         learning.restate(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
@@ -203,6 +205,11 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
         unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     context.touch(state)
     context.publish(job.key)
+
+
+def _told_speed(job: Job) -> tuple[float, Mapping[str, float], bool]:
+    """Return what the specification says about the job's speed."""
+    return job.step_seconds, job.step_seconds_by_kind, job.size_declared
 
 
 def tenancy_changed(context: PlannerContext, event: TenancyChanged) -> None:

@@ -110,11 +110,15 @@ def _uses_nodes(state: JobState) -> bool:
 
 
 class Pool(NamedTuple):
-    """The GPUs of one speed at one site."""
+    """The GPUs of one speed and resource at one site."""
 
     site: str
     pace: float
     """Time of a mini-batch, relative to the GPU kind that jobs are measured on (`NodeState.pace`)."""
+    gpu_resource: str = ""
+    """As in `Resources.gpu_resource`."""
+    kind: str = ""
+    """GPU kind, if the installation defines kinds: jobs may have times of their own there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,13 @@ class NodeForecast:
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
         """Return the GPUs on which a gang would start soonest, as (free at, pool); empty if the gang never fits."""
         needed = state.job.min_available * max(1, state.job.gpus)
-        pools = [pool for site in self.cluster.hosts(state).by_site for pool in self.pools(site)]
+        known = state.job.gpu_resource
+        pools = [
+            pool
+            for site in self.cluster.hosts(state).by_site
+            for pool in self.pools(site)
+            if pool.gpu_resource == known
+        ]
         found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
 
@@ -223,7 +233,7 @@ def _is_usable(node: NodeState) -> bool:
 
 
 def _pool_of(node: NodeState) -> Pool:
-    return Pool(node.node.site, node.pace)
+    return Pool(node.node.site, node.pace, node.capacity.gpu_resource, node.node.kind or "")
 
 
 @dataclass(slots=True, eq=False)
@@ -290,7 +300,9 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         behind: Number of jobs that rank behind it and use nodes: GPU time on nodes delays each of them.
         now: Clock, in seconds.
     """
-    options = [one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds) if one]
+    options = [
+        one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds_for(state)) if one
+    ]
     if state.job.is_gang:
         return _split_gang(queue, forecast, state, options, now)
     waiting = state.waiting

@@ -19,6 +19,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import demand, is_given_up
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
+from tranche.planner.scheduling.gpu_choice import site_batch_seconds
 from tranche.policies import Standing
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
@@ -65,7 +66,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
         return
     began = min(now, state.job.submitted)
     waiting, last = state.waiting, state.uploaded_at or began
-    for site in [*cluster.hosts(state).by_site, *cluster.clouds]:
+    for site in [*cluster.hosts(state).by_site, *cluster.clouds_for(state)]:
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
@@ -113,32 +114,37 @@ class Preview:
     cluster: ClusterState
     queue: JobQueue
     now: float
-    free: dict[str, float] = field(default_factory=dict)
-    """Number of free GPUs, by site."""
-    ends: dict[str, list[float]] = field(default_factory=dict)
-    """Ends of windows as a heap for each site, filled on first use."""
-    taken: Counter[str] = field(default_factory=Counter)
-    """Number of GPUs, free or preempted, that chunks took in the simulation, by site."""
+    free: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of free GPUs, by site and name of their resource."""
+    ends: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    """Ends of windows as a heap for each site and resource, filled on first use."""
+    taken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of GPUs, free or preempted, that chunks took in the simulation, by site and resource."""
 
     def __post_init__(self) -> None:
-        self.free = dict(self.cluster.free.gpus())
+        self.free = self.cluster.free.gpus()
 
-    def ends_at(self, site: str) -> list[float]:
-        """Return the heap of the ends of windows at the site."""
-        if site not in self.ends:
-            nodes = self.cluster.free.nodes_at(site)
-            self.ends[site] = [run.window.end for node in nodes for _, run in node.runs.values() if not run.closing]
-            heapify(self.ends[site])
-        return self.ends[site]
+    def ends_at(self, site: str, resource: str) -> list[float]:
+        """Return the heap of the ends of windows on GPUs of that resource at the site."""
+        place = (site, resource)
+        if place not in self.ends:
+            nodes = [node for node in self.cluster.free.nodes_at(site) if node.capacity.gpu_resource == resource]
+            self.ends[place] = [run.window.end for node in nodes for _, run in node.runs.values() if not run.closing]
+            heapify(self.ends[place])
+        return self.ends[place]
 
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
         delta = {site: cluster.transfer_seconds(state, site) for site in cluster.hosts(state).by_site}
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
-        room = {s: self.free[s] + queue.running.gpus_behind(state, rank, s, now) - self.taken[s] for s in sites}
+        kind = job.gpu_resource
+        room = {
+            site: self.free[site, kind] + queue.running.gpus_behind(state, rank, site, now) - self.taken[site, kind]
+            for site in sites
+        }
         delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
-        seconds = {site: job.batches_per_chunk_total * cluster.batch_seconds(state, site) for site in sites}
+        seconds = {site: job.batches_per_chunk_total * site_batch_seconds(cluster, state, site) for site in sites}
         needed = []
         for chunk in chunks:
             best: tuple[float, float, str] | None = None
@@ -150,17 +156,18 @@ class Preview:
                         continue
                     copied = max(now, state.coming[site, chunk]) if copied == inf else copied
                     ready, extra = (now + delta[site], delta[site]) if copied is None else (copied, 0.0)
-                slot = now if room[site] >= job.gpus else self.ends_at(site)[0] if self.ends_at(site) else inf
+                ends = self.ends_at(site, kind)
+                slot = now if room[site] >= job.gpus else ends[0] if ends else inf
                 best = min(best or (inf, inf, ""), (max(ready, slot) + seconds[site], extra, site))
             if best is None or best[0] == inf:
                 break
             end, extra, site = best
             if room[site] >= job.gpus:
                 room[site] -= job.gpus
-                self.taken[site] += job.gpus
-                heappush(self.ends_at(site), end)
+                self.taken[site, kind] += job.gpus
+                heappush(self.ends_at(site, kind), end)
             else:
-                heapreplace(self.ends_at(site), end)
+                heapreplace(self.ends_at(site, kind), end)
             if extra:
                 needed.append((chunk, site, end - seconds[site], extra))
         return needed

@@ -1,16 +1,20 @@
 """Free capacity on nodes: nodes that could take workers of a job now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
 from tranche.model import Resources
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, SlotBinding
 from tranche.state.node import NodeState
 
-_GPUS_LEFT = attrgetter("free_gpus")
-_BY_PACE = attrgetter("pace", "free_gpus")
+BEST_FIT: "Order" = attrgetter("free_gpus")
+BY_PACE: "Order" = attrgetter("pace", "free_gpus")
+"""Time of a mini-batch on a node, then the number of its free GPUs."""
+Order = Callable[[NodeState], Any]
+"""Sort key of nodes."""
 
 
 def count_fitting(request: Resources, rooms: Iterable[Resources], wanted: int) -> int:
@@ -40,7 +44,7 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
 
 
 def free_nodes(
-    nodes: Sequence[NodeState], state: JobState, wanted: int, *, first_fit: bool, fastest: bool = False
+    nodes: Sequence[NodeState], state: JobState, wanted: int, *, first_fit: bool, order: Order = BEST_FIT
 ) -> list[NodeState]:
     """Return nodes with free capacity for up to `wanted` workers of the job, one entry per worker.
 
@@ -49,10 +53,9 @@ def free_nodes(
         state: State of the job, which has the shape of a worker.
         wanted: Number of workers.
         first_fit: Choose nodes by name instead of best fit.
-        fastest: Prefer the node with the least predicted time of a mini-batch to the best fit.
+        order: Sort key of nodes otherwise: the best fit, or `BY_PACE` for the least predicted time of a mini-batch.
     """
     request = state.job.worker.requests
-    order = _BY_PACE if fastest else _GPUS_LEFT
     if wanted == 1 and not first_fit:
         best = min(nodes, key=order, default=None)
         if best is not None and not best.has_room(request):
@@ -74,5 +77,5 @@ def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: 
     if not home.node or not count:
         return ()
     request, own = state.job.worker.requests, home.node
-    nodes = sorted(free_hosts(cluster, state, home.site, now), key=_GPUS_LEFT)  # stable: ties stay in order of name
+    nodes = sorted(free_hosts(cluster, state, home.site, now), key=BEST_FIT)  # stable: ties stay in order of name
     return tuple(islice((node.node.name for node in nodes if node.node.name != own and node.has_room(request)), count))

@@ -19,7 +19,7 @@ from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:
     """Return whether an otherwise empty cluster could run the job; a job that never fits must not block a queue."""
-    return bool(cluster.clouds) or could_run_on_nodes(cluster, state)
+    return bool(cluster.clouds_for(state)) or could_run_on_nodes(cluster, state)
 
 
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:

@@ -96,7 +96,7 @@ def free_quota(
         if victim is None:
             return False
         requests, short_of = victim.runs[0].requests, short.quota.key
-        if short.quota.covers(victim.state.job.priority, requests) and getattr(requests, short.limit.measure):
+        if short.quota.covers(victim.state.job.priority, requests) and short.limit.amount(requests):
             chosen.append(victim)
             less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
     fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers

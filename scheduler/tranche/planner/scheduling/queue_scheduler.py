@@ -5,10 +5,10 @@ from heapq import heappop, heappush
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, wants_at
-from tranche.planner.scheduling import cloud_burst, gang_placement
+from tranche.planner.scheduling import cloud_burst, gang_placement, gpu_choice
 from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
-from tranche.planner.scheduling.placement import free_hosts, free_nodes
+from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.preemption import free_quota, preempt, preemption_request, preempts_any
 from tranche.planner.scheduling.server_placement import place_servers
@@ -76,6 +76,8 @@ class SchedulingCycle:
     """Jobs that cannot run for a reason of their own, which does not apply to other jobs of their class."""
     full: set[str] = field(default_factory=set)
     """Sites where no job of lower rank can get a GPU."""
+    blocked: set[str] = field(default_factory=set)
+    """GPU resources that the head of a strict queue keeps from the jobs behind it, if the installation has several."""
 
     def schedule_next(self) -> bool:
         """Serve the candidate that ranks first; returns False when none is left."""
@@ -86,7 +88,9 @@ class SchedulingCycle:
         queue, state, now = self.queue, self.queue.head(one), self.now
         assert state is not None
         may_preempt = queue.may_preempt(one, state)
-        preempted = _serve(self.context, queue, state, one.site, rank, now, may_preempt=may_preempt)
+        preempted = _serve(
+            self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
+        )
         waits = wants_at(state, one.site, now)
         one.tried = state
         held = waits and self.context.cluster.shortage(state) is not None
@@ -97,7 +101,11 @@ class SchedulingCycle:
             and not (held or unlimited)
             and _blocks(self.context.cluster, state, now)
         ):
-            self.full.add("")  # for jobs behind it
+            resource = state.job.gpu_resource
+            if resource:
+                self.blocked.add(resource)
+            else:
+                self.full.add("")  # for jobs behind it
             return True
         if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
@@ -119,7 +127,8 @@ class SchedulingCycle:
         while self.heap and ("" not in self.full or clouds):
             candidate = heappop(self.heap)
             one = candidate.demand_class
-            nodes_full = "" in self.full and one.site not in clouds
+            taken = "" in self.full or one.gpu_resource in self.blocked
+            nodes_full = taken and one.site not in clouds
             if nodes_full or one.site in self.full or not self._has_chance(one):
                 continue
             current = self.queue.candidate(one, candidate.number, self.now)
@@ -142,14 +151,15 @@ def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: st
     """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
     if context.cluster.free.any_at(site):
         return False
-    return not (queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now))
+    behind = queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now, any_resource=True)
+    return not behind
 
 
 def _has_own_obstacle(one: DemandClass, state: JobState, now: float) -> bool:
     """Return whether the job may be blocked for a reason that does not apply to other jobs of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
     tries = one.scope is PreemptionScope.ONE and any(run.phase is WindowPhase.PENDING for run in state.runs.values())
-    return bool(state.excluded_nodes) or state.unhosted or uploading or tries
+    return bool(state.excluded_nodes) or state.unhosted or uploading or tries or state.awaits_faster
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
@@ -167,10 +177,14 @@ def _serve(
     now: float,
     *,
     may_preempt: bool,
+    is_first: bool,
 ) -> bool:
-    """Open the windows that the job can get at the site ("": any site); returns whether a job was preempted for it."""
+    """Open the windows that the job can get at the site ("": any site); returns whether a job was preempted for it.
+
+    `is_first` is False if the cycle has already passed over a job that waits.
+    """
     job, policy = state.job, queue.policy
-    workers = job.min_available
+    workers, state.awaits_faster = job.min_available, False
     if context.cluster.is_unlimited(site):
         _open_on_demand(context, state, site, now)
         return False
@@ -180,17 +194,36 @@ def _serve(
         return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
-        _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit)
-        if not may_preempt or not wants_at(state, site, now):
+        if is_first and gpu_choice.has_kinds(context.cluster, state):
+            is_first = all(other is state for _, other in queue.heads_before((rank, state.arrival), now))
+        _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit, first=is_first)
+        if state.awaits_faster or not may_preempt or not wants_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
     return may_preempt and preempt(context, queue, state, site, rank, free, now)
 
 
 def _take_free(
-    context: PlannerContext, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
+    context: PlannerContext,
+    state: JobState,
+    site: str,
+    nodes: list[NodeState],
+    now: float,
+    *,
+    first_fit: bool,
+    first: bool,
 ) -> None:
-    """Open windows in free capacity: all of a gang or none, and of a chunked job as many as fit."""
+    """Open windows in free capacity: all of a gang or none, and of a chunked job as many as fit.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        site: Site where it starts ("": any site).
+        nodes: Nodes with free GPUs that it may use, by name.
+        now: Clock, in seconds.
+        first_fit: Choose nodes by name instead of best fit.
+        first: Whether no other job that waits ranks ahead.
+    """
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
@@ -206,8 +239,17 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = context.cluster.quotas.most_workers(job, wanted)
-    fastest = context.policy.traits.uses_learned_estimates and not job.is_indivisible
-    chosen = free_nodes(nodes, state, wanted, first_fit=first_fit, fastest=fastest)
+    learned = context.policy.traits.uses_learned_estimates and not job.is_indivisible
+    order, weighs = BY_PACE if learned else BEST_FIT, gpu_choice.has_kinds(context.cluster, state)
+    if weighs:
+        order = gpu_choice.by_speed(state, learned=learned)
+    chosen = free_nodes(nodes, state, wanted, first_fit=first_fit and not weighs, order=order)
+    if chosen and weighs and not job.is_gang:
+        waits = state.waiting_at(site, now) if site else state.waiting
+        kept, later = gpu_choice.worthwhile(context.cluster, state, chosen, waits, now, first=first)
+        if later is not None:
+            state.awaits_faster, chosen = True, kept
+            context.wake(later, job.key)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
 

@@ -131,7 +131,7 @@ class ChunkFaithful(BindingPolicy):
             for node in cluster.eligible(state.job.worker)
             if allowed(node, state, sites, now)
         ]
-        clouds = [site.name for site in cluster.unlimited_sites() if sites is None or site.name in sites]
+        clouds = [site for site in cluster.clouds_for(state) if sites is None or site in sites]
         colocated = False
         heap = [_item(node) for node in nodes]
         if clouds:

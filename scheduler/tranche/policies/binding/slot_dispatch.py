@@ -81,7 +81,7 @@ class SlotDispatch(BindingPolicy):
                 for first in range(0, len(waits) - width + 1, width):
                     slots = tuple(sorted(ordered[first : first + width]))
                     groups.append(Group(node, slots, max(waits[slot] for slot in slots)))
-        clouds = [site for site in cluster.clouds if sites is None or site in sites]
+        clouds = [site for site in cluster.clouds_for(state) if sites is None or site in sites]
         placements: list[Placement] = []
         for chunk in chunks if groups or clouds else ():
             placed = min((self._in_cloud(cluster, state, chunk, site, now) for site in clouds), key=_cost, default=None)

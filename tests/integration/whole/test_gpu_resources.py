@@ -1,0 +1,157 @@
+"""Two GPU resources and two GPU kinds on a real control plane: each job runs on GPUs of its own, the fastest first."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from support.full_stack import Whole
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+NVIDIA, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
+KIND = "example.org/gpu-kind"
+PODS = "/api/v1/namespaces/default/pods"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=1, gpus=2, extra_labels={KIND: "T4"})
+        cluster.add_site("edge-c", nodes=1, gpus=2, extra_labels={KIND: "A100"})
+        cluster.add_site("edge-b", nodes=1, gpus=2, gpu_resource=AMD)
+        options = ["--validate", "--estimate-seconds", "1", "--gpu-resource", NVIDIA, "--gpu-resource", AMD]
+        options += ["--gpu-kind-label", KIND, "--gpu-speed", "T4=0.5"]
+        with Stack(cluster, "chunk", scheduler_options=options) as stack:
+            yield Whole(cluster, stack)
+
+
+def asks(resource: str, gpus: int = 1) -> dict[str, Any]:
+    amounts = {"cpu": "1", resource: str(gpus)}
+    return {"resources": {"requests": amounts, "limits": {resource: str(gpus)}}}
+
+
+def explanation(whole: Whole, name: str) -> str:
+    return str(whole.status(name).get("plan", {}).get("explanation", ""))
+
+
+def nodes_of(whole: Whole, name: str) -> set[str]:
+    return {pod["spec"].get("nodeName", "") for pod in whole.pods(name)}
+
+
+def test_jobs_of_both_resources_run_each_on_its_own_nodes(whole: Whole) -> None:
+    whole.submit("amd", chunks=4, seconds=2.0, container=asks(AMD))
+    whole.submit("nvidia", chunks=8, seconds=2.0, container=asks(NVIDIA))
+    whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
+    whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
+    assert nodes_of(whole, "amd") <= {"", "edge-b-0"}
+    assert nodes_of(whole, "nvidia") <= {"", "edge-a-0", "edge-c-0"}
+    for name in ("amd", "nvidia"):
+        assert whole.until_phase(name, "Succeeded")["progress"]["failures"] == 0
+    whole.delete("amd", "nvidia")
+
+
+def test_waiting_job_names_its_resource(whole: Whole) -> None:
+    whole.submit("long", chunks=2, seconds=6.0, container=asks(AMD), preemption={"policy": "Never"})
+    whole.until("both GPUs are in use", lambda: whole.status("long").get("activeWorkers") == 2)
+    whole.submit("behind", seconds=20.0, container=asks(AMD))
+    whole.until("it waits", lambda: explanation(whole, "behind").startswith("waits for 1 amd.com/gpu at cluster until"))
+    whole.until_phase("long", "Succeeded")
+    whole.until("it runs", lambda: whole.status("behind").get("activeWorkers") == 1)
+    whole.delete("long", "behind")
+
+
+def test_pod_of_no_job_takes_gpus_of_its_resource_only(whole: Whole) -> None:
+    containers = [{"name": "x", "image": "x", **asks(AMD, 2)}]
+    spec = {"nodeName": "edge-b-0", "containers": containers, "terminationGracePeriodSeconds": 0}
+    status, answer = whole.cluster.request("POST", PODS, {"metadata": {"name": "service"}, "spec": spec})
+    assert status == 201, answer
+    running = lambda: whole.cluster.request("GET", f"{PODS}/service")[1]["status"]["phase"] == "Running"  # noqa: E731
+    whole.until("it runs", running)
+    whole.submit("nvidia", chunks=4, seconds=1.0, container=asks(NVIDIA))
+    whole.submit("amd", chunks=2, seconds=1.0, container=asks(AMD))
+    whole.until_phase("nvidia", "Succeeded")
+    assert whole.status("amd")["plan"]["workers"] == []
+    whole.cluster.request("DELETE", f"{PODS}/service")
+    whole.until_phase("amd", "Succeeded")
+    whole.delete("nvidia", "amd")
+
+
+def test_quota_of_one_resource_leaves_the_other(whole: Whole) -> None:
+    body = {"metadata": {"name": "amd"}, "spec": {"hard": {f"requests.{AMD}": "1"}}}
+    status, answer = whole.cluster.request("POST", QUOTAS, body)
+    assert status == 201, answer
+    used = lambda: whole.cluster.request("GET", f"{QUOTAS}/amd")[1].get("status", {}).get("used")  # noqa: E731
+    whole.until("the quota is counted", used)
+    whole.submit("amd", chunks=2, seconds=3.0, container=asks(AMD))
+    whole.submit("nvidia", chunks=8, seconds=3.0, container=asks(NVIDIA))
+    whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
+    whole.until("one worker of amd runs", lambda: whole.status("amd").get("activeWorkers") == 1)
+    time.sleep(1.0)
+    assert len(whole.status("amd")["plan"]["workers"]) == 1
+    whole.cluster.request("DELETE", f"{QUOTAS}/amd")
+    for name in ("amd", "nvidia"):
+        whole.until_phase(name, "Succeeded")
+    whole.delete("amd", "nvidia")
+
+
+def window(whole: Whole, name: str) -> tuple[str, float]:
+    """Return the node and the planned seconds of the only window of a job, once it is planned."""
+    found: list[dict[str, Any]] = whole.until(
+        f"{name} has a window", lambda: whole.status(name).get("plan", {}).get("workers")
+    )
+    (one,) = found
+    start, end = (datetime.fromisoformat(one[field]) for field in ("start", "end"))
+    return one["node"], (end - start).total_seconds()
+
+
+def test_job_starts_on_the_fastest_kind_with_its_declared_time(whole: Whole) -> None:
+    whole.submit("fast", seconds=20.0, container=asks(NVIDIA))
+    assert window(whole, "fast")[0] == "edge-c-0"
+    times = {"stepTime": "400ms", "stepTimes": {"A100": "800ms", "T4": "200ms"}}
+    whole.submit("own", seconds=10.0, container=asks(NVIDIA), model=times)
+    node, seconds = window(whole, "own")
+    assert (node, round(seconds)) == ("edge-a-0", 10)
+    whole.submit("slow", seconds=20.0, container=asks(NVIDIA), node="edge-a-0")
+    node, seconds = window(whole, "slow")
+    assert (node, round(seconds)) == ("edge-a-0", 40)
+    whole.delete("fast", "own", "slow")
+
+
+def test_last_chunk_waits_for_the_faster_gpu(whole: Whole) -> None:
+    model = {"stepTime": "160ms", "stepTimes": {"T4": "1600ms"}}
+    whole.submit("tail", chunks=3, seconds=8.0, container=asks(NVIDIA), model=model)
+    whole.until("two workers run", lambda: whole.status("tail").get("activeWorkers") == 2)
+    assert "free GPUs are slower and would complete its waiting chunks later" in explanation(whole, "tail")
+    whole.until_phase("tail", "Succeeded")
+    assert {one["node"] for one in whole.status("tail")["progress"]["attempts"]} == {"edge-c-0"}
+    whole.delete("tail")
+
+
+def test_resource_that_is_not_configured_is_named(whole: Whole) -> None:
+    whole.submit("intel", container=asks(INTEL))
+
+    def planned() -> dict[str, Any] | None:
+        conditions = whole.status("intel").get("conditions", ())
+        return next((one for one in conditions if one["type"] == "Planned"), None)
+
+    whole.until("it is refused", lambda: (planned() or {}).get("status") == "False")
+    sentence = (
+        "requests gpu.intel.com/i915, which is not one of the GPU resources of this installation "
+        "(nvidia.com/gpu, amd.com/gpu); add it to the chart's gpuResources"
+    )
+    condition = planned()
+    assert condition is not None
+    assert (condition["reason"], condition["message"]) == ("GpuNotPlanned", sentence)
+    assert explanation(whole, "intel") == sentence
+    whole.delete("intel")
+
+
+def test_metrics_count_the_gpus_of_each_resource(whole: Whole) -> None:
+    sites = {one["name"]: one for one in whole.read("sites")["sites"]}
+    counts = {name: {one["resource"]: one["gpus"] for one in site["gpuResources"]} for name, site in sites.items()}
+    assert counts == {"cluster": {NVIDIA: 4, AMD: 2}}
