@@ -265,6 +265,7 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         assert all("Preempted" in row for row in ended)
         attempts = reversed(status["progress"]["attempts"])
         assert all(one["preemptedBy"] in row for one, row in zip(attempts, ended, strict=True))
+        assert all("preempted by" in row and "work lost" in row for row in ended)
         assert window.page.locator(".cells li").count() == 20
         assert window.page.locator(".cells li.open").count() == len(status["plan"]["workers"])
         noted = window.page.locator("table:has(caption:text-is('Events')) tbody tr").all_inner_texts()
@@ -273,6 +274,11 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         assert len(used) == len(status["progress"]["sites"])
         assert all("GPU-seconds" in row for row in used)
         assert re.match(r"[\d.]+ %: [\d.]+ of 1000 mini-batches", window.page.locator(".progress").inner_text())
+        preemptor = status["progress"]["attempts"][0]["preemptedBy"]
+        window.page.evaluate(f"location.hash = '#/jobs/{preemptor}'")
+        window.page.wait_for_selector("table:has(caption:text-is('Preempted jobs')) tbody tr")
+        stopped = window.page.locator("table:has(caption:text-is('Preempted jobs')) tbody tr").all_inner_texts()
+        assert any("default/resnet" in row for row in stopped)
         no_faults(window, stage)
 
 

@@ -37,13 +37,22 @@ const servers = [
   { name: "Site", cell: (s) => s.site },
   { name: "Node", cell: (s) => s.node ?? "no node yet" },
 ];
+const ROLES = { ps: "parameter server", staging: "staging" };
 const attempts = [
   { name: "Attempt", cell: (a) => String(a.attempt) },
-  { name: "Worker", cell: (a) => String(a.index) },
-  { name: "Node", cell: (a) => a.node },
+  { name: "Pod", cell: (a) => (a.role === "chief" ? "chief" : `${ROLES[a.role] ?? "worker"} ${a.index}`) },
+  { name: "Node", cell: (a) => a.node || "–" },
+  { name: "From", style: "time", optional: true, cell: (a) => moment(a.start) },
+  { name: "To", style: "time", optional: true, cell: (a) => moment(a.end) },
   { name: "Outcome", cell: (a) => a.reason },
-  { name: "Preempted by", cell: (a) => a.preemptedBy ?? "–" },
   { name: "Exit code", cell: (a) => (a.exitCode === undefined ? "–" : String(a.exitCode)) },
+  { name: "Why", style: "why", optional: true, cell: (a) => a.text || "–" },
+  { name: "Last log lines", style: "why", optional: true, cell: (a) => (a.log ?? []).join("\n") || "–" },
+];
+const victims = [
+  { name: "When", style: "time", cell: (v) => moment(v.at) },
+  { name: "Job", cell: (v) => v.job },
+  { name: "Workers", cell: (v) => String(v.workers) },
 ];
 const sites = [
   { name: "Site", cell: (s) => s.site || "all nodes" },
@@ -94,7 +103,7 @@ export class Job {
     this.cells = el("ol", { class: "cells", "aria-hidden": "true" });
     this.cellsText = el("p", { class: "quiet" });
     this.chunks = section("Chunks", this.cells, this.cellsText);
-    this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, "Use of sites": sites, Conditions: conditions, Events: events })
+    this.parts = Object.entries({ Windows: windows, "Plan of each chunk": chunkWindows, "Servers and chief": servers, "Ended pods": attempts, "Preempted jobs": victims, "Use of sites": sites, Conditions: conditions, Events: events })
       .map(([name_, columns]) => new Part(name_, columns));
     this.commands = new Commands();
     this.actions = new Actions(this.path, (action) => {
@@ -130,12 +139,14 @@ export class Job {
     this.drawChunks(job);
     const helpers = job.parameterServers.map((server) => ({ ...server, role: `parameter server ${server.index}` }))
       .concat(job.chief ? [{ ...job.chief, role: "chief" }] : []);
-    const [open, planned, support, ended, used, states, noted] = this.parts;
+    const [open, planned, support, ended, stopped, used, states, noted] = this.parts;
     open.draw(job.windows, (w) => `${w.index}/${w.attempt}`, "none now");
     const over = job.phase === "Succeeded" || job.phase === "Failed";
     planned.draw(over ? [] : this.plan.chunks, (c) => String(c.chunk), over ? "" : this.plan.note, this.plan.total);
     support.draw(helpers, (s) => `${s.role}/${s.attempt}`);
-    ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet");
+    const allEnded = Object.values(job.attemptTotals).reduce((sum, count) => sum + count, 0);
+    ended.draw([...job.attempts].reverse(), (a) => `${a.index}/${a.attempt}`, "none yet", Math.max(allEnded, job.attempts.length));
+    stopped.draw([...job.victims].reverse(), (v) => `${v.at} ${v.job}`);
     used.draw(job.sites ?? [], (s) => s.site);
     states.draw(job.conditions, (c) => c.type);
     noted.draw(this.events, (e) => `${e.at} ${e.reason} ${e.message}`, this.refused || "none recently");
