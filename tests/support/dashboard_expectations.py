@@ -10,6 +10,7 @@ from typing import Any
 
 from support.dashboard_run import CHUNK_BYTES, GPUS, Run, Versions
 from support.prometheus_server import Labels
+from tranche.kube.api.names import GPU_RESOURCE
 from tranche.metrics.scheduler import COMPLETION_BUCKETS, HORIZONS
 
 Values = dict[Labels, float]
@@ -58,12 +59,12 @@ class Facts:
         """Return seconds from creation to success."""
         return moment(job["status"]["completionTime"]) - moment(job["metadata"]["creationTimestamp"])
 
-    def first_planned(self, job: Mapping[str, Any]) -> float:
-        """Return seconds from creation to the completion in the first plan with an estimate."""
+    def first_planned(self, job: Mapping[str, Any]) -> float | None:
+        """Return seconds from creation to the completion in the first plan with an estimate; None without any."""
         key = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
         plans = (self.status(version).get("plan", {}) for _, version in self.run.jobs[key])
-        first = next(plan["estimatedCompletion"] for plan in plans if plan.get("estimatedCompletion"))
-        return max(0.0, moment(first) - moment(job["metadata"]["creationTimestamp"]))
+        first = next((plan["estimatedCompletion"] for plan in plans if plan.get("estimatedCompletion")), None)
+        return max(0.0, moment(first) - moment(job["metadata"]["creationTimestamp"])) if first else None
 
     def queueing(self, namespace: str) -> list[float]:
         """Return seconds from creation to the first pod of every job that has started."""
@@ -117,14 +118,14 @@ class Facts:
         return {(): at - min(created) if created else 0.0}
 
     def gpus(self, at: float) -> Values:
-        return {labels(site=site): float(count) for site, count in GPUS.items()}
+        return {labels(site=site, resource=GPU_RESOURCE): float(count) for site, count in GPUS.items()}
 
     def used(self, at: float) -> Values:
         used = Counter[str]()
         for pod in self.pods_at(at):
             if pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
                 used[pod["spec"]["nodeName"].rpartition("-")[0]] += _gpus(pod["spec"])
-        return {labels(site=site): float(used[site]) for site in GPUS}
+        return {labels(site=site, resource=GPU_RESOURCE): float(used[site]) for site in GPUS}
 
     def utilisation(self, at: float) -> Values:
         return {key: count / GPUS[dict(key)["site"]] for key, count in self.used(at).items()}
@@ -137,7 +138,7 @@ class Facts:
                 pod = f"{job['metadata']['name']}-worker-{window['index']}-{window['attempt']}"
                 if window.get("state", "Open") == "Open" and pod not in bound and _phase(job) in ACTIVE:
                     planned[window["site"]] += _gpus(job["spec"]["workers"]["template"]["spec"])
-        return {labels(site=site): float(planned[site]) for site in GPUS}
+        return {labels(site=site, resource=GPU_RESOURCE): float(planned[site]) for site in GPUS}
 
     # ---- copies and pods
 
@@ -248,7 +249,7 @@ def _reason(explanation: str) -> str:
 
 
 def _gpus(spec: Mapping[str, Any]) -> int:
-    return sum(int(c["resources"]["requests"].get("nvidia.com/gpu", 0)) for c in spec["containers"])
+    return sum(int(c["resources"]["requests"].get(GPU_RESOURCE, 0)) for c in spec["containers"])
 
 
 def _count(chunks: str) -> int:

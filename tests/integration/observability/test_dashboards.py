@@ -137,14 +137,16 @@ def completion_distribution(shown: Shown) -> None:
 
 
 def planned_and_real(shown: Shown) -> None:
-    planned = mean(shown.facts.first_planned(job) for job in shown.facts.succeeded)
+    estimates = (shown.facts.first_planned(job) for job in shown.facts.succeeded)
+    planned = mean(seconds for seconds in estimates if seconds is not None)
     shown.assert_values({(): planned}, 0, shown.scrape_error)
     real = mean(shown.facts.completion(job) for job in shown.facts.succeeded)
     shown.assert_values({(): real}, 1, shown.scrape_error)
 
 
 def estimate_errors(shown: Shown) -> None:
-    errors = [shown.facts.completion(job) - shown.facts.first_planned(job) for job in shown.facts.succeeded]
+    estimates = ((job, shown.facts.first_planned(job)) for job in shown.facts.succeeded)
+    errors = [shown.facts.completion(job) - seconds for job, seconds in estimates if seconds is not None]
     by_direction = {"late": [e for e in errors if e > 0], "early": [-e for e in errors if e <= 0]}
     found = {key: value for key, value in shown.values().items() if value == value}  # 0/0 where there was none
     expected = averages({name: seconds for name, seconds in by_direction.items() if seconds}, "direction")

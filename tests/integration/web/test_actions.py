@@ -168,9 +168,9 @@ def test_what_if_shows_start_end_and_delayed_jobs(stage: Stage) -> None:
     with stage.open("editor", "first") as window:
         page = window.page
         page.get_by_role("link", name="What if I submit a job?").click()
-        page.fill("#manifest", MANIFEST.replace("stepTime", "stepTimes"))
+        page.fill("#manifest", MANIFEST.replace("stepTime", "stepSeconds"))
         page.get_by_role("button", name="Plan", exact=True).click()
-        page.locator(".problem", has_text='unknown field "spec.model.stepTimes"').wait_for()
+        page.locator(".problem", has_text='unknown field "spec.model.stepSeconds"').wait_for()
         page.fill("#manifest", MANIFEST)
         page.get_by_role("button", name="Plan", exact=True).click()
         page.wait_for_selector("#h-answer")

@@ -303,6 +303,7 @@ def test_commands_of_the_job_page_run_and_can_be_copied(stage: Stage) -> None:
         ready(window)
         window.page.locator(".running tbody a", has_text="default/resnet").click()
         window.page.get_by_text("Commands", exact=True).click()
+        window.page.locator(".commands dt").first.wait_for()
         names = window.page.locator(".commands dt").all_inner_texts()
         commands = dict(zip(names, window.page.locator(".commands code").all_inner_texts(), strict=True))
         assert {"Logs and ended attempts", "YAML", "Suspend", "Delete"} <= set(commands)
