@@ -115,6 +115,8 @@ def _consistent(random: Random, spec: dict[str, Any]) -> dict[str, Any]:
         del spec["preemption"]
     if "stepTime" in spec.get("model", {}):
         spec.pop("estimatedDuration", None)
+    else:
+        spec.get("model", {}).pop("stepTimes", None)
     if "staging" in spec.get("data", {}):
         spec["data"] = {"chunkSize": "1Mi", "site": "edge-a", **spec["data"]}
     for template in _templates(spec):

@@ -9,6 +9,7 @@ import os
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from random import Random
 from typing import Any, TypeVar
 
@@ -108,7 +109,9 @@ def _text(random: Random, schema: Schema, level: int) -> str:
     pattern = _pattern(schema)
     if pattern is None:
         return (text(random) or "a" * schema.get("minLength", 0))[: schema.get("maxLength")]
-    fitting = [one for one in map(str, (*_DURATIONS, *_QUANTITIES, *_TEXTS, *_NAMES)) if re.fullmatch(pattern, one)]
+    known = map(str, (*_DURATIONS, *_QUANTITIES, *_TEXTS, *_NAMES))
+    longest = schema.get("maxLength", inf)
+    fitting = [one for one in known if len(one) <= longest and re.fullmatch(pattern, one)]
     return random.choice([one for one in fitting if not (_is_positive(schema) and _ZERO.match(one))])
 
 

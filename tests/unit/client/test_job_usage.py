@@ -22,7 +22,8 @@ def job(**status: Any) -> TrainingJob:
 
 
 def requests(one: TrainingJob, gpus: str) -> TrainingJob:
-    """Set the GPUs of a worker."""
+    """Return the job with the GPUs of a worker; the template of the given one is shared by all tests."""
+    one = one.model_copy(deep=True)
     one.spec.workers.template["spec"]["containers"][0]["resources"] = {"limits": {GPU_RESOURCE: gpus}}
     return one
 
