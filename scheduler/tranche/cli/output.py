@@ -16,6 +16,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tranche.cli.errors import InputError
+from tranche.cli.option_types import several
 
 OnProgress = Callable[[int, int], None]
 NAMED = 10
@@ -40,6 +41,8 @@ class Output:
     quiet: bool
     command: str
     """Command line that repeats the run."""
+    figures: tuple[str, ...] = ()
+    """Formats of the report's figures besides PNG."""
 
 
 def output_options(command: Command) -> Command:
@@ -55,9 +58,15 @@ _OPTIONS = (
     click.option(
         "--out", type=click.Path(path_type=Path), metavar="DIR", help="Directory for results, figures and an HTML page."
     ),
+    click.option(
+        "--figures",
+        callback=several(click.Choice(["svg", "pdf"])),
+        metavar="FORMATS",
+        help="Formats of the figures in DIR besides PNG, for papers: svg,pdf.",
+    ),
     click.option("--quiet", is_flag=True, help="No progress bar, no notes."),
 )
-IRRELEVANT = frozenset({"form", "out", "quiet", "processes", "dask"})
+IRRELEVANT = frozenset({"form", "out", "figures", "quiet", "processes", "dask"})
 """Options that do not affect results."""
 
 
@@ -69,12 +78,15 @@ def output_of(context: click.Context, **implied: float | None) -> Output:
         implied: Values of options that were not given but belong in the command that repeats the run.
 
     Raises:
-        InputError: the directory is not writable.
+        InputError: the directory is not writable, or figures are requested without one.
     """
     values = context.params
+    figures = values["figures"] or ()
+    if figures and values["out"] is None:
+        raise InputError("--figures needs --out DIR")
     _prepare(values["out"])
     words = [f"--{name} {_text(value)}" for name, value in implied.items() if value is not None and not values[name]]
-    return Output(values["form"], values["out"], values["quiet"], " ".join([command_line(context), *words]))
+    return Output(values["form"], values["out"], values["quiet"], " ".join([command_line(context), *words]), figures)
 
 
 def command_line(context: click.Context) -> str:
@@ -236,7 +248,8 @@ def write(
     directory = output.out or Path()
     try:
         if runs:
-            paths = write_report(directory, title, runs, [*notes, f"Repeat with: {output.command}"], texts)
+            told = [*notes, f"Repeat with: {output.command}"]
+            paths = write_report(directory, title, runs, told, texts, output.figures)
         else:
             paths = [directory / name for name in texts]
             for path, text in zip(paths, texts.values(), strict=True):

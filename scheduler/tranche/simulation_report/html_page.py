@@ -1,8 +1,8 @@
 """Self-contained HTML page: table, pictures and notes in a single file without external content."""
 
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from urllib.parse import quote
 
@@ -51,6 +51,8 @@ class Picture:
     light: bytes
     """Contents as PNG."""
     dark: bytes
+    others: Mapping[str, bytes] = field(default_factory=dict)
+    """Files with the light picture in other formats, by name."""
 
 
 def page(

@@ -1,4 +1,4 @@
-"""Style of pictures: two themes, colours that colour-blind readers can distinguish, axes of durations, PNG bytes."""
+"""Style of pictures: two themes, colours that colour-blind readers can distinguish, axes of durations, file formats."""
 
 import io
 import warnings
@@ -16,6 +16,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from tranche.simulation_report.formatting import TICKS_SECONDS, format_duration
 
 DPI = 110
+FORMATS = ("svg", "pdf")
+"""Formats of pictures for papers, beside PNG."""
+_METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""Metadata that would change with the time or the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +60,19 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 Draw = Callable[[Figure, Theme], None]
 
 
-def render(draw: Draw, theme: Theme, width: float, height: float) -> bytes:
-    """Draw a picture and return it as PNG, the same bytes for the same data.
+def render(draw: Draw, theme: Theme, width: float, height: float, form: str = "png") -> bytes:
+    """Draw a picture and return it as a file, the same bytes for the same data.
 
     Args:
         draw: Function that draws on an empty figure with a layout engine that keeps texts apart.
         theme: Colours of the picture.
         width: Width in inches.
         height: Height in inches.
+        form: Format: ``png``, or one of `FORMATS`.
     """
     settings: Any = {
+        "svg.hashsalt": "tranche",
+        "pdf.fonttype": 42,
         "font.size": 11,
         "text.parse_math": False,
         "text.color": theme.ink,
@@ -86,7 +97,7 @@ def render(draw: Draw, theme: Theme, width: float, height: float) -> bytes:
         figure = Figure(figsize=(width, height), dpi=DPI, facecolor=theme.paper, layout="constrained")
         draw(figure, theme)
         out = io.BytesIO()
-        figure.savefig(out, format="png", metadata={"Software": None})
+        figure.savefig(out, format=form, metadata=_METADATA[form])
     return out.getvalue()
 
 

@@ -13,11 +13,16 @@ from tranche.simulation_report.site_table import site_rows
 from tranche.simulation_report.table import chunk_rows, csv_text, format_csv, job_rows, runs_json
 
 PAGE = "report.html"
-_OWN = (".html", ".json", ".csv", ".png")
+_OWN = (".html", ".json", ".csv", ".png", ".svg", ".pdf")
 
 
 def write_report(
-    directory: Path, title: str, runs: Sequence[ReportRun], notes: Sequence[str], texts: Mapping[str, str] = {}
+    directory: Path,
+    title: str,
+    runs: Sequence[ReportRun],
+    notes: Sequence[str],
+    texts: Mapping[str, str] = {},
+    formats: Sequence[str] = (),
 ) -> list[Path]:
     """Write per-job results, summaries, pictures and one page that shows all.
 
@@ -32,6 +37,7 @@ def write_report(
         runs: Runs in the order of tables and legends, at least one.
         notes: Paragraphs for the page, such as the command line that repeats the figures.
         texts: Further files by name.
+        formats: Formats in which the pictures are written besides PNG: svg, pdf.
 
     Returns:
         Paths of the files, the page first.
@@ -43,7 +49,7 @@ def write_report(
         raise ReportError("there is no run to report on")
     check_report(directory)
     slugs = slugs_of([run.label for run in runs])
-    pictures = _draw(runs, slugs)
+    pictures = _draw(runs, slugs, formats)
     files: dict[str, str | bytes] = {
         **texts,
         "summary.json": runs_json(title, runs, notes) + "\n",
@@ -60,6 +66,7 @@ def write_report(
             if r.result.chunks
         },
         **{picture.name: picture.light for picture in pictures},
+        **{name: content for picture in pictures for name, content in picture.others.items()},
     }
     files = {PAGE: page(title, runs, notes, pictures, list(files)), **files}
     try:
@@ -108,9 +115,9 @@ def slugs_of(labels: Sequence[str]) -> list[str]:
     return slugs
 
 
-def _draw(runs: Sequence[ReportRun], slugs: Sequence[str]) -> list[Picture]:
+def _draw(runs: Sequence[ReportRun], slugs: Sequence[str], formats: Sequence[str]) -> list[Picture]:
     from tranche.simulation_report.figures import (
         pictures,  # imported only when needed: matplotlib is slow to import, and optional
     )
 
-    return list(pictures(runs, slugs))
+    return list(pictures(runs, slugs, formats))

@@ -181,6 +181,7 @@ sites:
         (("--policies", "fifo", "--seeds", "0"), "--seeds"),
         (("--policies", "fifo", "--processes", "0"), "--processes"),
         (("--policies", "fifo", "--processes", "2", "--dask", "tcp://127.0.0.1:1"), "mutually exclusive"),
+        (("--policies", "fifo", "--figures", "svg"), "--figures needs --out DIR"),
         ((), "--policies"),
     ],
 )

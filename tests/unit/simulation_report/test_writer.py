@@ -199,3 +199,16 @@ def test_starting_a_command_imports_no_matplotlib(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'matplotlib', 'distributed', 'highspy'}} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_further_formats_have_the_same_bytes_each_time(tmp_path: Path) -> None:
+    runs = [report_run("fifo", bound=None)]
+    first, second = (
+        write_report(tmp_path / name, "Title", runs, [], formats=("svg", "pdf")) for name in ("first", "second")
+    )
+    extra = [path for path in first if path.suffix in (".svg", ".pdf")]
+    assert {path.name for path in extra} >= {"jct-cdf.svg", "jct-cdf.pdf", "load.svg", "gantt-fifo.pdf"}
+    heads = {path.suffix: path.read_bytes()[:5] for path in extra}
+    assert heads == {".svg": b"<?xml", ".pdf": b"%PDF-"}
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert "jct-cdf.svg" in first[0].read_text()
