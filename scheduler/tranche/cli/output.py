@@ -81,7 +81,7 @@ def output_of(context: click.Context, **implied: float | None) -> Output:
         InputError: the directory is not writable, or figures are requested without one.
     """
     values = context.params
-    figures = values["figures"] or ()
+    figures = values.get("figures") or ()  # replay has no figures
     if figures and values["out"] is None:
         raise InputError("--figures needs --out DIR")
     _prepare(values["out"])
