@@ -59,6 +59,9 @@ _PLACE_OPTIONS = (
     click.option("--context", help="Context of the kubeconfig [default: its current context]."),
     click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]."),
 )
+_SYSTEM_NAMESPACE = click.option(
+    "--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler."
+)
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")
 """Formats of times on the command line, in UTC."""
 
@@ -137,7 +140,7 @@ def why(job: str, **values: Any) -> None:
 @main.command(cls=OneLineCommand)
 @click.argument("job")
 @click.option("--chunks", is_flag=True, help="Print the node and time window of each chunk, planned by this command.")
-@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
+@_SYSTEM_NAMESPACE
 @cluster_options
 def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
     """Show the planned start, completion and windows of JOB, and its progress.
@@ -200,7 +203,7 @@ def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> 
 @click.option("--by", "group", type=click.Choice(["job", "namespace"]), default="job", show_default=True)
 @click.option("--since", type=click.DateTime(DATE_FORMATS), help="Omit jobs that ended before this time (UTC).")
 @click.option("--until", type=click.DateTime(DATE_FORMATS), help="Only jobs that ended before this time (UTC).")
-@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
+@_SYSTEM_NAMESPACE
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @place_options
 def usage(
@@ -234,7 +237,7 @@ def _utc(at: datetime | None) -> datetime | None:
 
 @main.command(cls=OneLineCommand)
 @click.option("-f", "--filename", required=True, metavar="FILE", help="File with the TrainingJob; - for stdin.")
-@click.option("--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler.")
+@_SYSTEM_NAMESPACE
 @cluster_options
 def whatif(filename: str, system_namespace: str, **values: Any) -> None:
     """Show when the job in FILE would start and complete if it were submitted now; nothing is created.

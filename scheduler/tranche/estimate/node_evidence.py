@@ -30,13 +30,10 @@ class NodeEvidence:
         self._by_node: dict[str, dict[str, float]] = {}
         self._namespaces: set[str] = set()
 
-    def __len__(self) -> int:
-        """Return the number of nodes about which jobs have said something."""
+    @property
+    def node_count(self) -> int:
+        """Number of nodes about which jobs have said something."""
         return len(self._by_node)
-
-    def __bool__(self) -> bool:
-        """Return True: evidence without windows is evidence too."""
-        return True
 
     def __deepcopy__(self, memo: Mapping[int, object]) -> Self:
         """Return empty evidence: rollouts learn nothing about nodes."""

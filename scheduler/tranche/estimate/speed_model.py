@@ -139,7 +139,7 @@ class SpeedModel:
             self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
         if self.kind_evidence is not None and kind:
             mean = self.kind_evidence.add(kind, job, error)
-            if mean is not None and len(self.kind_evidence) > 1:
+            if mean is not None and self.kind_evidence.node_count > 1:
                 self.kinds[kind] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def forget_job(self, job: str) -> None:

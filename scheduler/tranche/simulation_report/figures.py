@@ -21,7 +21,7 @@ def pictures(runs: Sequence[ReportRun], slugs: Sequence[str], formats: Sequence[
     Args:
         runs: Runs in the order of legends.
         slugs: Names for the files, one a run.
-        formats: Formats of further files, of `plot_style.FORMATS`.
+        formats: Formats of further files: svg, pdf.
     """
 
     def picture(name: str, caption: str, draw: Draw, height: float) -> Picture:

@@ -16,8 +16,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from tranche.simulation_report.formatting import TICKS_SECONDS, format_duration
 
 DPI = 110
-FORMATS = ("svg", "pdf")
-"""Formats of pictures for papers, beside PNG."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": {"Date": None},
@@ -68,7 +66,7 @@ def render(draw: Draw, theme: Theme, width: float, height: float, form: str = "p
         theme: Colours of the picture.
         width: Width in inches.
         height: Height in inches.
-        form: Format: ``png``, or one of `FORMATS`.
+        form: Format: ``png``, ``svg`` or ``pdf``.
     """
     settings: Any = {
         "svg.hashsalt": "tranche",

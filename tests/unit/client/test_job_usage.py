@@ -62,7 +62,7 @@ def test_running_counts_gpus_of_open_windows_since_their_start() -> None:
     assert usage_of(later, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 0.0
 
 
-def test_running_of_a_job_that_nobody_can_read_is_zero() -> None:
+def test_running_time_of_an_unreadable_job_is_zero() -> None:
     odd = requests(job(plan=plan("2026-11-01T11:59:00Z")), "many")
     assert usage_of(odd, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 0.0
 
