@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from support.browser import DESK, PHONE, opened, require_chromium, started
-from support.full_stack import Whole
+from support.full_stack import Whole, declare_site
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import NAME, NAMESPACE, create_visitor, visitor_token
 from tranche_testcluster import Cluster
@@ -20,14 +20,8 @@ def create_sites(cluster: Cluster) -> None:
     """Create nodes and Site objects, with links between all sites."""
     for name, gpus in SITES.items():
         cluster.add_site(name, nodes=2, gpus=gpus)
-        spec = {
-            "tier": "Cloud" if name == "cloud" else "Edge",
-            "nodeSelector": {"topology.kubernetes.io/zone": name},
-            "links": [{"to": other, "bandwidth": "1G", "latency": "20ms"} for other in SITES if other != name],
-        }
-        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
-        status, answer = cluster.request("POST", "/apis/tranche.dev/v1alpha1/sites", body)
-        assert status == 201, answer
+        links = [{"to": other, "bandwidth": "1G", "latency": "20ms"} for other in SITES if other != name]
+        declare_site(cluster, name, tier="Cloud" if name == "cloud" else "Edge", links=links)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from chaos.clocks import Clock, clock
 from chaos.evictions import Bound
 from chaos.processes import Process
 from chaos.visits import Visits
+from support.full_stack import declare_site
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
 from tranche.planner_api.messages import KEY_VARIABLE
 from tranche_testcluster import Cluster, FaultProxy, free_port
@@ -160,11 +161,7 @@ def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]
         for name, (nodes, gpus) in SITES.items():
             cluster.add_site(name, nodes=nodes, gpus=gpus)
             if name in tolerances:
-                selector = {"topology.kubernetes.io/zone": name}
-                spec = {"nodeSelector": selector, "disconnectTolerance": tolerances[name]}
-                body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
-                status, answer = cluster.request("POST", f"{API}/sites", body)
-                assert status == 201, answer
+                declare_site(cluster, name, disconnectTolerance=tolerances[name])
         proxies = {
             name: stack.enter_context(cluster.proxy(seed + number))
             for number, name in enumerate(("scheduler", "operator"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.full_stack import API, Whole
+from support.full_stack import API, Whole, declare_site
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
 from support.waiting import eventually
@@ -108,10 +108,7 @@ def scrape(*ports: int) -> Scraped:
 def _prepare(cluster: Cluster) -> None:
     for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
         links = [{"to": other, "bandwidth": "8M"}]
-        spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, "links": links}
-        site = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
-        status, answer = cluster.request("POST", f"{API}/sites", site)
-        assert status == 201, answer
+        declare_site(cluster, name, links=links)
     cluster.kubectl("create", "namespace", "vision")
     path = "/api/v1/namespaces/vision/serviceaccounts/default"
     eventually(lambda: cluster.request("GET", path)[0] == 200, "the namespace gets its ServiceAccount")

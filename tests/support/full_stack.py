@@ -3,11 +3,12 @@
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from support.waiting import WAIT_SECONDS, eventually
-from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack
+from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster
@@ -15,6 +16,44 @@ from tranche_testcluster import Cluster
 API = "/apis/tranche.dev/v1alpha1"
 LEASE = f"{leases_path(SYSTEM_NAMESPACE)}/tranche-scheduler"
 """Path of the Lease of the planner."""
+VALIDATED = ("--validate", "--estimate-seconds", "1")
+"""Options of a scheduler that checks its plan after each event and renews explanations each second."""
+
+
+@contextmanager
+def full_stack(
+    sites: Mapping[str, Mapping[str, Any]],
+    policy: str = "chunk",
+    options: Sequence[str] = VALIDATED,
+    *,
+    declared: Mapping[str, Mapping[str, Any]] | None = None,
+    cluster: Cluster | None = None,
+) -> Iterator["Whole"]:
+    """Run tranche on a cluster of its own.
+
+    Args:
+        sites: Arguments of `Cluster.add_site` for each site.
+        policy: Policy of the scheduler.
+        options: Further options of the scheduler.
+        declared: Fields of a Site object for each site that has one.
+        cluster: Cluster that is not started yet (default: one with default settings).
+    """
+    with cluster or Cluster() as started:
+        apply_manifests(started)
+        for name, nodes in sites.items():
+            started.add_site(name, **nodes)
+        for name, fields in (declared or {}).items():
+            declare_site(started, name, **fields)
+        with Stack(started, policy, scheduler_options=options) as stack:
+            yield Whole(started, stack)
+
+
+def declare_site(cluster: Cluster, name: str, **fields: Any) -> None:
+    """Create the Site object of the nodes in a zone."""
+    spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, **fields}
+    body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
+    status, answer = cluster.request("POST", f"{API}/sites", body)
+    assert status == 201, answer
 
 
 class Whole:

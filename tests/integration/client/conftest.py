@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
+from support.full_stack import Whole, full_stack
 from tranche_testcluster import Cluster
 from tranche_testcluster.binaries import binary_cache
 
@@ -21,11 +20,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
     names = [f"{job}-worker-{index}-{attempt}" for job in LOGGED for index in (0, 1) for attempt in (1, 2, 3)]
-    with Cluster(pod_logs={f"default/{name}": f"{name} begins\nloss 0.50\nloss 0.25\n" for name in names}) as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=1)
-        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
+    logs = {f"default/{name}": f"{name} begins\nloss 0.50\nloss 0.25\n" for name in names}
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, cluster=Cluster(pod_logs=logs)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

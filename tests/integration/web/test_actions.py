@@ -11,10 +11,8 @@ import pytest
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import Window, opened, require_chromium, started
-from support.full_stack import Whole
+from support.full_stack import Whole, full_stack
 from tranche.auth.user_access import AUDIENCE
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
 
 ROLES = {"editor": "edit", "viewer": "view"}
 
@@ -53,18 +51,15 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     require_chromium()
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=1, gpus=4)
+    with full_stack({"edge-a": {"gpus": 4}}) as whole, started() as browser:
+        kubectl = whole.cluster.kubectl
         for who, role in ROLES.items():
-            cluster.kubectl("create", "serviceaccount", who)
-            cluster.kubectl("create", "rolebinding", who, f"--clusterrole={role}", f"--serviceaccount=default:{who}")
-        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
-            whole = Whole(cluster, stack)
-            for name in ("first", "second", "third"):
-                whole.submit(name, seconds=900.0)
-                whole.until_phase(name, "Running")
-            yield Stage(whole, browser)
+            kubectl("create", "serviceaccount", who)
+            kubectl("create", "rolebinding", who, f"--clusterrole={role}", f"--serviceaccount=default:{who}")
+        for name in ("first", "second", "third"):
+            whole.submit(name, seconds=900.0)
+            whole.until_phase(name, "Running")
+        yield Stage(whole, browser)
 
 
 def test_actions_of_an_editor_change_the_job(stage: Stage) -> None:

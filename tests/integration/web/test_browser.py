@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import PHONE, Window, opened, require_chromium, started
-from support.full_stack import Whole
+from support.full_stack import Whole, declare_site
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
@@ -37,9 +37,7 @@ def create_sites(cluster: Cluster) -> None:
     """Three edge sites of four GPUs and a cloud of eight."""
     for name, gpus in (("edge-a", 2), ("edge-b", 2), ("edge-c", 2), ("cloud", 4)):
         cluster.add_site(name, nodes=2, gpus=gpus)
-        spec = {"tier": "Cloud" if name == "cloud" else "Edge", "nodeSelector": {"topology.kubernetes.io/zone": name}}
-        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
-        assert cluster.request("POST", "/apis/tranche.dev/v1alpha1/sites", body)[0] == 201
+        declare_site(cluster, name, tier="Cloud" if name == "cloud" else "Edge")
 
 
 @pytest.fixture(scope="module")

@@ -8,31 +8,26 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, Whole, full_stack
 from tranche.auth.user_access import AUDIENCE
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
 
 TEAMS = {"team-a": "ann", "team-b": "bob"}
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=2)
-        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack:
-            for team, name in TEAMS.items():
-                cluster.kubectl("create", "namespace", team)
-                cluster.kubectl("create", "serviceaccount", name, "-n", team)
-                who = f"--serviceaccount={team}:{name}"
-                cluster.kubectl("create", "rolebinding", "look", "--clusterrole=view", who, "-n", team)
-            cluster.kubectl("create", "serviceaccount", "stranger")
-            made = Whole(cluster, stack)
-            for team in TEAMS:
-                submit(made, team, f"job-of-{team}")
-            made.until("both are planned", lambda: len(windows(made)) == 2)
-            yield made
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 2}}) as made:
+        kubectl = made.cluster.kubectl
+        for team, name in TEAMS.items():
+            kubectl("create", "namespace", team)
+            kubectl("create", "serviceaccount", name, "-n", team)
+            who = f"--serviceaccount={team}:{name}"
+            kubectl("create", "rolebinding", "look", "--clusterrole=view", who, "-n", team)
+        kubectl("create", "serviceaccount", "stranger")
+        for team in TEAMS:
+            submit(made, team, f"job-of-{team}")
+        made.until("both are planned", lambda: len(windows(made)) == 2)
+        yield made
 
 
 def submit(whole: Whole, namespace: str, name: str) -> None:

@@ -6,35 +6,22 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import Whole, full_stack
 
-SITES = "/apis/tranche.dev/v1alpha1/sites"
 UPLOAD_SECONDS = 3.0
 CHUNK_MEGABYTES = 100
 
 
 @pytest.fixture(scope="module", params=["chunk", "chunk:copies=1:aging=0", "chunk-faithful"])
 def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
-            cluster.add_site(name, nodes=1, gpus=1)
-            bandwidth = f"{int(8 * CHUNK_MEGABYTES / UPLOAD_SECONDS)}M"
-            links = [{"to": other, "bandwidth": bandwidth, "latency": "1ms"}]
-            selector = {"topology.kubernetes.io/zone": name}
-            body = {
-                "apiVersion": "tranche.dev/v1alpha1",
-                "kind": "Site",
-                "metadata": {"name": name},
-                "spec": {"nodeSelector": selector, "links": links},
-            }
-            status, answer = cluster.request("POST", SITES, body)
-            assert status == 201, answer
-        options = ["--validate", "--estimate-seconds", "1"]
-        with Stack(cluster, request.param, scheduler_options=options) as stack:
-            yield Whole(cluster, stack)
+    bandwidth = f"{int(8 * CHUNK_MEGABYTES / UPLOAD_SECONDS)}M"
+    sites = {name: {"gpus": 1} for name in ("edge-a", "edge-b")}
+    links = {
+        name: {"links": [{"to": other, "bandwidth": bandwidth, "latency": "1ms"}]}
+        for name, other in zip(sites, reversed(sites), strict=True)
+    }
+    with full_stack(sites, request.param, declared=links) as made:
+        yield made
 
 
 def moment(text: str) -> float:

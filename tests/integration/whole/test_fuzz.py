@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from support.full_stack import API, Whole
 from support.fuzzed_objects import Jobs, node, quota, site, spec_schema
 from support.structural_objects import SEED, drawn
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
 
 logger = logging.getLogger(__name__)
 NAMESPACE = "/api/v1/namespaces/default"
@@ -23,15 +20,9 @@ FORESEEN = "cannot be read: "
 BATCH = 20
 
 
-@pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
+@pytest.fixture(scope="module", autouse=True)
+def _printed_seed() -> None:
     logger.warning("SEED=%s", SEED)
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=1)
-        cluster.add_site("edge-b", nodes=1, gpus=8)
-        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
 
 
 def faults(whole: Whole) -> list[str]:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import VALIDATED, Whole, full_stack
 
 NVIDIA, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
 KIND = "example.org/gpu-kind"
@@ -19,15 +17,15 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=1, gpus=2, extra_labels={KIND: "T4"})
-        cluster.add_site("edge-c", nodes=1, gpus=2, extra_labels={KIND: "A100"})
-        cluster.add_site("edge-b", nodes=1, gpus=2, gpu_resource=AMD)
-        options = ["--validate", "--estimate-seconds", "1", "--gpu-resource", NVIDIA, "--gpu-resource", AMD]
-        options += ["--gpu-kind-label", KIND, "--gpu-speed", "T4=0.5"]
-        with Stack(cluster, "chunk", scheduler_options=options) as stack:
-            yield Whole(cluster, stack)
+    sites = {
+        "edge-a": {"gpus": 2, "extra_labels": {KIND: "T4"}},
+        "edge-c": {"gpus": 2, "extra_labels": {KIND: "A100"}},
+        "edge-b": {"gpus": 2, "gpu_resource": AMD},
+    }
+    options = [*VALIDATED, "--gpu-resource", NVIDIA, "--gpu-resource", AMD]
+    options += ["--gpu-kind-label", KIND, "--gpu-speed", "T4=0.5"]
+    with full_stack(sites, options=options) as made:
+        yield made
 
 
 def asks(resource: str, gpus: int = 1) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import VALIDATED, Whole, full_stack
 
 IDLE_SECONDS = 2.0
 SAVING_SECONDS = 3.0
@@ -19,12 +17,9 @@ PODS = "/api/v1/namespaces/default/pods"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    options = ["--validate", "--estimate-seconds", "1", "--server-idle-seconds", str(IDLE_SECONDS)]
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=1, gpus=1)
-        with Stack(cluster, scheduler_options=options) as stack:
-            yield Whole(cluster, stack)
+    options = [*VALIDATED, "--server-idle-seconds", str(IDLE_SECONDS)]
+    with full_stack({"edge-a": {"nodes": 1, "gpus": 1}}, options=options) as made:
+        yield made
 
 
 def servers_of(saving_seconds: float) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
-from tranche.demo.local_stack import Stack, apply_manifests
+from support.full_stack import Whole, full_stack
 from tranche.live.pod_timeouts import RIGID_TOLERANCE_SECONDS
 from tranche_testcluster import Cluster
 
@@ -17,20 +16,13 @@ TOLERANCE_SECONDS = 15
 @pytest.fixture(scope="module")
 def sited() -> Iterator[Whole]:
     """Two sites: one tolerates silence for long, the other for a short time."""
-    with Cluster(node_lease_seconds=8) as cluster:
-        apply_manifests(cluster)
-        for name, tolerance in (("patient", "1h"), ("hasty", f"{TOLERANCE_SECONDS}s")):
-            cluster.add_site(name, nodes=2, gpus=1)
-            selector = {"topology.kubernetes.io/zone": name}
-            body = {
-                "apiVersion": "tranche.dev/v1alpha1",
-                "kind": "Site",
-                "metadata": {"name": name},
-                "spec": {"nodeSelector": selector, "disconnectTolerance": tolerance},
-            }
-            assert cluster.request("POST", f"{API}/sites", body)[0] == 201
-        with Stack(cluster, scheduler_options=["--validate"]) as stack:
-            yield Whole(cluster, stack)
+    sites = {name: {"nodes": 2, "gpus": 1} for name in ("patient", "hasty")}
+    tolerances = {
+        "patient": {"disconnectTolerance": "1h"},
+        "hasty": {"disconnectTolerance": f"{TOLERANCE_SECONDS}s"},
+    }
+    with full_stack(sites, options=["--validate"], declared=tolerances, cluster=Cluster(node_lease_seconds=8)) as made:
+        yield made
 
 
 def windows(whole: Whole, job: str) -> list[tuple[int, str]]:

@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import Whole, full_stack
 from tranche.cli.kubectl_tables import attempts_text
 from tranche.client import Client
-from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.model.attempt_record import unpack
-from tranche_testcluster import Cluster
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=2)
-        with Stack(cluster, "srsf", scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 2}}, "srsf") as made:
+        yield made
 
 
 def test_job_with_least_work_runs_first_and_victim_resumes(whole: Whole) -> None:

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import Whole, full_stack
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 PODS = "/api/v1/namespaces/default/pods"
@@ -16,11 +14,8 @@ GPU = "requests.nvidia.com/gpu"
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=2)
-        with Stack(cluster, "chunk", scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 2}}) as made:
+        yield made
 
 
 @pytest.fixture

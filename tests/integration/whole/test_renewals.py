@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import Whole, full_stack
 from support.waiting import changes
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
 
 BATCHES = 50
 PODS = "/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job=cats"
@@ -23,11 +21,8 @@ LONG = 600.0
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=1, gpus=1)
-        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
+    with full_stack({"edge-a": {"nodes": 1, "gpus": 1}}) as made:
+        yield made
 
 
 @pytest.fixture

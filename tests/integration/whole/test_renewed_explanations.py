@@ -5,20 +5,15 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import Whole, full_stack
 
 PATH = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/ahead"
 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=1)
-        with Stack(cluster, scheduler_options=["--validate"]) as stack:
-            yield Whole(cluster, stack)
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, options=["--validate"]) as made:
+        yield made
 
 
 def explanation(whole: Whole) -> str:

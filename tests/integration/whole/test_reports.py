@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from support.full_stack import Whole, full_stack
 
 BATCHES = 50
 SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
@@ -21,11 +19,8 @@ SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": 
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        cluster.add_site("edge-a", nodes=2, gpus=1)
-        with Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"]) as stack:
-            yield Whole(cluster, stack)
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}) as made:
+        yield made
 
 
 @pytest.fixture

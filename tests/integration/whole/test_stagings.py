@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, LEASE, Whole
+from support.full_stack import API, LEASE, Whole, declare_site
 from support.object_history import History
 from tranche.kube.client.leader_election import LeaseSettings
 
@@ -21,10 +21,7 @@ def _two_sites(whole: Whole) -> None:
     """A link of one second a chunk by its promise; pods take four for all five."""
     for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
         links = [{"to": other, "bandwidth": "8M"}]
-        spec = {"nodeSelector": {"topology.kubernetes.io/zone": name}, "links": links}
-        site = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
-        status, answer = whole.cluster.request("POST", f"{API}/sites", site)
-        assert status == 201, answer
+        declare_site(whole.cluster, name, links=links)
 
 
 def submit(whole: Whole, name: str, *, exit_code: int = 0, chunk_seconds: float = 8.0, **spec: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, VALIDATED, Whole, declare_site
 from tranche.demo.cluster_snapshot import observe
 from tranche.demo.deviation import compare
 from tranche.demo.local_stack import Stack, apply_manifests
@@ -27,17 +27,10 @@ def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
         apply_manifests(cluster)
         cluster.add_site("edge", nodes=1, gpus=1)
         for site, other in zip(SITES, reversed(SITES), strict=True):
-            spec = {
-                "tier": site.capitalize(),
-                "unlimited": site == "cloud",
-                "nodeSelector": {ZONE: site},
-                "links": [{"to": other, "bandwidth": "8M"}],
-            }
-            body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": site}, "spec": spec}
-            status, answer = cluster.request("POST", f"{API}/sites", body)
-            assert status == 201, answer
+            links = [{"to": other, "bandwidth": "8M"}]
+            declare_site(cluster, site, tier=site.capitalize(), unlimited=site == "cloud", links=links)
         cluster.start_autoscaler(SCALING)
-        options = ["--validate", "--estimate-seconds", "1", "--journal", str(journal_of(cluster))]
+        options = [*VALIDATED, "--journal", str(journal_of(cluster))]
         with Stack(cluster, request.param, scheduler_options=options) as stack:
             yield Whole(cluster, stack)
 
