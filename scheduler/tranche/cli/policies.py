@@ -20,18 +20,14 @@ def policies(name: str | None) -> None:
     width = max(map(len, POLICIES))
     for one, policy in sorted(POLICIES.items()):
         preempts = "preemptive" if policy.traits.preemptive else ""
-        click.echo(f"{one:<{width}}  {preempts:<10}  {_use(policy):<15}  {policy.source}")
-
-
-def _use(policy: Policy) -> str:
-    return "live, simulated" if policy.traits.recoverable else "simulated"
+        click.echo(f"{one:<{width}}  {preempts:<10}  {policy.used:<15}  {policy.source}")
 
 
 def _describe(policy: Policy) -> None:
     traits = policy.traits
     uses = [("priority classes", policy.uses_tiers), ("weights", traits.uses_weights)]
     click.echo(f"{policy.name}: {policy.source}")
-    click.echo(f"  used: {_use(policy)}; preempts: {'yes' if traits.preemptive else 'no'}; ", nl=False)
+    click.echo(f"  used: {policy.used}; preempts: {'yes' if traits.preemptive else 'no'}; ", nl=False)
     click.echo("; ".join(f"{what}: {'yes' if used else 'no'}" for what, used in uses))
     options = options_of(policy)
     if not options:

@@ -15,7 +15,15 @@ from tranche.kube.api.names import (
 from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.admitted_pod import planned_shape
 from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_usage, usage_index
+from tranche.kube.convert.pods_and_nodes import (
+    NodeObject,
+    Pod,
+    is_over,
+    node_allocatable,
+    pod_of_template,
+    pod_usage,
+    usage_index,
+)
 from tranche.model import Resources
 
 NOTHING = Resources()
@@ -274,7 +282,9 @@ class Reservations:
             spec = job.spec
             parts = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
             requests = {
-                role: planned_shape(job, role, part.template, self._gpu_resources).requests if part else NOTHING
+                role: planned_shape(job, role, pod_of_template(part.template), self._gpu_resources).requests
+                if part
+                else NOTHING
                 for role, part in parts.items()
             }
             known = self._shapes[key] = (version, requests)

@@ -152,7 +152,7 @@ class Planner:
             generation=state.job.generation,
             explanation=told.text,
             waits_for=reason.kind.value if reason is not None else "",
-            waits_behind=reason.behind or "" if reason is not None else "",
+            waits_behind=(reason.behind or "") if reason is not None else "",
             ignored_claims=ignored_claims(self.policy, state.job),
             attempts=state.attempts,
             estimated_start=estimate.start if estimate else None,

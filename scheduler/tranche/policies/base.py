@@ -98,6 +98,11 @@ class Policy(ABC):
     uses_tiers: ClassVar[bool] = False
     """Whether every job of a higher priority class ranks before all jobs of lower ones."""
 
+    @property
+    def used(self) -> str:
+        """Where the policy can be used, for lists."""
+        return "live, simulated" if self.traits.recoverable else "simulated"
+
     def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
         """Return why the first job comes before the second, as a relative clause for explanations."""
         return self.traits.precedence_reason

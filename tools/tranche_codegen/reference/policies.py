@@ -28,7 +28,7 @@ def policies_page() -> str:
             _yes(holds=POLICIES[name].traits.preemptive),
             _yes(holds=POLICIES[name].uses_tiers),
             _yes(holds=POLICIES[name].traits.uses_weights),
-            "live, simulated" if POLICIES[name].traits.recoverable else "simulated",
+            POLICIES[name].used,
             POLICIES[name].source,
         )
         for name in names

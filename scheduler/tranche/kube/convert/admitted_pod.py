@@ -12,7 +12,7 @@ import msgspec
 from tranche.kube.api.core_types import Pod, ResourceRequirements
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
-from tranche.kube.convert.pods_and_nodes import container_requests, pod_of_template, template_shape
+from tranche.kube.convert.pods_and_nodes import container_requests, pod_shape
 from tranche.model import PodShape, Resources, Toleration
 from tranche.model.quantity import parse_bytes, parse_millicores
 
@@ -48,37 +48,36 @@ def admitted_pod(role: str, raw: Mapping[str, Any]) -> AdmittedPod:
     )
 
 
-def planned_shape(
-    resource: TrainingJob, role: str, template: Mapping[str, Any], gpu_resources: GpuResources
-) -> PodShape:
+def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: GpuResources) -> PodShape:
     """Return the requirements of a role's pods: those of the template and, once a dry run has been made, of admission.
 
     Args:
         resource: The job.
         role: Role of the pods.
-        template: Their template.
+        pod: Their template as a pod.
         gpu_resources: As in `pod_requests`.
 
     Raises:
-        ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
+        ValueError: a quantity cannot be read.
     """
-    shape, admitted = template_shape(template, gpu_resources), resource.status.admitted
-    asked = requests_by_name(pod_of_template(template))
+    shape, status = pod_shape(pod, gpu_resources), resource.status.admitted
+    asked = requests_by_name(pod)
     extended = other_requests(asked, gpu_resources)
     shape = PodShape(shape.requests, replace(shape.constraints, extended=extended)) if extended else shape
-    if admitted is None or admitted.generation != resource.metadata.generation:
+    if status is None or status.generation != resource.metadata.generation:
         return shape
-    pod = next((one for one in admitted.pods if one.role == role), None)
-    if pod is None:
+    admitted = next((one for one in status.pods if one.role == role), None)
+    if admitted is None:
         return shape
     counted = shape.requests.gpu_resource or gpu_resources[0]
-    requests, selector = _planned_requests(pod, counted), {**dict(shape.constraints.selector), **pod.node_selector}
+    requests = _planned_requests(admitted, counted)
+    selector = {**dict(shape.constraints.selector), **admitted.node_selector}
     constraints = replace(
         shape.constraints,
         selector=tuple(sorted(selector.items())),
-        tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in pod.tolerations),
+        tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in admitted.tolerations),
         extended=other_requests(
-            asked | {name: parse_bytes(amount) for name, amount in pod.requests.items()}, gpu_resources
+            asked | {name: parse_bytes(amount) for name, amount in admitted.requests.items()}, gpu_resources
         ),
     )
     return PodShape(shape.requests.larger(requests), constraints)

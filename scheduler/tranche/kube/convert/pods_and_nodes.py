@@ -62,7 +62,15 @@ def template_shape(template: Mapping[str, Any], gpu_resources: GpuResources = GP
     Raises:
         ValueError: it is not a PodTemplateSpec, or a quantity cannot be read.
     """
-    pod = pod_of_template(template)
+    return pod_shape(pod_of_template(template), gpu_resources)
+
+
+def pod_shape(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> PodShape:
+    """Return the requests and node constraints of a pod.
+
+    Raises:
+        ValueError: a quantity cannot be read.
+    """
     return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod))
 
 

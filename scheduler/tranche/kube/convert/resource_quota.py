@@ -20,6 +20,8 @@ _MEASURES: Mapping[str, Measure] = {
     "pods": "pods",
     "count/pods": "pods",
 }
+_REQUESTS = "requests."
+"""Prefix of a quota's extended resources; Kubernetes has no other quota of them."""
 
 
 def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES) -> Quota | None:
@@ -79,13 +81,14 @@ def amount(measure: Measure, value: str | float) -> int:
 
 
 def _measure(resource: str, gpu_resources: GpuResources) -> Measure | None:
-    known = _MEASURES.get(resource)
-    return "gpus" if known is None and resource.removeprefix("requests.") in gpu_resources else known
+    if resource in _MEASURES or not resource.startswith(_REQUESTS):
+        return _MEASURES.get(resource)
+    return "gpus" if resource.removeprefix(_REQUESTS) in gpu_resources else None
 
 
 def _resource(name: str, measure: Measure, gpu_resources: GpuResources) -> str:
     """Return the resource that a limit of GPUs counts, if there are several; otherwise ""."""
-    return name.removeprefix("requests.") if measure == "gpus" and len(gpu_resources) > 1 else ""
+    return name.removeprefix(_REQUESTS) if measure == "gpus" and len(gpu_resources) > 1 else ""
 
 
 def _priorities(scope: ScopeExpression) -> frozenset[int]:

@@ -40,7 +40,7 @@ from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name
 from tranche.kube.convert.attempt_history import attempt_status, read_record
-from tranche.kube.convert.pods_and_nodes import pod_of_template, template_shape
+from tranche.kube.convert.pods_and_nodes import pod_of_template, pod_requests
 from tranche.kube.convert.size_limit import check_sizes
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
@@ -87,8 +87,11 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
     workers = min(spec.workers.max_replicas, chunks)
     model, servers = spec.model, spec.parameter_servers
     created = resource.metadata.creation_timestamp
-    declared = template_shape(spec.workers.template, gpu_resources).requests
-    worker = planned_shape(resource, ROLE_WORKER, spec.workers.template, gpu_resources)
+    worker_pod = pod_of_template(spec.workers.template)
+    declared = pod_requests(worker_pod, gpu_resources)
+    worker = planned_shape(resource, ROLE_WORKER, worker_pod, gpu_resources)
+    server_pod = pod_of_template(servers.template) if servers else None
+    chief_pod = pod_of_template(spec.chief.template) if spec.chief else None
     admission, refusal = _admission(resource, has_others=bool(worker.constraints.extended))
     return Job(
         key=resource.key,
@@ -96,7 +99,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         generation=resource.metadata.generation,
         submitted=created.timestamp() if created else 0.0,
         worker=worker,
-        gpu_problem=gpu_problem(requests_by_name(pod_of_template(spec.workers.template)), gpu_resources),
+        gpu_problem=gpu_problem(requests_by_name(worker_pod), gpu_resources),
         chunks=chunks,
         epochs=data.epochs if data else 1,
         batches_per_chunk=data.batches_per_chunk if data else 1,
@@ -108,9 +111,9 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         staged=_is_staged(resource, gpu_resources),
         max_workers=workers,
         is_gang=data is None,
-        server=planned_shape(resource, ROLE_SERVER, servers.template, gpu_resources) if servers else None,
+        server=planned_shape(resource, ROLE_SERVER, server_pod, gpu_resources) if server_pod else None,
         servers=servers.replicas if servers else 0,
-        chief=planned_shape(resource, ROLE_CHIEF, spec.chief.template, gpu_resources) if spec.chief else None,
+        chief=planned_shape(resource, ROLE_CHIEF, chief_pod, gpu_resources) if chief_pod else None,
         weight=spec.weight,
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),
