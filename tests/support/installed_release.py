@@ -17,10 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
-
 from support.full_stack import Whole
 from support.waiting import WAIT_SECONDS
+from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster, ensure, free_port, spawn
 
 STOP_SECONDS = 10.0
@@ -208,7 +207,7 @@ class Release:
         mount = next(m for m in container["volumeMounts"] if f"--config={m['mountPath']}/config.yaml" in words)
         volume = next(v for v in pod["volumes"] if v["name"] == mount["name"])
         data = self._read("api/v1", f"configmaps/{volume['configMap']['name']}")["data"]
-        config = yaml.safe_load(data["config.yaml"])
+        config = load_yaml(data["config.yaml"])
         config["clientConnection"]["kubeconfig"] = str(account)
         for extender in config["extenders"]:
             inside = int(extender["urlPrefix"].rpartition(":")[2])

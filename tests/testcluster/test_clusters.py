@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import tranche_testcluster
 from support.waiting import eventually, stays
+from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster, ClusterError, annotations, site
 from tranche_testcluster.workspace import Workspace
 
@@ -114,7 +114,7 @@ def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster)
     cluster.kubectl("create", "serviceaccount", "reader")
     cluster.kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
     cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
-    config = yaml.safe_load(cluster.service_account_kubeconfig("default", "reader").read_text())
+    config = load_yaml(cluster.service_account_kubeconfig("default", "reader").read_text())
     context = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 import pytest
-import yaml
 
 from support.doc_pages import Block, blocks, pages
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import PAGES, typed_by
 from support.waiting import eventually
+from support.yaml_text import load_all_yaml
 from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster
 
@@ -111,7 +111,7 @@ def test_the_plugin(shell: Shell) -> None:
 @pytest.mark.parametrize("block", YAML, ids=lambda block: block.name)
 def test_yaml_is_taken_by_the_api_server_or_by_the_chart(shell: Shell, block: Block) -> None:
     (shell.work / "block.yaml").write_text(block.text)
-    if all("apiVersion" in document for document in yaml.safe_load_all(block.text)):
+    if all("apiVersion" in document for document in load_all_yaml(block.text)):
         said = shell.run("kubectl apply --dry-run=server --validate=strict -f block.yaml")
         assert "(server dry run)" in said
     else:

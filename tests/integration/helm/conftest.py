@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from support.yaml_text import load_all_yaml
 from tranche_testcluster import ensure
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +38,6 @@ def render(helm: Run) -> Render:
 
     def objects(*arguments: str, namespace: str = "tranche-system") -> list[dict[str, Any]]:
         text = helm("template", "tranche", "tranche", "-n", namespace, *arguments).stdout
-        return [document for document in yaml.safe_load_all(text) if document]
+        return [document for document in load_all_yaml(text) if document]
 
     return objects

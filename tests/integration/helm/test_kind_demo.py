@@ -18,6 +18,7 @@ import yaml
 
 from support.installed_release import Installed, Release
 from support.waiting import eventually
+from support.yaml_text import load_all_yaml, load_yaml
 from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster, ensure
 
@@ -71,14 +72,14 @@ def checkout(folder: Path) -> Path:
     shutil.copytree(KIND, folder / "manifests" / "kind")
     (folder / "helm").symlink_to(ROOT / "helm")
     file = folder / "manifests" / "kind" / "job.yaml"
-    job = yaml.safe_load(file.read_text(encoding="utf-8"))
+    job = load_yaml(file.read_text(encoding="utf-8"))
     job["spec"]["workers"]["template"]["metadata"] = {"annotations": {"kwok.tranche.dev/batch-seconds": "0.05"}}
     file.write_text(yaml.safe_dump(job))
     return folder / "manifests" / "kind" / "demo.sh"
 
 
 def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, tmp_path: Path) -> None:
-    config = yaml.safe_load(own.kubeconfig.read_text(encoding="utf-8"))
+    config = load_yaml(own.kubeconfig.read_text(encoding="utf-8"))
     config["contexts"][0]["name"] = config["current-context"] = "kind-tranche"
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(config))
@@ -105,7 +106,7 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
                 assert trained <= set(SITES)
         finally:
             running.kill()
-    version = yaml.safe_load((ROOT / "helm/tranche/Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    version = load_yaml((ROOT / "helm/tranche/Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
     images = [f"tranche-{target}:{version}" for target in ("scheduler", "operator")]
     assert (tmp_path / "log").read_text().splitlines() == [
         "docker info",
@@ -175,7 +176,7 @@ def test_kind_rejects_cluster_file_with_unknown_field(programs: Path, tmp_path: 
 
 
 def read(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((KIND / name).read_text(encoding="utf-8")))
+    return list(load_all_yaml((KIND / name).read_text(encoding="utf-8")))
 
 
 def test_nodes_sites_values_and_job_speak_of_the_same_things() -> None:
@@ -187,7 +188,7 @@ def test_nodes_sites_values_and_job_speak_of_the_same_things() -> None:
     (container,) = job["spec"]["workers"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"][gpu] == "1"
     assert f"gpu={gpu.replace('/', '~1')}\n" in (KIND / "demo.sh").read_text(encoding="utf-8")
-    version = yaml.safe_load((ROOT / "helm/tranche/Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    version = load_yaml((ROOT / "helm/tranche/Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
     assert container["image"] == f"tranche-scheduler:{version}"
     assert job["spec"]["data"]["site"] in SITES
 

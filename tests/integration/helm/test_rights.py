@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from support.audit_log import Asked, Audit, Right, granted
 from support.full_stack import API
 from support.installed_release import Installed, Release
 from support.waiting import eventually
+from support.yaml_text import load_all_yaml
 from tranche_testcluster import Cluster
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -219,7 +219,7 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
 
 def test_helm_test_hook_reaches_both_programs_through_services(whole: Installed, helm: Run) -> None:
     hooks = helm("get", "hooks", "tranche", "-n", SYSTEM, f"--kubeconfig={whole.cluster.kubeconfig}").stdout
-    (pod,) = (one for one in yaml.safe_load_all(hooks) if one and one["kind"] == "Pod")
+    (pod,) = (one for one in load_all_yaml(hooks) if one and one["kind"] == "Pod")
     (container,) = pod["spec"]["containers"]
     program, *options = container["command"]
     script, *urls = container["args"]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from support import json_schemas
+from support.yaml_text import load_all_yaml
 from tranche.cli.api import api
 from tranche.cli.extender import extender
 from tranche.cli.planner import planner
@@ -114,7 +115,7 @@ def test_everything_that_is_rendered_is_valid(
     text = helm("template", "tranche", "tranche", "-n", "tranche-system", chosen(values)).stdout
     file = tmp_path / "rendered.yaml"
     file.write_text(text)
-    count = sum(1 for document in yaml.safe_load_all(text) if document)
+    count = sum(1 for document in load_all_yaml(text) if document)
     answer = conform(folder, file)
     assert answer.returncode == 0, answer.stdout
     assert f"{count} resources found in 1 file - Valid: {count}, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
@@ -213,7 +214,7 @@ def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Pa
     switches = ["--set", "prometheusRule.enabled=true,dashboards.enabled=true"]
 
     def rendered() -> list[dict[str, Any]]:
-        documents = yaml.safe_load_all(helm("template", "tranche", str(chart), *switches).stdout)
+        documents = load_all_yaml(helm("template", "tranche", str(chart), *switches).stdout)
         return [d for d in documents if d and ("dashboard" in d["metadata"]["name"] or d["kind"] == "PrometheusRule")]
 
     assert rendered() == []

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.yaml_text import load_all_yaml, load_yaml
+
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "manifests"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -37,7 +39,7 @@ def by_key(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
 def manifests() -> dict[Key, dict[str, Any]]:
     files = [*sorted((MANIFESTS / "crds").glob("*.yaml")), MANIFESTS / "priorityclasses.yaml", MANIFESTS / "rbac.yaml"]
     files.append(MANIFESTS / "admission-policies.yaml")
-    documents = [one for file in files for one in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    documents = [one for file in files for one in load_all_yaml(file.read_text(encoding="utf-8"))]
     return by_key([one for one in documents if one["kind"] != "Namespace"])
 
 
@@ -84,7 +86,7 @@ def test_chart_renders_the_manifests_and_the_programs(render: Render) -> None:
         ("Lease", SYSTEM, "tranche-operator"),
     }
     config = own["ConfigMap", SYSTEM, "tranche-kube-scheduler"]["data"]["config.yaml"]
-    assert yaml.safe_load(config) == yaml.safe_load((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
+    assert load_yaml(config) == load_yaml((MANIFESTS / "scheduler-config.yaml").read_text(encoding="utf-8"))
 
 
 def test_every_object_says_whose_it_is(render: Render) -> None:
@@ -112,7 +114,7 @@ def test_release_namespace_reaches_all_objects_and_config(render: Render) -> Non
     subjects = [subject for o in objects for subject in o.get("subjects", [])]
     assert {subject["namespace"] for subject in subjects} == {"training"}
     config = by_key(objects)["ConfigMap", "training", "tranche-kube-scheduler"]["data"]["config.yaml"]
-    assert yaml.safe_load(config)["leaderElection"]["resourceNamespace"] == "training"
+    assert load_yaml(config)["leaderElection"]["resourceNamespace"] == "training"
     for name in ("planner", "api"):
         assert "--lease-namespace=training" in containers(objects)[name]["args"]
 
@@ -199,7 +201,7 @@ def test_every_value_is_explained() -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    chart = yaml.safe_load((ROOT / "helm" / "tranche" / "Chart.yaml").read_text(encoding="utf-8"))
+    chart = load_yaml((ROOT / "helm" / "tranche" / "Chart.yaml").read_text(encoding="utf-8"))
     assert f'version = "{chart["appVersion"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
@@ -208,7 +210,7 @@ def test_second_replica_and_bind_verb_render_when_enabled(render: Render) -> Non
     for objects, replicas, verb in ((plain, 2, None), (asked, 3, "bind")):
         found = by_key(objects)
         config = found["ConfigMap", "tranche-system", "tranche-kube-scheduler"]["data"]["config.yaml"]
-        assert yaml.safe_load(config)["extenders"][0].get("bindVerb") == verb
+        assert load_yaml(config)["extenders"][0].get("bindVerb") == verb
         assert found["Deployment", "tranche-system", "tranche-scheduler"]["spec"]["replicas"] == replicas
         assert ("--bind" in containers(objects)["extender"]["args"]) == (verb is not None)
 

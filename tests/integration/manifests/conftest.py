@@ -3,8 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,7 +21,7 @@ def installed(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def job() -> dict[str, Any]:
     """A valid TrainingJob with data and a parameter server."""
-    obj: dict[str, Any] = yaml.safe_load(
+    obj: dict[str, Any] = load_yaml(
         """
         apiVersion: tranche.dev/v1alpha1
         kind: TrainingJob
@@ -41,7 +41,7 @@ def job() -> dict[str, Any]:
 @pytest.fixture
 def gang() -> dict[str, Any]:
     """A valid gang, the smallest useful job."""
-    obj: dict[str, Any] = yaml.safe_load(
+    obj: dict[str, Any] = load_yaml(
         """
         apiVersion: tranche.dev/v1alpha1
         kind: TrainingJob
@@ -58,7 +58,7 @@ def gang() -> dict[str, Any]:
 @pytest.fixture
 def site() -> dict[str, Any]:
     """A valid Site."""
-    obj: dict[str, Any] = yaml.safe_load(
+    obj: dict[str, Any] = load_yaml(
         """
         apiVersion: tranche.dev/v1alpha1
         kind: Site

@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from support.waiting import eventually
+from support.yaml_text import load_yaml
 from tranche.demo.local_stack import manifests
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_testcluster import Cluster, ClusterError
@@ -144,7 +144,7 @@ def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> Non
 
 @pytest.mark.parametrize("user", [EDITOR, OWNER, None])
 def test_tenant_cannot_create_a_pod_of_a_job_in_advance(guarded: Cluster, user: str | None) -> None:
-    uid = yaml.safe_load(guarded.kubectl("get", "trainingjob", "earlier", "-o", "json"))["metadata"]["uid"]
+    uid = load_yaml(guarded.kubectl("get", "trainingjob", "earlier", "-o", "json"))["metadata"]["uid"]
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "earlier", "uid": uid}
     made = pod("earlier-ps-0-7", ownerReferences=[{**owner, "controller": True}])
     assert "which only tranche-operator creates: leave it out" in refusal(guarded, made, user)
@@ -186,7 +186,7 @@ def test_policies_have_no_type_errors(guarded: Cluster) -> None:
     """The API server type-checks the expressions against the schemas of the matched kinds."""
 
     def checked() -> bool:
-        found = yaml.safe_load(guarded.kubectl("get", "validatingadmissionpolicies", "-o", "json"))["items"]
+        found = load_yaml(guarded.kubectl("get", "validatingadmissionpolicies", "-o", "json"))["items"]
         assert {one["metadata"]["name"] for one in found} >= {"tranche-status", "tranche-pods", "tranche-claims"}
         for one in found:
             assert one["status"]["observedGeneration"] == one["metadata"]["generation"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from support.yaml_text import load_all_yaml, load_yaml
 from tranche_testcluster import Cluster
 
 Object = dict[str, Any]
@@ -200,7 +200,7 @@ def test_scheduler_and_operator_apply_separate_status_fields(installed: Cluster,
 @pytest.mark.parametrize("file", sorted((ROOT / "manifests" / "samples").glob("*.yaml")), ids=lambda file: file.stem)
 def test_a_sample_applies_cleanly(installed: Cluster, file: Path) -> None:
     out = installed.kubectl("apply", "--server-side", "--dry-run=server", "-f", str(file))
-    documents = [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+    documents = [one for one in load_all_yaml(file.read_text(encoding="utf-8")) if one]
     assert out.count("serverside-applied (server dry run)") == len(documents)
 
 
@@ -246,7 +246,7 @@ def test_the_list_of_sites_reads_well(installed: Cluster, site: Object) -> None:
 def test_the_fields_explain_themselves(installed: Cluster) -> None:
     out = installed.kubectl("explain", "trainingjob.spec.data")
     assert "Number of equal parts of the data (D)." in out
-    schema = yaml.safe_load((ROOT / "manifests" / "crds" / "trainingjobs.yaml").read_text(encoding="utf-8"))
+    schema = load_yaml((ROOT / "manifests" / "crds" / "trainingjobs.yaml").read_text(encoding="utf-8"))
     root = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = root["properties"]["spec"]["properties"]
     assert [name for name, field in fields.items() if not field.get("description")] == []

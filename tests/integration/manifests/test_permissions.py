@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.waiting import eventually
+from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -114,7 +114,7 @@ def wait_until_allowed(cluster: Cluster, user: str, request: str) -> None:
 def second_scheduler(installed: Cluster) -> Iterator[str]:
     """A kube-scheduler with the shipped configuration, the chart's account, and no extender behind it."""
     name = "manifests-kube-scheduler"
-    config = yaml.safe_load((ROOT / "manifests" / "scheduler-config.yaml").read_text(encoding="utf-8"))
+    config = load_yaml((ROOT / "manifests" / "scheduler-config.yaml").read_text(encoding="utf-8"))
     config["clientConnection"]["kubeconfig"] = str(installed.service_account_kubeconfig(SYSTEM, "tranche-scheduler"))
     config["extenders"][0]["urlPrefix"] = "http://127.0.0.1:9"
     nodes = installed.add_site("manifests", 1)

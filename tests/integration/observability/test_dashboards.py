@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-import yaml
 
 from support.dashboard_expectations import BYTES, Facts, Values, averages, labels, quantile
 from support.dashboard_run import GPUS, Run, run
 from support.prometheus_server import SCRAPE_SECONDS, Labels
 from support.state_metrics import series_of
+from support.yaml_text import load_yaml
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel
@@ -348,7 +348,7 @@ def test_a_panel_shows_what_the_run_says(ran: Run, name: str, title: str) -> Non
 
 
 def test_jobs_have_the_configured_kube_state_metrics_series(ran: Run) -> None:
-    config = yaml.safe_load((CHART / "files/kube-state-metrics.yaml").read_text())
+    config = load_yaml((CHART / "files/kube-state-metrics.yaml").read_text())
     facts = Facts(ran)
     jobs = [version for versions in ran.jobs.values() for _, version in versions]
     found = [series_of(config, job) for job in jobs]

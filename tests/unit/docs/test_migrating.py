@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-import yaml
-
 from support.doc_pages import ROOT
+from support.yaml_text import load_yaml
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
 from tranche.planner.handlers.job import objection
@@ -13,8 +12,8 @@ from tranche.policies import get_policy
 
 FOLDER = ROOT / "docs/samples/migration"
 PAGE = (ROOT / "docs/how-to/migrating.md").read_text(encoding="utf-8")
-THEIRS: dict[str, Any] = yaml.safe_load((FOLDER / "pytorchjob.yaml").read_text())["spec"]
-MANIFEST: dict[str, Any] = yaml.safe_load((FOLDER / "trainingjob.yaml").read_text())
+THEIRS: dict[str, Any] = load_yaml((FOLDER / "pytorchjob.yaml").read_text())["spec"]
+MANIFEST: dict[str, Any] = load_yaml((FOLDER / "trainingjob.yaml").read_text())
 OURS: dict[str, Any] = MANIFEST["spec"]
 ROLES = ("Master", "Worker")
 

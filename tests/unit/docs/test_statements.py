@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.doc_pages import ROOT, blocks, pages, section
+from support.yaml_text import load_all_yaml, load_yaml
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche_operator.settings import Settings
@@ -48,7 +48,7 @@ def test_every_job_and_site_on_a_page_can_be_read() -> None:
         for block in blocks(page):
             if block.language != "yaml":
                 continue
-            for document in yaml.safe_load_all(block.text):
+            for document in load_all_yaml(block.text):
                 if isinstance(document, dict) and document.get("kind") in kinds:
                     kinds[document["kind"]].model_validate(document)
                     seen.append(document["kind"])
@@ -67,7 +67,7 @@ def test_pages_lie_in_the_folder_of_their_kind() -> None:
 
 
 def test_values_on_the_page_are_those_of_the_chart() -> None:
-    values = yaml.safe_load(text("helm/tranche/values.yaml"))
+    values = load_yaml(text("helm/tranche/values.yaml"))
     page = text("docs/how-to/installing.md")
     table = page.partition("| value | default | meaning |\n|---|---|---|\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()]
@@ -80,7 +80,7 @@ def test_values_on_the_page_are_those_of_the_chart() -> None:
                 assert name in value, f"the chart has no {path}"
                 value = value[name]
             if re.fullmatch(r"\S+", default):
-                assert yaml.safe_load(default.strip("`")) == value, path
+                assert load_yaml(default.strip("`")) == value, path
 
 
 def test_lifetimes_of_tokens_are_those_of_code_and_chart() -> None:

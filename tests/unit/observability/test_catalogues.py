@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from support.doc_pages import anchors
+from support.yaml_text import load_yaml
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
 from tranche_codegen.files import differences
 from tranche_observability.__main__ import generated_files, main
@@ -19,7 +19,7 @@ from tranche_observability.panels import Dashboard, Query
 ROOT = Path(__file__).resolve().parents[3]
 RULES: list[dict[str, Any]] = [
     rule
-    for group in yaml.safe_load((ROOT / "helm/tranche/files/rules/tranche.yaml").read_text())["groups"]
+    for group in load_yaml((ROOT / "helm/tranche/files/rules/tranche.yaml").read_text())["groups"]
     for rule in group["rules"]
 ]
 LABELS = {name: d.labels for known in definitions().values() for d in known.values() for name in d.series}

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from support.yaml_text import load_yaml
 from tranche.metrics.scheduler import PHASES
 
 CHART = Path(__file__).resolve().parents[3] / "helm/tranche/files"
-CONFIG: dict[str, Any] = yaml.safe_load((CHART / "kube-state-metrics.yaml").read_text())
+CONFIG: dict[str, Any] = load_yaml((CHART / "kube-state-metrics.yaml").read_text())
 RESOURCE: dict[str, Any] = CONFIG["spec"]["resources"][0]
 
 

@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.image_tools import tool, write_sbom
+from support.yaml_text import load_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_nothing_runs_as_root() -> None:
 
 def test_the_chart_runs_the_targets_and_their_programs() -> None:
     targets = set(re.findall(r"(?m)^FROM runtime AS (\w+)$", DOCKERFILE))
-    values = yaml.safe_load((ROOT / "helm" / "tranche" / "values.yaml").read_text(encoding="utf-8"))
+    values = load_yaml((ROOT / "helm" / "tranche" / "values.yaml").read_text(encoding="utf-8"))
     assert {f"tranche-{target}" for target in targets} == {
         values[target]["image"]["repository"] for target in ("scheduler", "operator")
     }

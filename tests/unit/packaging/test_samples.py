@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
+from support.yaml_text import load_all_yaml
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
@@ -18,7 +18,7 @@ SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
 def test_a_sample_is_a_job_that_the_planner_plans(path: Path) -> None:
     text = path.read_text()
     counted = "cpu" if "gpuResource: cpu" in text else GPU_RESOURCE
-    for body in yaml.safe_load_all(text):
+    for body in load_all_yaml(text):
         if body["kind"] != "TrainingJob":
             continue
         created = {"namespace": "default", "uid": "u", "creationTimestamp": "2026-11-22T00:00:00Z"}
