@@ -100,7 +100,7 @@ class Policy(ABC):
 
     @property
     def used(self) -> str:
-        """Where the policy can be used, for lists."""
+        """Uses of the policy, for lists."""
         return "live, simulated" if self.traits.recoverable else "simulated"
 
     def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:

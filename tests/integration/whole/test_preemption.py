@@ -1,0 +1,132 @@
+"""Preemption on a real control plane: evictions that are refused, vain or slow, and what they cost."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.full_stack import Whole
+from support.object_history import History
+from support.waiting import stays
+from tranche.demo.local_stack import KUBE_SCHEDULER
+
+logger = logging.getLogger(__name__)
+PODS = "/api/v1/namespaces/default/pods"
+SAVING_SECONDS = 3.0
+TURNAROUND_SECONDS = 1.0
+"""From the victim's end to the other worker's start."""
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+VICTIMS = ("victim-0", "victim-1")
+EVICTIONS_SECONDS = 75.0
+"""Longer than the time after which a pod without a node was planned on the next node, twice."""
+
+
+def heard(history: History, job: str, what: Callable[[dict[str, Any]], Any]) -> float:
+    """When something was first true of the job's only pod."""
+    pods = (pod for pod in history.events[PODS] if pod["metadata"]["labels"]["tranche.dev/job"] == job)
+    return next(float(pod["heard"]) for pod in pods if what(pod))
+
+
+def test_beneficiary_starts_when_victim_saved_before_grace_ends(whole: Whole) -> None:
+    """The grace period is 5 s."""
+    with History(str(whole.cluster.kubeconfig), PODS) as history:
+        whole.submit("saving", seconds=60.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS)
+        whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})  # the most work left
+        whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
+        whole.submit("urgent", seconds=1.0, zone="edge-a")
+        whole.until_phase("urgent", "Succeeded")
+    asked = heard(history, "saving", lambda pod: pod["metadata"].get("deletionTimestamp"))
+    saved = heard(history, "saving", lambda pod: pod["status"].get("phase") == "Failed")
+    started = heard(history, "urgent", lambda pod: pod["status"].get("phase") == "Running")
+    logger.info("saved after %.2f s, started %.2f s later", saved - asked, started - saved)
+    assert saved - asked >= SAVING_SECONDS - 0.5
+    assert 0 < started - saved <= TURNAROUND_SECONDS
+    assert whole.status("beside")["progress"]["preemptions"] == 0
+    whole.delete("saving", "beside", "urgent")
+
+
+def test_victim_with_cost_above_gain_is_not_preempted(whole: Whole) -> None:
+    whole.submit("costly", seconds=60.0, zone="edge-a", preemption={"restartOverhead": "10m"})
+    whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})
+    whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("costly", "beside")} == {"Running"})
+    whole.submit("quick", seconds=1.0, zone="edge-a")
+    whole.until("a planned start", lambda: whole.status("quick").get("plan", {}).get("estimatedStart"))
+    assert not whole.pods("quick")
+    assert [window["state"] for window in whole.status("costly")["plan"]["workers"]] == ["Open"]
+    whole.delete("quick", "costly", "beside")
+
+
+def protect_by_budget(whole: Whole, job: str) -> None:
+    selector = {"matchLabels": {"tranche.dev/job": job}}
+    spec = {"minAvailable": 1, "selector": selector}
+    assert whole.cluster.request("POST", BUDGETS, {"metadata": {"name": job}, "spec": spec})[0] == 201
+    status = f"{BUDGETS}/{job}"
+    whole.until("a budget", lambda: whole.cluster.request("GET", status)[1].get("status", {}).get("currentHealthy"))
+
+
+def eviction_condition(whole: Whole, job: str) -> dict[str, str]:
+    conditions = whole.status(job).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "EvictionsRefused"), {})
+
+
+def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> None:
+    whole.submit("protected", seconds=60.0, zone="edge-a")  # the most work left: the first whom anybody would stop
+    whole.until_phase("protected", "Running")
+    protect_by_budget(whole, "protected")
+    whole.submit("open", seconds=30.0, zone="edge-a")
+    whole.until_phase("open", "Running")
+    (pod,) = whole.pods("protected")
+    try:
+        whole.submit("small", seconds=1.0, zone="edge-a")
+        told = whole.until("a condition", lambda: eviction_condition(whole, "protected"))
+        assert told["reason"] == "DisruptionBudget"
+        assert "protected-worker-0-1" in told["message"]
+        status = whole.until_phase("small", "Succeeded")
+        assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a time-out"
+        assert whole.status("open")["progress"]["preemptions"] == 1
+        (same,) = whole.pods("protected")
+        assert same["metadata"]["uid"] == pod["metadata"]["uid"]
+        assert "deletionTimestamp" not in same["metadata"]
+        assert whole.status("protected")["progress"]["preemptions"] == 0
+        whole.until("it is taken back", lambda: eviction_condition(whole, "protected")["status"] == "False")
+    finally:
+        whole.cluster.request("DELETE", f"{BUDGETS}/protected")
+        whole.delete("protected", "open", "small")
+
+
+@pytest.fixture
+def full_site(whole: Whole) -> Iterator[Whole]:
+    """Each GPU of edge-a trains a long job that may be preempted."""
+    for number, name in enumerate(VICTIMS):
+        whole.submit(name, seconds=900.0, node=f"edge-a-{number}")
+    for name in VICTIMS:
+        whole.until_phase(name, "Running")
+    yield whole
+    whole.delete("better", *VICTIMS)
+
+
+def preemptions(whole: Whole) -> int:
+    return sum(whole.status(name).get("progress", {}).get("preemptions", 0) for name in VICTIMS)
+
+
+def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    container = {"name": "t", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    full_site.submit("better", seconds=1.0, zone="edge-a", container=container, pod={"volumes": [volume]})
+    stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)
+    full_site.until("the reason", lambda: "not found" in full_site.status("better")["plan"]["explanation"], 120.0)
+
+
+def test_stopped_kube_scheduler_costs_one_eviction_at_most(full_site: Whole) -> None:
+    pid = full_site.cluster.pid(KUBE_SCHEDULER)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        full_site.submit("better", seconds=1.0, zone="edge-a")
+        stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    full_site.until_phase("better", "Succeeded")
+    assert preemptions(full_site) <= 1
