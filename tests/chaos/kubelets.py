@@ -12,6 +12,8 @@ from support.kubelet_stand_in import Kubelet, Play, crash, ended, hang, no_image
 from tranche_testcluster import ClusterError
 
 REFUSALS = ("UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "OutOfcpu", "NodeShutdown")
+RETURNS = 4
+"""Pods of one member that are sent to the only node of a site while it cannot run them: after 0, 10, 30 and 70 s."""
 TRIES = 4
 
 
@@ -44,7 +46,7 @@ def _kubelet(
         choose: What the kubelet does.
         stop: Whether to delete the pods that run there.
         tries: Most pods that may be sent there beside two for each GPU; None: any number. The only node of a site is
-            not excluded for one namespace: there, each job may send a pod for each GPU.
+            not excluded for one namespace: there, each member of a job may come `RETURNS` times.
     """
 
     def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
@@ -68,8 +70,8 @@ def _kubelet(
         def undo() -> None:
             if tries is not None:
                 nodes, gpus = SITES[site]
-                most = gpus if nodes == 1 else tries + 2 * gpus
-                lab.visits.append(Visits(node, most, first, lab.revision(), of_each_job=nodes == 1))
+                most = RETURNS if nodes == 1 else tries + 2 * gpus
+                lab.visits.append(Visits(node, most, first, lab.revision(), of_each_member=nodes == 1))
             lab.habits.remove(kubelet.tend)
             kubelet.release()
             lab.give_back(site)

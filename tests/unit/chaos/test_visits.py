@@ -22,11 +22,14 @@ def test_pod_outside_of_the_revisions_does_not_count() -> None:
     assert list(check_visits(history.changes, [Visits("n", 0, 0, 1), Visits("n", 0, 9, 10)])) == []
 
 
-def test_limit_of_each_job_counts_its_own_pods() -> None:
-    history = History()
+def test_limit_of_each_member_counts_pods_by_role_and_index() -> None:
+    history = History(members=1, chief=True)
     for attempt in (1, 2):
         history.pod(attempt, "0")
+        history.pod(attempt, role="chief")
     last = history.changes[-1].revision
-    assert list(check_visits(history.changes, [Visits("n", 2, 0, last, of_each_job=True)])) == []
-    (found,) = check_visits(history.changes, [Visits("n", 1, 0, last, of_each_job=True)])
-    assert found == "2 pods of cats, at most 1, are bound to n, which cannot run them"
+    assert list(check_visits(history.changes, [Visits("n", 2, 0, last, of_each_member=True)])) == []
+    found = list(check_visits(history.changes, [Visits("n", 1, 0, last, of_each_member=True)]))
+    assert found == [
+        f"2 pods of cats-{role}-0, at most 1, are bound to n, which cannot run them" for role in ("worker", "chief")
+    ]
