@@ -5,6 +5,7 @@ from tranche.kube.api.resources import API_VERSION
 RESOURCES = f"/apis/{API_VERSION}"
 ALL_JOBS = f"{RESOURCES}/trainingjobs"
 ALL_PODS = "/api/v1/pods"
+ALL_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 
 def job(namespace: str, name: str) -> str:
@@ -30,12 +31,6 @@ def pods(namespace: str) -> str:
 def pod(namespace: str, name: str) -> str:
     """Return the path of a pod."""
     return f"{pods(namespace)}/{name}"
-
-
-def budgets(namespace: str | None) -> str:
-    """Return the path of the disruption budgets of a namespace, or of all namespaces (None)."""
-    place = f"namespaces/{namespace}/" if namespace else ""
-    return f"/apis/policy/v1/{place}poddisruptionbudgets"
 
 
 def services(namespace: str) -> str:

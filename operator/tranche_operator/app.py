@@ -41,21 +41,17 @@ NO_CRD = "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f ma
 
 
 class Operator:
-    """Operator for the TrainingJobs of all namespaces, or of one."""
+    """Operator for the TrainingJobs of all namespaces."""
 
-    def __init__(
-        self, client: ApiClient, settings: Settings, kubeconfig: str | None = None, namespace: str | None = None
-    ) -> None:
+    def __init__(self, client: ApiClient, settings: Settings, kubeconfig: str | None = None) -> None:
         """Create the components; nothing runs before `serve`.
 
         Args:
             client: Client for everything except Kopf's watch.
             settings: The operator's settings.
             kubeconfig: Credentials of Kopf's watch; as for `Credentials.load`.
-            namespace: Namespace to serve; None for all.
         """
         self._client = client
-        self._namespace = namespace
         self._settings = settings
         self._reader = reader = Reader(client, cache := ReconcilerCache())
         self._cache = cache
@@ -65,8 +61,8 @@ class Operator:
             lambda: stuck_pod.count(cache.pods, _now()),
         )
         client.observe = self.metrics.observe_api_request
-        self._budgets = Budgets(client, namespace)
-        self._pods = pod_informer(client, namespace, self._note_pod)
+        self._budgets = Budgets(client)
+        self._pods = pod_informer(client, self._note_pod)
         self._events = EventQueue(EventRecorder(client, _now).emit, _now, time.monotonic, lambda: self._runner.busy)
         executor = ActionExecutor(
             client,
@@ -88,8 +84,8 @@ class Operator:
             settle_seconds=settings.settle_seconds,
             expected=(ApiError, ValueError),
         )
-        self._resync = Resync(reader, cache, self._runner.add, settings, _now, namespace)
-        self._watches = Watches(kubeconfig, namespace, self._note_job, self._note_listing)
+        self._resync = Resync(reader, cache, self._runner.add, settings, _now)
+        self._watches = Watches(kubeconfig, self._note_job, self._note_listing)
         self._obstacle = "starting"
 
     @property
@@ -112,7 +108,7 @@ class Operator:
         if authority is None or source is None:
             await asyncio.Event().wait()
             return
-        await report_ca.follow(self._client, authority, *source, lambda: self._reader.all_pods(self._namespace))
+        await report_ca.follow(self._client, authority, *source, self._reader.all_pods)
 
     def _look_again(self, key: str) -> None:
         self._runner.add(key, RETRY_SECONDS)
@@ -156,7 +152,7 @@ class Operator:
             obstacle = await self._find_obstacle()
             if obstacle != self._obstacle or (obstacle and time.monotonic() - logged_at >= REMIND_SECONDS):
                 logged_at = time.monotonic()
-                logger.info("waiting: %s" if obstacle else "following the plans of %s", obstacle or self._scope)
+                logger.info("%s", f"waiting: {obstacle}" if obstacle else "following the plans of all namespaces")
             self._obstacle = obstacle
             if not obstacle:
                 return
@@ -171,10 +167,6 @@ class Operator:
             return "the CA of the report API is not published yet (ConfigMap tranche-reports-ca)"
         served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))
         return "" if served else NO_CRD
-
-    @property
-    def _scope(self) -> str:
-        return f"namespace {self._namespace}" if self._namespace else "all namespaces"
 
 
 def _now() -> datetime:

@@ -24,7 +24,6 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, then the pod's service account, then ~/.kube/config."
 )
-@click.option("--namespace", metavar="NAME|all", default="all", help="Namespace to reconcile, or all.")
 @click.option(
     "--health-port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of the probes and of /metrics."
 )
@@ -49,7 +48,6 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.version_option(__version__, prog_name="tranche-operator")
 def main(
     kubeconfig: str | None,
-    namespace: str,
     health_port: int | None,
     checkpoint_dir: str,
     report_url: str,
@@ -72,7 +70,7 @@ def main(
         report_ca_source=(lease_namespace or "", report_ca_config_map) if report_ca_config_map else None,
     )
     try:
-        asyncio.run(run(kubeconfig, None if namespace == "all" else namespace, health_port, settings, lease_namespace))
+        asyncio.run(run(kubeconfig, health_port, settings, lease_namespace))
     except DeposedError as error:
         raise click.ClickException(f"another operator reconciles now: {error}") from None
     except Unreachable as error:
@@ -81,7 +79,6 @@ def main(
 
 async def run(
     kubeconfig: str | None,
-    namespace: str | None,
     health_port: int | None,
     settings: Settings,
     lease_namespace: str | None = None,
@@ -97,7 +94,7 @@ async def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with ApiClient.connect(kubeconfig) as client:
-        operator = Operator(client, settings, kubeconfig, namespace)
+        operator = Operator(client, settings, kubeconfig)
         election = Election(client, lease_namespace) if lease_namespace else None
 
         def obstacle() -> str:

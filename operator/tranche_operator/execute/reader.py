@@ -103,31 +103,31 @@ class Reader:
             is_fresh=is_fresh,
         )
 
-    async def all_jobs(self, namespace: str | None) -> AsyncIterator[dict[str, Any]]:
+    async def all_jobs(self) -> AsyncIterator[dict[str, Any]]:
         """Yield all TrainingJobs as JSON, page by page.
 
         Raises:
             ApiError: as in `observe`.
         """
-        path, page = api_paths.jobs(namespace) if namespace else api_paths.ALL_JOBS, ""
+        page = ""
         while True:
-            answer = await self._client.request("GET", path, params={"limit": PAGE, "continue": page})
+            answer = await self._client.request("GET", api_paths.ALL_JOBS, params={"limit": PAGE, "continue": page})
             for item in answer.get("items", ()):
                 yield item
             page = answer.get("metadata", {}).get("continue", "")
             if not page:
                 return
 
-    async def all_pods(self, namespace: str | None) -> AsyncIterator[Pod]:
+    async def all_pods(self) -> AsyncIterator[Pod]:
         """Yield all pods with the label of a job.
 
         Raises:
             ApiError: as in `observe`.
         """
-        path, page = api_paths.pods(namespace) if namespace else api_paths.ALL_PODS, ""
+        page = ""
         while True:
             params: dict[str, str | int] = {"labelSelector": LABEL_JOB, "limit": PAGE, "continue": page}
-            answer = read_pods(await self._client.get(path, **params))
+            answer = read_pods(await self._client.get(api_paths.ALL_PODS, **params))
             for pod in answer.items:
                 yield pod
             page = answer.metadata.next_page

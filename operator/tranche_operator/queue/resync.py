@@ -42,14 +42,12 @@ class Resync:
         add: Callable[[str, float], None],
         settings: Settings,
         clock: Callable[[], datetime],
-        namespace: str | None,
     ) -> None:
         self._reader = reader
         self._cache = cache
         self._add = add
         self._settings = settings
         self._clock = clock
-        self._namespace = namespace
         self._wanted = asyncio.Event()
         self.last: datetime | None = None
         """Time of the last successful resync; None before the first."""
@@ -85,14 +83,14 @@ class Resync:
         """
         known = self._cache.pods
         began = known.clock()
-        listed = [(job_key(pod.metadata), view(pod)) async for pod in self._reader.all_pods(self._namespace)]
+        listed = [(job_key(pod.metadata), view(pod)) async for pod in self._reader.all_pods()]
         known.sync(listed, began)
         pods: defaultdict[str, list[PodView]] = defaultdict(list)
         for key, pod in listed:
             pods[key].append(pod)
         seen: set[str] = set()
         added = 0
-        async for item in self._reader.all_jobs(self._namespace):
+        async for item in self._reader.all_jobs():
             key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
             seen.add(key)
             self._cache.jobs.note(key, item)

@@ -31,14 +31,11 @@ _POD = msgspec.json.Decoder(Pod)
 _BUDGET = msgspec.json.Decoder(Budget)
 
 
-def pod_informer(
-    client: ApiClient, namespace: str | None, on_pod: Callable[[str, PodView, bool], None]
-) -> Reflector[KeyedPod]:
+def pod_informer(client: ApiClient, on_pod: Callable[[str, PodView, bool], None]) -> Reflector[KeyedPod]:
     """Create the reflector of the pods of jobs.
 
     Args:
         client: Client of the API server.
-        namespace: Namespace to watch; None for all.
         on_pod: Called with the key of the pod's job, the pod, and whether it is gone.
     """
 
@@ -48,8 +45,7 @@ def pod_informer(
         elif before is not None:
             on_pod(*before, True)
 
-    path = api_paths.pods(namespace) if namespace else api_paths.ALL_PODS
-    pods = Reflector(client, path, _known, params={"labelSelector": LABEL_JOB})
+    pods = Reflector(client, api_paths.ALL_PODS, _known, params={"labelSelector": LABEL_JOB})
     pods.subscribe(notify)
     return pods
 
@@ -57,10 +53,10 @@ def pod_informer(
 class Budgets:
     """Counts of disruption budgets by namespace."""
 
-    def __init__(self, client: ApiClient, namespace: str | None) -> None:
-        """Set up the reflector; nothing is read before `reflector` runs. Arguments as for `pod_informer`."""
+    def __init__(self, client: ApiClient) -> None:
+        """Set up the reflector; nothing is read before `reflector` runs."""
         self._by_namespace: Counter[str] = Counter()
-        self.reflector = Reflector(client, api_paths.budgets(namespace), _BUDGET.decode)
+        self.reflector = Reflector(client, api_paths.ALL_BUDGETS, _BUDGET.decode)
         self.reflector.subscribe(self._count)
 
     def may_have_budget(self, namespace: str) -> bool:

@@ -20,7 +20,6 @@ class Watches:
     def __init__(
         self,
         kubeconfig: str | None,
-        namespace: str | None,
         on_job: Callable[[str, Mapping[str, Any] | None, bool], None],
         on_listing: Callable[[], None],
     ) -> None:
@@ -28,12 +27,10 @@ class Watches:
 
         Args:
             kubeconfig: As for `Credentials.load`.
-            namespace: Namespace to watch; None for all.
             on_job: Called in the event loop of `serve`, with the arguments of `make_registry`.
             on_listing: Called in that loop when a watch restarts with a list.
         """
         self._kubeconfig = kubeconfig
-        self._namespace = namespace
         self._on_job = on_job
         self._on_listing = on_listing
 
@@ -63,8 +60,7 @@ class Watches:
         tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=make_settings(),
-            clusterwide=self._namespace is None,
-            namespaces=[] if self._namespace is None else [self._namespace],
+            clusterwide=True,
             standalone=True,
             stop_flag=stop,
         )

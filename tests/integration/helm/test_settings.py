@@ -169,7 +169,7 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
                         "logLevel": "debug", "seed": 12345678, "estimateSeconds": 60, "serverIdleSeconds": 9.5,
                         "readinessProbe": {"periodSeconds": 3},
                     },
-                    "operator": {"namespace": "research", "checkpointDirectory": "/ckpt", "reportUrl": "https://r"},
+                    "operator": {"checkpointDirectory": "/ckpt", "reportUrl": "https://r"},
                 }
             )
         )
@@ -181,9 +181,7 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
     assert {found[name]["readinessProbe"]["periodSeconds"] for name in ("extender", "planner", "api")} == {3}
     resources = {arg for arg in found["planner"]["args"] if arg.startswith("--gpu-resource")}
     assert resources == {"--gpu-resource=amd.com/gpu"}
-    assert {"--namespace=research", "--checkpoint-dir=/ckpt", "--report-url=https://r"} <= set(
-        found["operator"]["args"]
-    )
+    assert {"--checkpoint-dir=/ckpt", "--report-url=https://r"} <= set(found["operator"]["args"])
 
 
 def test_gpu_settings_reach_the_planner(render: Render, chosen: Callable[[dict[str, Any]], str]) -> None:

@@ -322,7 +322,8 @@ class TestReading:
             lab.create(name)
 
         async def use(client: ApiClient) -> set[str]:
-            return {job["metadata"]["name"] async for job in Reader(client, ReconcilerCache()).all_jobs(lab.namespace)}
+            listed = [job["metadata"] async for job in Reader(client, ReconcilerCache()).all_jobs()]
+            return {metadata["name"] for metadata in listed if metadata["namespace"] == lab.namespace}
 
         assert with_client(lab, use) == names
 

@@ -118,23 +118,6 @@ def test_two_at_once_do_no_harm(lab: Lab, process: Process, cluster: Cluster) ->
     assert "Traceback" not in second.said() + process.said()
 
 
-def test_one_namespace_can_be_served_alone(lab: Lab, cluster: Cluster) -> None:
-    command = operator_command(cluster, "--namespace", lab.namespace)
-    process = Process(command, cluster.directory / "operator-alone.log")
-    elsewhere = Lab(cluster, "default")
-    try:
-        for where in (elsewhere, lab):
-            where.create("alone")
-            where.plan(window(0, 1), name="alone")
-        lab.has_pods("alone-worker-0-1", job="alone")
-        lab.plan(window(0, 1), window(1, 2), name="alone")
-        lab.has_pods("alone-worker-0-1", "alone-worker-1-2", job="alone")
-        assert not elsewhere.pods("alone")
-    finally:
-        process.kill()
-        elsewhere.ask("DELETE", elsewhere.path("alone"))
-
-
 def _are_there(lab: Lab, names: set[str]) -> bool:
     return names <= set(lab.pods())
 

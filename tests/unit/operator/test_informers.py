@@ -11,7 +11,7 @@ from tranche_operator.watch.informers import Budgets, pod_informer
 def test_namespace_may_have_budgets_until_known_to_have_none(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
         async with ApiClient.connect(config) as client:
-            budgets = Budgets(client, None)
+            budgets = Budgets(client)
             assert budgets.may_have_budget("ns"), "nothing is known"
             api.put("shop")
             api.put("web")
@@ -36,7 +36,7 @@ def test_mirrored_pods_are_reported_with_job_key_and_deletion(tmp_path: Path) ->
             told.append((key, pod.name, pod.version, gone))
 
         async with ApiClient.connect(config) as client:
-            pods = pod_informer(client, "ns", note)
+            pods = pod_informer(client, note)
             api.put("p")
             api.objects["p"]["metadata"]["labels"] = {"tranche.dev/job": "cats"}
             await pods.read()
