@@ -12,6 +12,7 @@ import msgspec
 
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
+from tranche.kube.client.watch_outage import WatchOutage
 
 T = TypeVar("T")
 Callback = Callable[[str, T | None, T | None], None]
@@ -130,6 +131,7 @@ class Reflector(Generic[T]):
         self._paged = True
         self._callbacks: list[Callback[T]] = []
         self._synced = asyncio.Event()
+        self._outage = WatchOutage(path)
 
     @property
     def has_synced(self) -> bool:
@@ -187,7 +189,7 @@ class Reflector(Generic[T]):
             await self._watch()
         except ApiError as error:
             self.stats.errors += 1
-            log.log(logging.INFO if error.status == 410 else logging.WARNING, "%s: %s", self._path, error)
+            self._outage.failed(error, self._clock())
             if error.status == 410:
                 self._version = ""
             return error
@@ -238,6 +240,7 @@ class Reflector(Generic[T]):
         }
         queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(BACKLOG)
         async with self._client.stream(self._path, params, inactivity=self._inactivity) as lines:
+            self._outage.resumed(self._clock())
             reader = asyncio.create_task(_read(lines, queue))
             try:
                 breath = self._clock()
