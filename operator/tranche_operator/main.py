@@ -3,21 +3,19 @@
 import asyncio
 import logging
 import signal
-import sys
 
 import click
 
 from tranche import __version__
 from tranche.kube.client.client import ApiClient, Unreachable
 from tranche.kube.client.leader_election import DeposedError
+from tranche.runtime.log_output import FORMATS, LEVELS, Format, Level, LogSettings, log_to_stderr
 from tranche_operator.app import Operator
 from tranche_operator.election import Election
 from tranche_operator.health_server import serve_health
 from tranche_operator.settings import ReportCa, Settings
 
 logger = logging.getLogger(__name__)
-
-_LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command(context_settings={"show_default": True, "auto_envvar_prefix": "TRANCHE_OPERATOR"})
@@ -44,7 +42,13 @@ _LEVELS = ("debug", "info", "warning", "error")
     metavar="NAME",
     help="Namespace of the leader election Lease; of several replicas, one reconciles [default: no election].",
 )
-@click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Minimum severity of log lines.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", help="Minimum severity of log lines.")
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="Form of log lines: text, or one JSON object for each line.",
+)
 @click.version_option(__version__, prog_name="tranche-operator")
 def main(
     kubeconfig: str | None,
@@ -53,14 +57,15 @@ def main(
     report_url: str,
     report_ca_config_map: str | None,
     lease_namespace: str | None,
-    log_level: str,
+    log_level: Level,
+    log_format: Format,
 ) -> None:
     """Create, evict and resume the pods of TrainingJobs as tranche-scheduler has planned them.
 
     With --lease-namespace, further replicas wait until the one that reconciles ends. Without it, run one replica; a
     second one is safe but redundant. The operator keeps no local state and can be restarted at any time.
     """
-    configure_logging(log_level)
+    configure_logging(LogSettings(log_level, log_format))
     if report_ca_config_map and not lease_namespace:
         raise click.UsageError("--report-ca-config-map needs --lease-namespace")
     settings = Settings(
@@ -112,13 +117,12 @@ async def run(
             await asyncio.wait([serving])
 
 
-def configure_logging(level: str) -> None:
+def configure_logging(settings: LogSettings) -> None:
     """Log one line per record to stderr, and Kopf's records only from severity warning, except at level debug."""
-    form = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form, force=True)
-    if level == "debug":
+    log_to_stderr("operator", settings)
+    if settings.level == "debug":
         return
-    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(settings.level.upper())))
     # It warns that it receives no signals: this process handles them and stops it.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     for handler in logging.getLogger().handlers:

@@ -31,6 +31,7 @@ from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
+from tranche.runtime.log_output import Format, Level, LogSettings
 from tranche.runtime.server_tls import ServerTls
 from tranche.web.app import Planning, create_page_app
 from tranche.worker_api.app import create_report_app
@@ -93,15 +94,15 @@ class ApiOptions:
     common.METRICS,
     GPU,
     common.LEASE_NAMESPACE,
-    common.LOG_LEVEL,
+    common.LOG,
 )
-def api(log_level: str, **options: object) -> None:
+def api(log_level: Level, log_format: Format, **options: object) -> None:
     """Run the report API, the web page and the read API.
 
     Reports are passed to the leader's planner, whichever replica that is.
     """
     chosen = ApiOptions(**options)  # type: ignore[arg-type]
-    common.run_process("api", log_level, lambda _: _main(chosen))
+    common.run_process("api", LogSettings(log_level, log_format), lambda _: _main(chosen))
 
 
 async def _main(options: ApiOptions) -> None:

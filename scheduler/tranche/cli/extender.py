@@ -17,6 +17,7 @@ from tranche.live.informers import Informers
 from tranche.metrics.scheduler import EXTENDER, Metrics
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
+from tranche.runtime.log_output import Format, Level, LogSettings
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +36,14 @@ class ExtenderOptions:
 
 
 @click.command()
-@common.options(common.KUBECONFIG, common.EXTENDER, common.METRICS, GPU, common.LOG_LEVEL)
-def extender(log_level: str, **options: object) -> None:
+@common.options(common.KUBECONFIG, common.EXTENDER, common.METRICS, GPU, common.LOG)
+def extender(log_level: Level, log_format: Format, **options: object) -> None:
     """Run the extender of kube-scheduler.
 
     It needs no planner: all that it uses is in the objects of the API server.
     """
     chosen = ExtenderOptions(**options)  # type: ignore[arg-type]
-    common.run_process("extender", log_level, lambda _: _main(chosen))
+    common.run_process("extender", LogSettings(log_level, log_format), lambda _: _main(chosen))
 
 
 async def _main(options: ExtenderOptions) -> None:

@@ -38,6 +38,7 @@ from tranche.planner_api.messages import Outlook, Place, Trained
 from tranche.planner_api.peer_token import PeerGate
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
+from tranche.runtime.log_output import Format, Level, LogSettings
 
 logger = logging.getLogger(__name__)
 ACCOUNT = "tranche-scheduler"
@@ -119,17 +120,18 @@ class PlannerOptions:
     common.METRICS,
     GPU,
     common.LEASE_NAMESPACE,
-    common.LOG_LEVEL,
+    common.LOG,
 )
-def planner(log_level: str, **options: object) -> None:
+def planner(log_level: Level, log_format: Format, **options: object) -> None:
     """Run the planner.
 
     Of all replicas, the one that holds the Lease plans. Its address is on the Lease, so that the API processes find it.
     """
     chosen = PlannerOptions(**options)  # type: ignore[arg-type]
+    log = LogSettings(log_level, log_format)
     note = journal(chosen.journal) if chosen.journal else nullcontext(None)
     try:
-        common.run_process("planner", log_level, lambda fact: _main(chosen, fact), note, JournalError)
+        common.run_process("planner", log, lambda fact: _main(chosen, fact), note, JournalError)
     except* DeposedError as group:
         raise click.ClickException(f"another scheduler is the leader now: {common.first_cause(group)}") from None
 

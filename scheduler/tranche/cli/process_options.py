@@ -1,9 +1,7 @@
 """Options and common parts of the commands that run a process of the scheduler."""
 
 import asyncio
-import logging
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,12 +11,12 @@ import click
 
 from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, Finite
 from tranche.kube.client.errors import ApiError
+from tranche.runtime.log_output import FORMATS, LEVELS, LogSettings, log_to_stderr
 from tranche.runtime.parent_process import end_with_parent, parent_ended
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 PORT = click.IntRange(0, 65535)
-LEVELS = ("debug", "info", "warning", "error")
 
 
 def _weights(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -35,7 +33,22 @@ KUBECONFIG = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="Kubeconfig file [default: in-cluster, else ~/.kube/config].",
 )
-LOG_LEVEL = click.option("--log-level", default="info", type=click.Choice(LEVELS))
+LOG = (
+    click.option(
+        "--log-level",
+        default="info",
+        show_default=True,
+        type=click.Choice(LEVELS),
+        help="Minimum severity of log lines.",
+    ),
+    click.option(
+        "--log-format",
+        default="text",
+        show_default=True,
+        type=click.Choice(FORMATS),
+        help="Form of log lines: text, or one JSON object for each line.",
+    ),
+)
 LEASE_NAMESPACE = click.option(
     "--lease-namespace", default="tranche-system", show_default=True, help="Namespace of the leader election Lease."
 )
@@ -229,7 +242,7 @@ def parameters(*groups: Callable[..., Any] | Sequence[Callable[..., Any]]) -> tu
 
 def run_process(
     name: str,
-    log_level: str,
+    log: LogSettings,
     main: Callable[[T], Coroutine[Any, Any, None]],
     resource: AbstractContextManager[T] | None = None,
     *expected: type[Exception],
@@ -238,7 +251,7 @@ def run_process(
 
     Args:
         name: Name of the process, for its log lines.
-        log_level: Minimum severity of log lines.
+        log: Severity and form of its log lines.
         main: Runs the process; cancelled by the signals.
         resource: Context whose value `main` receives.
         expected: Exceptions, besides those of API server and listen address, that end the process with a message.
@@ -249,19 +262,12 @@ def run_process(
     from tranche.runtime.http_server import ListenError  # the supervisor needs no HTTP server
 
     end_with_parent()
-    log_to_stderr(name, log_level)
+    log_to_stderr(name, log)
     try:
         with resource or nullcontext() as value:
             asyncio.run(until_signal(main(value)))  # type: ignore[arg-type]
     except* (ApiError, ListenError, *expected) as group:  # type: ignore[misc]
         raise click.ClickException(str(first_cause(group))) from None
-
-
-def log_to_stderr(name: str, level: str) -> None:
-    """Log to standard error, each line with the name of the process."""
-    form = f"%(asctime)s %(levelname)s {name} %(name)s %(message)s"
-    logging.basicConfig(level=level.upper(), format=form, stream=sys.stderr)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 def first_cause(fault: BaseException) -> BaseException:

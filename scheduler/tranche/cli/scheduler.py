@@ -14,11 +14,12 @@ import click
 from tranche.cli import process_options as common
 from tranche.cli.option_types import GPU, Finite
 from tranche.planner_api.messages import KEY_VARIABLE
+from tranche.runtime.log_output import Format, Level, LogSettings, log_to_stderr
 from tranche.runtime.parent_process import end_with_parent
 from tranche.runtime.supervisor import ChildError, supervise
 
 OF_PROCESS = {
-    name: common.parameters(*groups, common.KUBECONFIG, common.LOG_LEVEL)
+    name: common.parameters(*groups, common.KUBECONFIG, common.LOG)
     for name, groups in {
         "extender": (common.EXTENDER, GPU),
         "planner": (common.PLANNER, common.METRICS, GPU, common.LEASE_NAMESPACE),
@@ -69,7 +70,7 @@ class ShadowOptions:
         type=Finite(0.1, 1e7),
         help="Seconds between two comparisons in shadow mode.",
     ),
-    common.LOG_LEVEL,
+    common.LOG,
 )
 def scheduler(
     shadow: bool,
@@ -77,6 +78,8 @@ def scheduler(
     shadow_decide_seconds: float,
     shadow_replay_seconds: float,
     api_metrics_port: int | None,
+    log_level: Level,
+    log_format: Format,
     **options: object,
 ) -> None:
     """Run extender, planner and API on one machine.
@@ -84,9 +87,11 @@ def scheduler(
     Each is a process of its own (`tranche extender`, `tranche planner`, `tranche api`), which is started again when it
     ends. The Helm chart runs them as containers instead.
     """
+    log = LogSettings(log_level, log_format)
     if shadow:
-        _run_shadow(options, ShadowOptions(shadow_dir, shadow_decide_seconds, shadow_replay_seconds))
+        _run_shadow(options, log, ShadowOptions(shadow_dir, shadow_decide_seconds, shadow_replay_seconds))
         return
+    options |= {"log_level": log_level, "log_format": log_format}
     commands = {name: command_line(name, options) for name in OF_PROCESS}
     commands["planner"] += ["--identity", f"{socket.gethostname()}_{os.getpid()}"]
     if api_metrics_port is not None:
@@ -95,7 +100,7 @@ def scheduler(
         del commands["api"]
     environment = {KEY_VARIABLE: secrets.token_urlsafe(32), **os.environ}
     end_with_parent()
-    common.log_to_stderr("scheduler", str(options["log_level"]))
+    log_to_stderr("scheduler", log)
     try:
         asyncio.run(common.until_signal(supervise(commands, environment)))
     except* ChildError as group:
@@ -133,9 +138,9 @@ def _words(name: str, value: object) -> Iterator[str]:
         yield f"{flag}={value}"
 
 
-def _run_shadow(options: Mapping[str, object], shadow: ShadowOptions) -> None:
+def _run_shadow(options: Mapping[str, object], log: LogSettings, shadow: ShadowOptions) -> None:
     """Run shadow mode, in this process."""
     from tranche.cli.shadow import ShadowProcess
 
     process = ShadowProcess(options, shadow.directory, (shadow.decide_seconds, shadow.replay_seconds))
-    process.run()
+    process.run(log)

@@ -12,6 +12,7 @@ from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.replay.jsonl_store import RecordError
 from tranche.runtime.http_server import serve
+from tranche.runtime.log_output import LogSettings
 
 
 class ShadowProcess:
@@ -38,9 +39,9 @@ class ShadowProcess:
             gpu_speeds=dict(options["gpu_speeds"]),
         )
 
-    def run(self) -> None:
+    def run(self, log: LogSettings) -> None:
         """Run until a signal arrives."""
-        common.run_process("shadow", self._options["log_level"], lambda _: self._main(), None, RecordError)
+        common.run_process("shadow", log, lambda _: self._main(), None, RecordError)
 
     async def _main(self) -> None:
         """Run forever; read permission for the cluster is sufficient."""

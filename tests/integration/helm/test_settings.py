@@ -166,8 +166,8 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
                     "gpuResource": "amd.com/gpu",
                     "shareWeights": {"research": 2.5},
                     "scheduler": {
-                        "logLevel": "debug", "seed": 12345678, "estimateSeconds": 60, "serverIdleSeconds": 9.5,
-                        "readinessProbe": {"periodSeconds": 3},
+                        "logLevel": "debug", "logFormat": "json", "seed": 12345678, "estimateSeconds": 60,
+                        "serverIdleSeconds": 9.5, "readinessProbe": {"periodSeconds": 3},
                     },
                     "operator": {"checkpointDirectory": "/ckpt", "reportUrl": "https://r"},
                 }
@@ -176,7 +176,7 @@ def test_settings_reach_the_programs(render: Render, chosen: Callable[[dict[str,
     )  # fmt: skip
     assert {
         "--policy=fifo", "--gpu-resource=amd.com/gpu", "--share-weight=research=2.5", "--log-level=debug",
-        "--seed=12345678", "--estimate-seconds=60", "--server-idle-seconds=9.5",
+        "--log-format=json", "--seed=12345678", "--estimate-seconds=60", "--server-idle-seconds=9.5",
     } <= set(found["planner"]["args"])  # fmt: skip
     assert {found[name]["readinessProbe"]["periodSeconds"] for name in ("extender", "planner", "api")} == {3}
     resources = {arg for arg in found["planner"]["args"] if arg.startswith("--gpu-resource")}

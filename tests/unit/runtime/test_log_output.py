@@ -1,0 +1,55 @@
+"""Log lines of our processes, as text and as JSON."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tranche.runtime.log_output import LogSettings, log_to_stderr
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Give the root logger its handlers back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = handlers, level
+
+
+def test_json_line_has_time_severity_component_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("planner", LogSettings(format="json"))
+    logging.getLogger("tranche.x").info("%s: opens – 2", "ns/a", extra={"job": "ns/a", "sites": {"edge": 2}})
+    logging.getLogger("tranche.x").debug("not at this level")
+    (line,) = capsys.readouterr().err.splitlines()
+    found = json.loads(line)
+    at = datetime.fromisoformat(found.pop("time"))
+    assert abs(at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert found == {
+        "level": "INFO",
+        "component": "planner",
+        "logger": "tranche.x",
+        "message": "ns/a: opens – 2",
+        "job": "ns/a",
+        "sites": {"edge": 2},
+    }
+
+
+def test_error_with_traceback_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("operator", LogSettings(format="json"))
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("tranche.x").exception("failed")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "two\nlines" in json.loads(line)["exc_info"]
+
+
+def test_text_line_names_severity_component_and_logger(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("api", LogSettings("warning"))
+    logging.getLogger("tranche.x").warning("attention", extra={"job": "ns/a"})
+    logging.getLogger("tranche.x").info("not at this level")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(" WARNING api tranche.x attention")
