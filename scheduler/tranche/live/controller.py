@@ -23,6 +23,7 @@ from tranche.kube.convert.trainingjob import (
 from tranche.live import job_events, plan_fence, pod_timeouts
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.cluster_restore import ClusterTranslator, log_rejection
+from tranche.live.decision_log import DecisionLog
 from tranche.live.event_backlog import Backlog, Change
 from tranche.live.forecasting import Announcements, Forecasts
 from tranche.live.informers import Informers, status_path
@@ -116,6 +117,7 @@ class Controller:
         self._announcements = Announcements(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
         self._measurements = Measurements(metrics, planner, clock)
+        self._decisions = DecisionLog(planner)
         self._next_timeouts = self._next_tenancy = 0.0
         self._silent_since: float | None = None
         """Time since which kube-scheduler does not respond; None if it does."""
@@ -207,7 +209,10 @@ class Controller:
 
     def _adopt(self, found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
         with self.metrics.time_plan():
-            self._instructed(self.planner.restore(found, self._since, self._measured(events)))
+            instructions = self.planner.restore(found, self._since, self._measured(events))
+        self._instructed(instructions)
+        self._decisions.restored(self._since)
+        self._decisions.decided(instructions, (), self._since)
 
     def _measured(self, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
@@ -279,7 +284,8 @@ class Controller:
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
-        self._sites.refresh(self.clock())
+        self._sites.refresh(now)
+        self._decisions.flush(now)
         if elapsed >= self._next_tenancy:
             self._next_tenancy = elapsed + self.settings.tenancy_seconds
             self._refresh_tenancy()
@@ -305,6 +311,7 @@ class Controller:
         with self.metrics.time_plan():
             instructions = self.planner.handle_all(self._noted(given, events), self.clock())
         self._instructed(instructions)
+        self._decisions.decided(instructions, events, self.clock())
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.stir()
         urgent = {i.job for i in instructions if not isinstance(i, PublishPlan)}
@@ -369,6 +376,7 @@ class Controller:
         self._revision += 1
         self._announcements.note(key, plan)
         self._measurements.planned(key, plan)
+        self._decisions.planned(key, plan, now)
         known_conditions = resource.status.conditions
         condition = self._rejections.condition(resource, now, job_events.INVALID_SPEC)
         if condition is None:
