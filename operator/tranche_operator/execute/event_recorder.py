@@ -3,8 +3,8 @@
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 REMEMBERED = 4096
 SERIES = 16
 """Largest number of series with equal type and reason for the pods of one role of a job."""
-QUIET_SECONDS = 10.0
-"""Time during which a repeated event is only counted; the next occurrence after it is written."""
 _LONGEST_MESSAGE = 1024
 
 
@@ -29,7 +27,6 @@ _LONGEST_MESSAGE = 1024
 class _Series:
     first: datetime
     count: int = 0
-    written: datetime | None = None
 
 
 class EventRecorder:
@@ -40,24 +37,22 @@ class EventRecorder:
         self._clock = clock
         self._series: OrderedDict[str, _Series] = OrderedDict()
 
-    async def emit(self, job: TrainingJob, event: EmitEvent, at: datetime | None = None) -> None:
-        """Write an event about a job, or count it if it was written recently.
+    async def emit(self, job: TrainingJob, event: EmitEvent, at: datetime | None = None, count: int = 1) -> None:
+        """Write an event about a job, into the Event object of its series if there is one.
 
         Args:
             job: The job.
             event: The event.
-            at: Time of its occurrence; None for now.
+            at: Time of its last occurrence; None for now.
+            count: Number of occurrences since the last event of the series.
         """
         now, name = at or self._clock(), _name(job, event)
         series = self._series.pop(name, None) or _Series(now)
         self._series[name] = series
         while len(self._series) > REMEMBERED:
             self._series.popitem(last=False)
-        series.count += 1
-        if series.written is not None and (now - series.written).total_seconds() < QUIET_SECONDS:
-            return
-        is_new = series.written is None
-        series.written = now
+        is_new = series.count == 0
+        series.count += count
         try:
             await self._write(job.metadata.namespace, name, _document(job, event, name, series, now), is_new=is_new)
         except ApiError as error:
@@ -75,22 +70,6 @@ class EventRecorder:
             else:
                 return
         await self._client.apply(api_paths.event(namespace, name), document, OPERATOR_MANAGER)
-
-
-def merged(events: Iterable[EmitEvent]) -> list[EmitEvent]:
-    """Merge events of equal type and reason, so that a gang of 64 pods causes one event."""
-    groups: dict[tuple[str, str], list[EmitEvent]] = {}
-    for event in events:
-        groups.setdefault((event.type, event.reason), []).append(event)
-    return [
-        group[0] if len(group) == 1 else replace(group[0], message=_joined([event.message for event in group]))
-        for group in groups.values()
-    ]
-
-
-def _joined(messages: Sequence[str]) -> str:
-    end = "." if messages[-1].endswith(".") else ""
-    return f"{len(messages)} pods: {'; '.join(message.removesuffix('.') for message in messages)}{end}"
 
 
 def series_of(subject: str) -> str:

@@ -19,7 +19,6 @@ from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
-from tranche_operator.execute.event_recorder import merged
 from tranche_operator.execute.pod_creator import Refusal, create_pods
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.execute.template_check import admitted_verdict, check_template
@@ -41,6 +40,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
+from tranche_operator.reconcile.event_merge import merged
 from tranche_operator.reconcile.event_rules import eviction_events, victim_events
 from tranche_operator.reconcile.observed import Observed, PodView, entries_of
 from tranche_operator.reconcile.pod_creation import ungate
@@ -366,13 +366,13 @@ class ActionExecutor:
             self._cache.pods.note(run.key, pod)
         if creation.pods:
             run.requeue_after(CREATED_SECONDS)
-        if not staging:
-            await self._start_gang(run, creation.pods)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             logger.info("%s: created pod %s (%s)", run.key, name, action.what)
             self._count(role_of(run.name, name), "created")
-            run.events.append(EmitEvent("Normal", action.reason, action.what, name))
+            run.events.append(EmitEvent("Normal", action.reason, action.what, starts=((action.site, 1),)))
+        if not staging:
+            await self._start_gang(run, creation.pods)
         if creation.error is not None:
             run.failures.append(creation.error)
         if creation.refusal is not None:

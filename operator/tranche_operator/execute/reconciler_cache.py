@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tranche.kube.api.resources import SiteSpec
-from tranche_operator.execute.event_recorder import QUIET_SECONDS
+from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 from tranche_operator.reconcile.observed import Rejection, TemplateVerdict, Wait
 from tranche_operator.settings import Settings
 from tranche_operator.watch.job_cache import JobCache
@@ -101,7 +101,7 @@ class ReconcilerCache:
 
     def record_event(self, key: str, sentence: str, now: datetime) -> None:
         """Record a Pending event of the job."""
-        self.waits[key] = Wait(sentence, now + timedelta(seconds=QUIET_SECONDS))
+        self.waits[key] = Wait(sentence, now + timedelta(seconds=SPACING_SECONDS))
 
     def has_workers(self, key: str) -> None:
         """Record that the job does not wait, so that the next wait causes a new event."""

@@ -29,6 +29,8 @@ class EvictPod:
     """Why it stops: a relative clause about the preemptor, or empty, if there is one."""
     preempted_by: str = ""
     """Job for which the pod makes way, ``namespace/name``; empty if it stops for another reason."""
+    site: str = ""
+    """Site of the pod; empty if the plan has no entry for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class CreatePod:
     """CamelCase reason of the event about the creation."""
     what: str
     """Description for users: role, attempt, place and chunks."""
+    site: str = ""
+    """Site where the pod starts."""
     is_staging: bool = False
     """Whether it is a staging pod, which no other pod of the job depends on."""
 
@@ -84,6 +88,10 @@ class EmitEvent:
     reason: str
     message: str
     subject: str = ""
+    starts: tuple[tuple[str, int], ...] = ()
+    """Number of pods that start, by site, if the event is about created pods."""
+    parts: tuple[str, ...] = ()
+    """Messages of the merged events, if there are several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tranche.kube.convert.attempt_history import ended_attempts, next_start
 from tranche.model import AttemptRecord, without_moments
 from tranche.model.stop_text import cost_text, preemption_text
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
+from tranche_operator.reconcile.event_merge import places
 from tranche_operator.reconcile.observed import PodView, TemplateVerdict, Wait, is_current, is_open
 from tranche_operator.reconcile.status import JobPhase, condition_of
 
@@ -78,16 +79,19 @@ def eviction_events(evicted: Iterable[EvictPod]) -> list[EmitEvent]:
     groups: dict[tuple[str, str, int], list[EvictPod]] = {}
     for action in evicted:
         groups.setdefault((action.preempted_by, action.why, action.grace_seconds), []).append(action)
-    return [_eviction_event(*cause, [action.name for action in actions]) for cause, actions in groups.items()]
+    return [_eviction_event(*cause, actions) for cause, actions in groups.items()]
 
 
-def _eviction_event(preemptor: str, why: str, grace_seconds: int, pods: Sequence[str]) -> EmitEvent:
-    stop = f"pod {pods[0]} stops" if len(pods) == 1 else f"{len(pods)} pods stop"
+def _eviction_event(preemptor: str, why: str, grace_seconds: int, pods: Sequence[EvictPod]) -> EmitEvent:
+    first = pods[0].name
+    sites = Counter(pod.site for pod in pods if pod.site)
+    where = f" ({places(sites)})" if sites else ""
+    stop = f"pod {first} stops" if len(pods) == 1 else f"{len(pods)} pods{where} stop"
     stops = f"{stop} within {grace_seconds} s (grace period)"
     if preemptor:
         message = f"{_sentence(preemption_text(preemptor, why))}: {stops}."
-        return EmitEvent("Normal", "Preempting", message, pods[0])
-    return EmitEvent("Normal", "Stopping", f"{_sentence(stops)}: {why}.", pods[0])
+        return EmitEvent("Normal", "Preempting", message, first)
+    return EmitEvent("Normal", "Stopping", f"{_sentence(stops)}: {why}.", first)
 
 
 def victim_events(evicted: Iterable[EvictPod], victim: str) -> dict[str, EmitEvent]:

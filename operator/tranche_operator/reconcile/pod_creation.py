@@ -8,6 +8,7 @@ from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWind
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
+from tranche_operator.reconcile.event_merge import OPENED
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
@@ -67,7 +68,8 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
             continue
         pod, reason = _manifest(job, entry, settings, site)
         pod = manifests.gated(pod) if is_gated else pod
-        actions.append(CreatePod(pod, reason, _describe(entry), is_staging=isinstance(entry, PlannedStaging)))
+        is_staging = isinstance(entry, PlannedStaging)
+        actions.append(CreatePod(pod, reason, _describe(entry), entry.site, is_staging=is_staging))
     return actions
 
 
@@ -135,12 +137,12 @@ def _manifest(
 ) -> tuple[manifests.Manifest, str]:
     """Return the pod of an entry, and the reason of the event about its creation."""
     if isinstance(entry, PlannedWindow):
-        return manifests.worker_pod(job, entry, settings, site), "WindowOpened"
+        return manifests.worker_pod(job, entry, settings, site), OPENED[names.ROLE_WORKER]
     if isinstance(entry, PlannedStaging):
-        return manifests.staging_pod(job, entry, settings, site), "StagingOpened"
+        return manifests.staging_pod(job, entry, settings, site), OPENED[names.ROLE_STAGING]
     if isinstance(entry, PlannedChief):
-        return manifests.chief_pod(job, entry, settings, site), "ChiefOpened"
-    return manifests.server_pod(job, entry, settings, site), "ParameterServerOpened"
+        return manifests.chief_pod(job, entry, settings, site), OPENED[names.ROLE_CHIEF]
+    return manifests.server_pod(job, entry, settings, site), OPENED[names.ROLE_SERVER]
 
 
 def _describe(entry: Entry) -> str:

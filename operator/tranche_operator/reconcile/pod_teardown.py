@@ -94,7 +94,9 @@ def evict(
             if not (entry is None or isinstance(entry, PlannedStaging)):
                 by = entry.preempted_by or ""
                 why = entry.why or ("" if by else why)
-            actions.append(EvictPod(pod.name, pod.uid, pod.grace_seconds, why, by))
+            actions.append(
+                EvictPod(pod.name, pod.uid, pod.grace_seconds, why, by, entry.site if entry is not None else "")
+            )
     return actions
 
 

@@ -106,7 +106,9 @@ class TestClosing:
     def test_closing_window_evicts_its_pod_with_grace_and_uid(self) -> None:
         target = pod(0, 1)
         actions = decide(observed(job_with(window(0, 1, "Closing")), target))
-        assert of_type(EvictPod, actions) == [EvictPod(target.name, target.uid, 45, "its window is closing")]
+        assert of_type(EvictPod, actions) == [
+            EvictPod(target.name, target.uid, 45, "its window is closing", site="edge-a")
+        ]
 
     def test_an_eviction_names_the_job_that_preempts(self) -> None:
         job = job_with(window(0, 1, "Closing", preemptedBy="lab/dogs"))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from support.operator_objects import ACCEPTED, NOW, observed, plan, pod, training_job, window
-from tranche_operator.execute.event_recorder import QUIET_SECONDS
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
+from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 from tranche_operator.reconcile.observed import Observed, Wait
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
@@ -84,16 +84,16 @@ class TestTurns:
     def test_waiting_event_starts_quiet_time_then_needs_new_turn(self) -> None:
         cache = ReconcilerCache()
         cache.record_event("lab/cats", BEHIND, NOW)
-        assert cache.waits["lab/cats"].not_before == after(QUIET_SECONDS)
-        assert cache.event_slot("lab/cats", SETTINGS, after(QUIET_SECONDS)) == 2.0
+        assert cache.waits["lab/cats"].not_before == after(SPACING_SECONDS)
+        assert cache.event_slot("lab/cats", SETTINGS, after(SPACING_SECONDS)) == 2.0
 
     def test_a_job_that_had_workers_tells_again_why_it_waits(self) -> None:
         cache = ReconcilerCache()
         cache.record_event("lab/cats", BEHIND, NOW)
         cache.has_workers("lab/cats")
         wait = cache.waits["lab/cats"]
-        assert decide(waiting(BEHIND, wait=wait)) == [RequeueAfter(QUIET_SECONDS)], "not counted only"
-        later = reconcile(waiting(BEHIND, wait=wait), SETTINGS, after(QUIET_SECONDS))
+        assert decide(waiting(BEHIND, wait=wait)) == [RequeueAfter(SPACING_SECONDS)], "not counted only"
+        later = reconcile(waiting(BEHIND, wait=wait), SETTINGS, after(SPACING_SECONDS))
         assert EmitPendingEvent(BEHIND) in later
 
     def test_a_job_that_is_gone_is_forgotten(self) -> None:
