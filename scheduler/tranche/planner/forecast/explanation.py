@@ -99,7 +99,9 @@ def _activity(state: JobState, now: float) -> str:
         case JobPhase.UNPLANNABLE if state.unplannable is not None:
             return state.unplannable[1]
         case JobPhase.SUSPENDED:
-            return f"suspended by spec.suspend; {done}"
+            left = len(state.runs)  # the phase is Running until they have stopped
+            stopping = f", {left} worker{'s are' if left > 1 else ' is'} stopping" if left else ""
+            return f"suspended by spec.suspend{stopping}; {done}"
         case JobPhase.RUNNING:
             return f"{_workers(state)}; {done}"
     return ""
