@@ -177,11 +177,13 @@ def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> 
     console.print("\n[bold]Look around[/] in a second terminal (everything stops when this command does):")
     for line in look_around(cluster, ours):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    console.print("The log has one line for each decision; the journal has each window, as JSON lines.")
 
 
 def look_around(cluster: Cluster, ours: Stack) -> list[str]:
     """Return commands for another shell; the first two lines set up the cluster, kubectl and its plugin."""
     command = f"kubectl create token {VISITOR} --audience {AUDIENCE}"
+    job = workload.load(0)[0].name
     programs = f"{Path(sys.executable).parent}:{ensure('kubectl')['kubectl'].parent}"
     return [
         f"export KUBECONFIG={quote(str(cluster.kubeconfig))}",
@@ -189,9 +191,11 @@ def look_around(cluster: Cluster, ours: Stack) -> list[str]:
         "kubectl get trainingjobs -o wide",
         "kubectl get sites",
         "kubectl tranche queue",
-        f"kubectl describe trainingjob {workload.load(0)[0].name}",
+        f"kubectl describe trainingjob {job}",
         f"curl -H 'Authorization: Bearer '$({command}) {ours.page_url}/v1/jobs",
         f"curl {ours.planner_url}/metrics",
+        f"grep default/{job} {quote(str(ours.log('scheduler')))}",
+        f"tail -n 3 {quote(str(journal_of(cluster)))}",
         f"less {quote(str(ours.log('scheduler')))} {quote(str(ours.log('operator')))}",
     ]
 

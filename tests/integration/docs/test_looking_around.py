@@ -15,6 +15,7 @@ from support.full_stack import Whole
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import create_visitor
 from tranche.demo.run import create_sites, look_around, report_ended
+from tranche.demo.submission import journal_of
 from tranche_testcluster import Cluster
 
 
@@ -23,7 +24,7 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
         apply_manifests(cluster)
         create_sites(cluster)
         create_visitor(cluster)
-        with Stack(cluster) as ours:
+        with Stack(cluster, scheduler_options=["--journal", str(journal_of(cluster))]) as ours:
             whole = Whole(cluster, ours)
             lines = look_around(cluster, ours)
             (described,) = [line for line in lines if line.startswith("kubectl describe trainingjob ")]
@@ -39,9 +40,11 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
     assert said["kubectl get sites"].count("\n") == 5
     assert "no running or waiting TrainingJobs" in said["kubectl tranche queue"]
     assert "Completed" in said[described]
-    jobs, metrics, logs = list(said.values())[-3:]
+    jobs, metrics, decisions, facts, logs = list(said.values())[-5:]
     assert json.loads(jobs)["jobs"][0]["phase"] == "Succeeded"
     assert "tranche_leader" in metrics
+    assert "has succeeded" in decisions
+    assert {json.loads(line)["kind"] for line in facts.splitlines()} >= {"started", "ended"}
     assert "restored" in logs
 
 
