@@ -40,7 +40,7 @@ from tranche_operator.reconcile.actions import (
     UngatePod,
     WriteStatus,
 )
-from tranche_operator.reconcile.event_merge import merged
+from tranche_operator.reconcile.event_merge import OPENED, merged
 from tranche_operator.reconcile.event_rules import eviction_events, victim_events
 from tranche_operator.reconcile.observed import Observed, PodView, entries_of
 from tranche_operator.reconcile.pod_creation import ungate
@@ -93,6 +93,11 @@ class _ActionRun:
     @property
     def key(self) -> str:
         return self.observed.key
+
+    @property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """Logger whose records have the job as a field."""
+        return logging.LoggerAdapter(logger, {"job": self.key})
 
     @property
     def namespace(self) -> str:
@@ -245,7 +250,7 @@ class ActionExecutor:
             {"op": "replace", "path": "/metadata/finalizers", "value": left},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: removed the ledger finalizer from pod %s", run.key, action.name)
+            run.log.info("%s: removed the ledger finalizer from pod %s", run.key, action.name)
 
     async def _ungate(self, run: _ActionRun, action: UngatePod) -> None:
         gate = f"/spec/schedulingGates/{action.gate}"
@@ -255,7 +260,7 @@ class ActionExecutor:
             {"op": "remove", "path": gate},
         ]
         if await self._patch_pod(run, action.name, patch):
-            logger.info("%s: removed the scheduling gate from pod %s: the gang is complete", run.key, action.name)
+            run.log.info("%s: removed the scheduling gate from pod %s: the gang is complete", run.key, action.name)
 
     async def _patch_pod(self, run: _ActionRun, name: str, patch: list[dict[str, Any]]) -> bool:
         path = api_paths.pod(run.namespace, name)
@@ -275,7 +280,7 @@ class ActionExecutor:
             grace = action.grace_seconds
             self._cache.pods.expect_end(action.uid)
             why = preemption_text(action.preempted_by, action.why) if action.preempted_by else action.why
-            logger.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
+            run.log.info("%s: evicted pod %s (grace period %d s): %s", run.key, action.name, grace, why)
             self._count(role_of(run.name, action.name), "evicted")
             run.evicted.append(action)
 
@@ -329,12 +334,12 @@ class ActionExecutor:
     async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
         if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid, version=action.version):
             self._cache.pods.expect_end(action.uid)
-            logger.info("%s: deleted pod %s", run.key, action.name)
+            run.log.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")
 
     async def _delete_job(self, run: _ActionRun, action: DeleteJob) -> None:
         if await self._delete(run, api_paths.job(run.namespace, run.name), action.uid, propagationPolicy="Background"):
-            logger.info("%s: deleted the job: runPolicy.ttlSecondsAfterFinished has passed", run.key)
+            run.log.info("%s: deleted the job: runPolicy.ttlSecondsAfterFinished has passed", run.key)
 
     async def _delete(self, run: _ActionRun, path: str, uid: str, *, version: int = 0, **options: str | int) -> bool:
         preconditions = {"uid": uid} | ({"resourceVersion": str(version)} if version else {})
@@ -355,7 +360,7 @@ class ActionExecutor:
                 run.events.append(EmitEvent("Warning", "ServiceRejected", error.message))
             raise
         self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
-        logger.info("%s: created service %s", run.key, run.name)
+        run.log.info("%s: created service %s", run.key, run.name)
 
     async def _create_pods(self, run: _ActionRun, actions: list[CreatePod], *, staging: bool) -> None:
         if not actions:
@@ -368,9 +373,9 @@ class ActionExecutor:
             run.requeue_after(CREATED_SECONDS)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
-            logger.info("%s: created pod %s (%s)", run.key, name, action.what)
+            run.log.info("%s: created pod %s (%s)", run.key, name, action.what)
             self._count(role_of(run.name, name), "created")
-            run.events.append(EmitEvent("Normal", action.reason, action.what, starts=((action.site, 1),)))
+            run.events.append(EmitEvent("Normal", OPENED[action.role], action.what, starts=((action.site, 1),)))
         if not staging:
             await self._start_gang(run, creation.pods)
         if creation.error is not None:
@@ -392,14 +397,14 @@ class ActionExecutor:
         self._count(role_of(run.name, pod), "refused")
         now = self._clock()
         if refusal.passing and self._cache.is_transient(run.key, self._settings, now):
-            logger.info(
+            run.log.info(
                 "%s: pod %s rejected (%s), retrying in %g s: %s", run.key, pod, reason, PASSING_SECONDS, message
             )
             run.requeue_after(PASSING_SECONDS)
             return
         rejection = self._cache.reject(run.key, pod, reason, message, self._settings, now, staging=staging)
         pause = (rejection.until - self._clock()).total_seconds()
-        logger.warning("%s: pod %s rejected (%s), retrying in %.0f s: %s", run.key, pod, reason, pause, message)
+        run.log.warning("%s: pod %s rejected (%s), retrying in %.0f s: %s", run.key, pod, reason, pause, message)
         run.events.append(EmitEvent("Warning", "PodsRejected", f"{pod}: {message}"))
         run.requeue_after(0.0)
 
@@ -432,7 +437,7 @@ class ActionExecutor:
         if phase != "Waiting":
             self._cache.has_workers(run.key)
         if before != phase:
-            logger.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
+            run.log.info("%s: phase %s", run.key, f"{before} -> {phase}" if before else phase)
 
     async def _send(
         self, run: _ActionRun, method: str, path: str, body: object, content_type: str = "application/json"

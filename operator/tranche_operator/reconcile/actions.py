@@ -55,11 +55,9 @@ class CreatePod:
     """Create a planned pod."""
 
     manifest: Manifest
-    reason: str
-    """CamelCase reason of the event about the creation."""
     what: str
     """Description for users: role, attempt, place and chunks."""
-    site: str = ""
+    site: str
     """Site where the pod starts."""
     is_staging: bool = False
     """Whether it is a staging pod, which no other pod of the job depends on."""

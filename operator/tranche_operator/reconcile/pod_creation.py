@@ -8,7 +8,6 @@ from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWind
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
-from tranche_operator.reconcile.event_merge import OPENED
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
@@ -66,10 +65,10 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
             message = f"pod {name} cannot be created: Site {entry.site} does not exist"
             actions.append(EmitEvent("Warning", "SiteMissing", message))
             continue
-        pod, reason = _manifest(job, entry, settings, site)
+        pod = _manifest(job, entry, settings, site)
         pod = manifests.gated(pod) if is_gated else pod
         is_staging = isinstance(entry, PlannedStaging)
-        actions.append(CreatePod(pod, reason, _describe(entry), entry.site, is_staging=is_staging))
+        actions.append(CreatePod(pod, _describe(entry), entry.site, is_staging=is_staging))
     return actions
 
 
@@ -132,17 +131,15 @@ def _is_invalid(job: TrainingJob) -> bool:
     )
 
 
-def _manifest(
-    job: TrainingJob, entry: Entry, settings: Settings, site: SiteSpec | None
-) -> tuple[manifests.Manifest, str]:
-    """Return the pod of an entry, and the reason of the event about its creation."""
+def _manifest(job: TrainingJob, entry: Entry, settings: Settings, site: SiteSpec | None) -> manifests.Manifest:
+    """Return the pod of an entry."""
     if isinstance(entry, PlannedWindow):
-        return manifests.worker_pod(job, entry, settings, site), OPENED[names.ROLE_WORKER]
+        return manifests.worker_pod(job, entry, settings, site)
     if isinstance(entry, PlannedStaging):
-        return manifests.staging_pod(job, entry, settings, site), OPENED[names.ROLE_STAGING]
+        return manifests.staging_pod(job, entry, settings, site)
     if isinstance(entry, PlannedChief):
-        return manifests.chief_pod(job, entry, settings, site), OPENED[names.ROLE_CHIEF]
-    return manifests.server_pod(job, entry, settings, site), OPENED[names.ROLE_SERVER]
+        return manifests.chief_pod(job, entry, settings, site)
+    return manifests.server_pod(job, entry, settings, site)
 
 
 def _describe(entry: Entry) -> str:

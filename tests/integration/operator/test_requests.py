@@ -80,7 +80,7 @@ def creations(lab: Lab, *, gated: bool = False) -> list[CreatePod]:
     assert job is not None
     assert job.status.plan is not None
     pods = [manifests.worker_pod(job, one, SETTINGS) for one in job.status.plan.workers]
-    return [CreatePod(manifests.gated(pod) if gated else pod, "R", "w") for pod in pods]
+    return [CreatePod(manifests.gated(pod) if gated else pod, "w", SITE) for pod in pods]
 
 
 def make_pod(lab: Lab, windows: int = 1, *, gated: bool = False, **spec: Any) -> PodView:
@@ -178,7 +178,7 @@ class TestPods:
         seen, actions = observe(lab), creations(lab, gated=True)
         monkeypatch.setattr(ApiClient, "_send", note)
         assert apply(lab, *actions, seen=seen) == CREATED_SECONDS
-        assert lab.events()["R"]["message"] == "2 pods: w; w"
+        assert lab.events()["WindowOpened"]["message"] == f"2 workers start: 2 at {SITE}"
         assert sent == [("POST", "pods")] * 2 + [("PATCH", "pods")] * 2 + [("POST", "events")]
 
     def test_what_is_gone_is_no_error(self, lab: Lab) -> None:
@@ -245,13 +245,13 @@ class TestJobs:
         async def use(client: ApiClient) -> None:
             recorder = EventRecorder(client, lambda: next(times))
             for number in range(5):
-                await recorder.emit(job, EmitEvent("Warning", "PodsRejected", f"used: {number}"))
+                await recorder.emit(job, EmitEvent("Warning", "PodsRejected", f"used: {number}"), count=1 + number)
 
         with_client(lab, use)
         event = lab.events()["PodsRejected"]
-        assert event["count"] == 4, "the fifth is counted and will be written with the next"
-        assert event["message"] == "used: 3"
-        assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:20Z")
+        assert event["count"] == 1 + 2 + 3 + 4 + 5
+        assert event["message"] == "used: 4"
+        assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:21Z")
 
 
 class TestServices:
@@ -372,7 +372,7 @@ def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[st
     apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, cache=cache)
     update = cache.verdicts[seen.key].update
     assert (update.status, update.message) == ("False", "")
-    apply(lab, *(CreatePod(pod, "R", "w") for pod in pods), seen=seen, cache=cache)
+    apply(lab, *(CreatePod(pod, "w", SITE) for pod in pods), seen=seen, cache=cache)
     assert len(lab.pods()) == len(pods)
     terms = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
