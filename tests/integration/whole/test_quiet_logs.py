@@ -1,6 +1,6 @@
-"""Normal operation logs no warnings: preemption, gangs, suspension, deletion and watches that are re-established."""
+"""Normal operation logs each decision and no warnings: preemption, gangs, suspension, deletion, broken watches."""
 
-import re
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +11,7 @@ from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster, FaultProxy
 
 MERGE = "application/merge-patch+json"
-LOUD = re.compile(r"\b(WARNING|ERROR|CRITICAL)\b|^Traceback", re.MULTILINE)
+JSON = ["--log-format", "json"]
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,15 @@ def proxied() -> Iterator[tuple[Whole, FaultProxy]]:
         apply_manifests(cluster)
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=8)
-        with Stack(cluster, scheduler_options=["--estimate-seconds", "1"], api_url=proxy.url) as stack:
+        options = ["--estimate-seconds", "1", *JSON]
+        with Stack(cluster, scheduler_options=options, operator_options=JSON, api_url=proxy.url) as stack:
             yield Whole(cluster, stack), proxy
 
 
-def loud(whole: Whole) -> list[str]:
-    """Return the lines of all our processes that are warnings or worse."""
+def lines(whole: Whole) -> list[dict[str, Any]]:
+    """Return all log lines of our processes."""
     logs = (whole.stack.log(name).read_text(encoding="utf-8") for name in ("scheduler", "operator"))
-    return [line for text in logs for line in text.splitlines() if LOUD.search(line)]
+    return [json.loads(line) for text in logs for line in text.splitlines()]
 
 
 def work(whole: Whole, proxy: FaultProxy) -> None:
@@ -56,11 +57,29 @@ def work(whole: Whole, proxy: FaultProxy) -> None:
     whole.delete("gang", "pausing", "large", "small")
 
 
-def test_normal_operation_logs_no_warnings(proxied: tuple[Whole, FaultProxy]) -> None:
+def test_normal_operation_logs_decisions_and_no_warnings(proxied: tuple[Whole, FaultProxy]) -> None:
     whole, proxy = proxied
     work(whole, proxy)
-    import shutil
+    found = lines(whole)
+    assert [one for one in found if one["level"] != "INFO"] == []
+    assert {one["component"] for one in found} >= {"planner", "extender", "api", "operator"}
+    assert any("the watch was interrupted" in one["message"] for one in found)
+    decisions: dict[str, set[str]] = {}
+    for one in found:
+        if "decision" in one:
+            decisions.setdefault(one["job"], set()).add(one["decision"])
+    assert decisions["default/small"] >= {"submitted", "preempts", "opens", "succeeded"}
+    assert decisions["default/large"] >= {"submitted", "opens", "closes", "ended", "succeeded"}
+    assert decisions["default/pausing"] >= {"suspended", "resumed", "succeeded"}
+    assert decisions["default/doomed"] >= {"submitted", "opens", "removed"}
+    assert "default/gang opens 4 windows: 4 at cluster (cause: " in "\n".join(one["message"] for one in found)
+    (closed,) = [one for one in found if one.get("decision") == "closes" and one["job"] == "default/large"]
+    assert closed["preemptedBy"] == "default/small"
+    assert closed["cause"] == "preempted by default/small, which has less work left"
 
-    for n in ("scheduler", "operator"):
-        shutil.copy(whole.stack.log(n), f"/tmp/h-logs-{n}.log")
-    assert not loud(whole)
+
+def test_pods_that_start_together_are_one_event(proxied: tuple[Whole, FaultProxy]) -> None:
+    whole, _ = proxied
+    path = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=gang,reason=WindowOpened"
+    (event,) = whole.until("the event", lambda: whole.cluster.request("GET", path)[1]["items"])
+    assert (event["message"], event["count"]) == ("4 workers start: 4 at cluster", 1)
