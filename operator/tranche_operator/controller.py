@@ -58,6 +58,7 @@ class Controller:
         if observed.job is not None:
             unwanted = pod_teardown.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
             self._cache.keep_refusals(key, {pod.name for pod in unwanted})
+            self._cache.keep_reported(key, {pod.uid for pod in observed.pods})
         if not any(isinstance(action, WriteStatus) for action in actions):
             self._cache.unwritten.pop(key, None)
         now, later = split_deferrable(observed, actions)

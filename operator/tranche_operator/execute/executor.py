@@ -213,7 +213,7 @@ class ActionExecutor:
             case WriteStatus():
                 await self._write_status(run, action)
             case EmitEvent():
-                run.events.append(action)
+                self._note_event(run, action)
             case EmitPendingEvent():
                 await self._emit_pending_event(run, action)
             case DeleteJob():
@@ -229,6 +229,11 @@ class ActionExecutor:
             run.requeue_after(0.0)
         elif action.roles <= run.admitted.keys():
             self._cache.verdicts[run.key] = admitted_verdict(action.generation, run.admitted)
+
+    def _note_event(self, run: _ActionRun, action: EmitEvent) -> None:
+        run.events.append(action)
+        if action.ended:
+            self._cache.reported.setdefault(run.key, set()).update(action.ended)
 
     async def _emit_pending_event(self, run: _ActionRun, action: EmitPendingEvent) -> None:
         now = self._clock()

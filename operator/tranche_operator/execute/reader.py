@@ -82,6 +82,7 @@ class Reader:
             rejection=observed.rejection,
             staging_rejection=observed.staging_rejection,
             refusals=observed.refusals,
+            reported=observed.reported,
             wait=observed.wait,
             is_fresh=is_fresh,
         )
@@ -99,6 +100,7 @@ class Reader:
             rejection=cache.rejections.get(key),
             staging_rejection=cache.staging_rejections.get(key),
             refusals=dict(cache.refusals.get(key, {})),
+            reported=frozenset(cache.reported.get(key, ())),
             wait=cache.waits.get(key, Wait()),
             is_fresh=is_fresh,
         )

@@ -24,6 +24,8 @@ class ReconcilerCache:
     forbidden: dict[str, datetime] = field(default_factory=dict)
     """Start of the current transient rejections of the job's pods."""
     refusals: dict[str, dict[str, Rejection]] = field(default_factory=dict)
+    reported: dict[str, set[str]] = field(default_factory=dict)
+    """UIDs of preempted pods whose end an event has reported."""
     """Evictions that a disruption budget refused, by pod name."""
     sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
     """Sites by name (None: not declared), and the end of their validity on the monotonic clock."""
@@ -89,6 +91,12 @@ class ReconcilerCache:
         if counts is not None and counts.pop(path, None) is not None and not counts:
             del self.changes[key]
 
+    def keep_reported(self, key: str, pods: Collection[str]) -> None:
+        """Forget the reported ends of pods that are not among these UIDs."""
+        kept = self.reported.pop(key, set()).intersection(pods)
+        if kept:
+            self.reported[key] = kept
+
     def event_slot(self, key: str, settings: Settings, now: datetime) -> float:
         """Return the seconds until the slot of the job's next Pending event, and reserve one if needed."""
         wait = self.waits.get(key, Wait())
@@ -117,6 +125,7 @@ class ReconcilerCache:
         self.staging_rejections.pop(key, None)
         self.forbidden.pop(key, None)
         self.refusals.pop(key, None)
+        self.reported.pop(key, None)
         self.services.pop(key, None)
         self.waits.pop(key, None)
         self.changes.pop(key, None)

@@ -90,6 +90,8 @@ class EmitEvent:
     """Number of pods that start, by site, if the event is about created pods."""
     parts: tuple[str, ...] = ()
     """Messages of the merged events, if there are several."""
+    ended: tuple[str, ...] = ()
+    """UIDs of the pods whose end the event reports, which no later event reports again."""
 
 
 @dataclass(frozen=True, slots=True)

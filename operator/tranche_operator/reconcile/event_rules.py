@@ -1,7 +1,7 @@
 """Rules for events about phases, waiting, preemption and templates. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from tranche.kube.api import names
@@ -119,29 +119,40 @@ def _pods(evicted: Sequence[EvictPod], victim: str) -> str:
     return " and ".join(parts)
 
 
-def preempted_events(job: TrainingJob, counted: Iterable[PodView], now: datetime) -> list[EmitEvent]:
+def preempted_events(
+    job: TrainingJob, counted: Iterable[PodView], reported: Collection[str], now: datetime
+) -> list[EmitEvent]:
     """Return events about preempted pods that have ended: by which job, why, and what that cost.
 
     Only pods that are about to be released are reported, so that an event is not repeated while a pod is kept.
+
+    Args:
+        job: The job as read.
+        counted: Its pods whose end is in the ledger.
+        reported: UIDs of the pods that earlier events have reported, and whose release is deferred.
+        now: Current time, with a time zone.
     """
-    unreleased = {pod.attempt: pod for pod in counted if names.FINALIZER_LEDGER in pod.finalizers}
+    waiting = (pod for pod in counted if names.FINALIZER_LEDGER in pod.finalizers and pod.uid not in reported)
+    unreleased = {pod.attempt: pod for pod in waiting}
     groups: dict[tuple[str, str], list[AttemptRecord]] = {}
     for record in ended_attempts(job.status.progress) if unreleased else ():
         if record.preempted_by and record.attempt in unreleased:
             groups.setdefault((record.preempted_by, record.why), []).append(record)
     resumes = next_start(job, now)
     return [
-        _preempted_event(by, why, [unreleased[one.attempt].name for one in records], records, resumes)
+        _preempted_event(by, why, [unreleased[one.attempt] for one in records], records, resumes)
         for (by, why), records in groups.items()
     ]
 
 
 def _preempted_event(
-    by: str, why: str, pods: Sequence[str], records: Sequence[AttemptRecord], resumes: datetime | None
+    by: str, why: str, pods: Sequence[PodView], records: Sequence[AttemptRecord], resumes: datetime | None
 ) -> EmitEvent:
-    ended = f"pod {pods[0]} has ended" if len(pods) == 1 else f"{len(pods)} pods have ended"
+    first = pods[0].name
+    ended = f"pod {first} has ended" if len(pods) == 1 else f"{len(pods)} pods have ended"
     cost = cost_text(sum(record.lost_seconds for record in records), resumes)
-    return EmitEvent("Normal", "Preempted", f"{_sentence(preemption_text(by, why))}: {ended}; {cost}.", pods[0])
+    message = f"{_sentence(preemption_text(by, why))}: {ended}; {cost}."
+    return EmitEvent("Normal", "Preempted", message, first, ended=tuple(pod.uid for pod in pods))
 
 
 def _sentence(text: str) -> str:

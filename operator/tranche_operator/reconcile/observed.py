@@ -130,6 +130,8 @@ class Observed:
     """Last refusal of a staging pod; it does not delay other pods."""
     refusals: Mapping[str, Rejection] = field(default_factory=lambda: MappingProxyType({}))
     """Evictions that a disruption budget refused, by pod name."""
+    reported: frozenset[str] = frozenset()
+    """UIDs of preempted pods whose end an event has reported."""
     wait: Wait = Wait()
     is_busy: bool = False
     """Whether many other jobs wait for a reconcile."""

@@ -40,7 +40,12 @@ def is_orphaned(job: TrainingJob) -> bool:
 
 
 def settle(
-    job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry], settings: Settings, now: datetime
+    job: TrainingJob,
+    pods: Iterable[PodView],
+    entries: Mapping[str, Entry],
+    reported: Collection[str],
+    settings: Settings,
+    now: datetime,
 ) -> list[Action]:
     """Release pods whose end is counted, and delete all of them except the last `Settings.kept_pods`.
 
@@ -57,7 +62,7 @@ def settle(
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
     return [
-        *event_rules.preempted_events(job, counted, now),
+        *event_rules.preempted_events(job, counted, reported, now),
         *(action for pod in counted for action in _release(pod)),
         *(action for pod in surplus for action in _delete(pod)),
         *(action for pod in ended if not (pod.over or pod.terminating) for action in _stop_sidecars(pod)),

@@ -97,7 +97,7 @@ def _steer(
     refused = pod_creation.standing_rejection(observed.staging_rejection, bringing)
     unwanted = pod_teardown.unwanted_pods(job, own, entries)
     actions = [
-        *pod_teardown.settle(job, own, entries, settings, now),
+        *pod_teardown.settle(job, own, entries, observed.reported, settings, now),
         *pod_teardown.evict(unwanted, entries, observed.refusals, now),
         *pod_creation.open_service(observed, job, entries),
         *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, training, settings)),

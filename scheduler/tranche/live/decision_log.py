@@ -89,7 +89,7 @@ MOST_PLACES = 8
 """Number of sites or nodes that a line names."""
 CAUSES: Mapping[type, str] = {
     JobSubmitted: "{0.job.key} was submitted",
-    JobChanged: "the specification of {0.job.key} was changed",
+    JobChanged: "the specification or the admitted pods of {0.job.key} were changed",
     JobRemoved: "{0.job} was deleted or has ended",
     NodeChanged: "node {0.node.name} is new or was changed",
     NodeRemoved: "node {0.node} was removed",
@@ -139,6 +139,8 @@ class Tally:
     """Numbers by site or node."""
     cause: Event | None = None
     lost_seconds: float = 0.0
+    since: float | None = None
+    """Time of the first of several decisions; None if there was one."""
 
     def add(self, other: "Tally") -> None:
         """Add later decisions."""
@@ -171,6 +173,7 @@ class DecisionLog:
         """Times at which their pauses end, in order; entries of topics that were dropped remain."""
         self._phases: dict[str, JobPhase] = {}
         """Phases of all jobs, as `_coarse` returns them."""
+        self._generations: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         """Number of ended pods by job."""
         self._unplanned: set[str] = set()
@@ -184,6 +187,7 @@ class DecisionLog:
         for key, state in self._planner.cluster.jobs.items():
             self._phases[key] = _coarse(state.phase(now))
             self._ended[key] = sum(state.ended.values())
+            self._generations[key] = state.job.generation
         self._nodes = {one.node: (one.phase, one.count, one.site) for one in self._exclusions()}
 
     def decided(self, instructions: Iterable[Instruction], events: Iterable[Event], now: float) -> None:
@@ -244,25 +248,29 @@ class DecisionLog:
         match event:
             case JobSubmitted(job=job) if job.key not in self._phases:
                 self._phases[job.key], self._ended[job.key] = JobPhase.WAITING, 0
+                self._generations[job.key] = job.generation
                 self._unplanned.add(job.key)
                 most = f"{_plural(job.chunks, 'chunk')}, at most {_plural(job.max_workers, 'worker')}"
                 size = f"a gang of {_plural(job.chunks, 'worker')}" if job.is_gang else most
                 effect = f"is planned from now on: {size} of {_plural(job.gpus, 'GPU')}"
                 _write(job.key, "submitted", effect, "it was submitted")
-            case JobChanged(job=job):
+            case JobChanged(job=job) if self._generations.get(job.key, job.generation) != job.generation:
+                self._generations[job.key] = job.generation
                 _write(job.key, "changed", f"is planned by generation {job.generation}", "its specification changed")
             case JobRemoved(job=key) if key in self._phases:
-                self._forget(key)
+                self._forget(key, now)
                 phase = self._phases.pop(key)
                 if phase not in (JobPhase.FINISHED, JobPhase.FAILED):
                     _write(key, "removed", "is not planned any more", "it was deleted or has ended")
             case _:
                 pass
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str, now: float) -> None:
         """Write what was counted about a job, and drop the job."""
-        self._write_counted(key)
+        self._write_counted(key, now)
+        self._paused.pop(key, None)
         self._ended.pop(key, None)
+        self._generations.pop(key, None)
         self._unplanned.discard(key)
         self._unplannable.pop(key, None)
 
@@ -289,12 +297,12 @@ class DecisionLog:
         self._phases[key] = phase
         match phase:
             case JobPhase.FINISHED:
-                self._write_counted(key)
+                self._write_counted(key, now)
                 took = duration_text(max(0.0, now - state.job.submitted))
                 counts = f"{state.preemptions} stopped and {state.failures} failed workers"
                 _write(key, "succeeded", f"has succeeded {took} after its submission, with {counts}", _cause(cause))
             case JobPhase.FAILED:
-                self._write_counted(key)
+                self._write_counted(key, now)
                 limit = f"more than runPolicy.backoffLimit {state.job.backoff_limit}"
                 _write(key, "failed", f"has failed: {state.failures} pods failed, {limit}", _cause(cause))
             case JobPhase.SUSPENDED:
@@ -304,11 +312,12 @@ class DecisionLog:
             case _ if before is JobPhase.SUSPENDED:
                 _write(key, "resumed", "is planned again", "spec.suspend is false")
 
-    def _write_counted(self, key: str) -> None:
-        """Write what was counted about a job that ends, before the line about its end."""
-        for topic, paused in self._paused.pop(key, {}).items():
+    def _write_counted(self, key: str, now: float) -> None:
+        """Write what was counted about a job, so that its lines are in the order of the decisions."""
+        for topic, paused in self._paused.get(key, {}).items():
             if paused.tally is not None:
-                _write_tally(topic, paused.tally)
+                _write_tally(topic, paused.tally, now)
+                paused.tally = None
 
     def _write_paced(self, topic: Topic, tally: Tally, now: float) -> None:
         """Write the line of a decision, or only count it if its topic has a recent line."""
@@ -316,16 +325,17 @@ class DecisionLog:
         if paused is None:
             self._write(topic, tally, now)
         elif paused.tally is None:
-            paused.tally = tally
+            paused.tally, tally.since = tally, now
         else:
             paused.tally.add(tally)
 
     def _write(self, topic: Topic, tally: Tally, now: float) -> None:
         """Write a line, and begin the pause of its topic."""
+        self._write_counted(topic.job, now)
         paused = _Paused(now + PACE_SECONDS)
         self._paused.setdefault(topic.job, {})[topic] = paused
         self._due.append((paused.due, topic))
-        _write_tally(topic, tally)
+        _write_tally(topic, tally, now)
 
     # ---- nodes
 
@@ -389,8 +399,9 @@ def _counted(instructions: Iterable[Instruction]) -> dict[Topic, Tally]:
 _NOUNS = {"server": "parameter server", "chief": "chief"}
 
 
-def _write_tally(topic: Topic, tally: Tally) -> None:
+def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
     count = tally.places.total()
+    within = f" within {duration_text(now - tally.since)}" if tally.since is not None and count > 1 else ""
     verb, _, role = topic.decision.partition("-")
     things = _plural(count, _NOUNS.get(role, "window"))
     places = _places(tally.places, "on" if verb == "ended" else "to" if verb == "copies" else "at")
@@ -398,22 +409,22 @@ def _write_tally(topic: Topic, tally: Tally) -> None:
     fields: dict[str, Any] = {"count": count, "places": dict(tally.places)}
     match verb:
         case "preempts":
-            effect = f"preempts {things} of {topic.other}: {places}"
+            effect = f"preempts {things} of {topic.other}{within}: {places}"
             cause = f"{topic.job}{topic.why.removeprefix('which')}" if topic.why.startswith("which ") else cause
             fields["victim"] = topic.other
         case "closes":
-            effect = f"closes {things}: {places}"
+            effect = f"closes {things}{within}: {places}"
             if topic.other:
                 cause = preemption_text(topic.other, topic.why)
                 fields["preemptedBy"] = topic.other
         case "copies":
-            effect = f"copies the data of {_plural(count, 'chunk')}: {places}"
+            effect = f"copies the data of {_plural(count, 'chunk')}{within}: {places}"
         case "ended":
             cost = f"; {cost_text(tally.lost_seconds)}" if tally.lost_seconds or "preempted by" in topic.why else ""
-            effect = f"counts {_plural(count, 'pod')} as {topic.other}: {places}{cost}"
+            effect = f"counts {_plural(count, 'pod')} as {topic.other}{within}: {places}{cost}"
             fields |= {"outcome": topic.other, "lostSeconds": round(tally.lost_seconds, 1)}
         case _:
-            effect = f"opens {things}: {places}"
+            effect = f"opens {things}{within}: {places}"
     _write(topic.job, topic.decision, effect, cause, **fields)
 
 

@@ -110,7 +110,28 @@ def test_windows_that_open_often_are_counted_in_one_line(caplog: pytest.LogCaptu
     opened = [line for line in caplog.messages if " opens " in line]
     assert len(opened) == 1 + 60.0 // PACE_SECONDS
     assert "opens 1 window: 1 at edge-a" in opened[0]
-    assert "opens 40 windows: 40 at edge-a (cause: a worker of default/tiny ended: Succeeded)" in opened[2]
+    assert "opens 40 windows within 20 s: 40 at edge-a (cause: a worker of default/tiny ended: Succeeded)" in opened[2]
+
+
+def test_counted_windows_are_logged_before_they_close(caplog: pytest.LogCaptureFixture) -> None:
+    course = Course(caplog, [node("n1", gpus=1)])
+    course.handle(JobSubmitted(job("large", chunks=3, seconds=500.0, max_workers=1)), 0.0)
+    course.end("large", "Succeeded", 10.0)
+    course.start("large", 10.0)
+    lines = course.handle(JobSubmitted(job("small", 11.0, seconds=5.0)), 11.0)[1:]
+    assert [line.split(" (cause")[0] for line in lines] == [
+        "default/large opens 1 window: 1 at edge-a",
+        "default/large closes 1 window: 1 at edge-a",
+        "default/small preempts 1 window of default/large: 1 at edge-a",
+        "default/small opens 1 window: 1 at edge-a",
+    ]
+
+
+def test_admission_of_a_job_is_no_change_of_its_generation(caplog: pytest.LogCaptureFixture) -> None:
+    course = Course(caplog)
+    made = job("same", chunks=2)
+    course.handle(JobSubmitted(made), 0.0)
+    assert course.handle(JobChanged(replace(made, template_requests=made.worker.requests)), 1.0) == []
 
 
 def test_counted_windows_are_logged_before_the_job_succeeds(caplog: pytest.LogCaptureFixture) -> None:

@@ -199,6 +199,15 @@ class TestPreemptionEvents:
         messages = [one.message for one in of_type(EmitEvent, actions) if one.reason == "Preempted"]
         assert messages == ([] if released else [f"Preempted by {by}: pod cats-worker-0-1 has ended; no work lost."])
 
+    def test_end_that_an_event_has_reported_is_not_reported_again(self) -> None:
+        ended = {"index": 0, "attempt": 1, "node": "n1", "reason": "Preempted", "preemptedBy": "lab/dogs"}
+        job, counted = job_with(window(0, 2), status={"progress": {"attempts": [ended]}}), pod(0, 1, phase="Failed")
+        (event,) = [one for one in of_type(EmitEvent, decide(observed(job, counted))) if one.reason == "Preempted"]
+        assert event.ended == (counted.uid,)
+        again = decide(observed(job, counted, reported=frozenset(event.ended)))
+        assert not [one for one in of_type(EmitEvent, again) if one.reason == "Preempted"]
+        assert named(ReleasePod, again) == [counted.name], "its release is only deferred"
+
     def test_event_of_counted_preemption_has_cause_and_cost(self) -> None:
         cause = {"preempted_by": "lab/dogs", "why": "which has less work left", "ended": NOW.timestamp()}
         records = [
