@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
+from string import Formatter
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -227,6 +228,16 @@ def test_a_line_names_a_limited_number_of_places(caplog: pytest.LogCaptureFixtur
 
 def test_every_event_has_words_for_a_cause() -> None:
     assert set(CAUSES) == set(get_args(Event))
+
+
+@pytest.mark.parametrize("event", get_args(Event))
+def test_words_for_a_cause_name_only_fields_of_the_event(event: type) -> None:
+    for _, path, _, _ in Formatter().parse(CAUSES[event]):
+        kind: Any = event
+        for name in (path or "0").split(".")[1:]:
+            hints = get_type_hints(kind)
+            assert name in hints or isinstance(getattr(kind, name, None), property), f"{event.__name__}: {path}"
+            kind = hints.get(name)
 
 
 def test_new_leader_does_not_repeat_lines_about_known_jobs(caplog: pytest.LogCaptureFixture) -> None:
