@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz results generate lock clean observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -99,6 +99,9 @@ chaos: binaries  ## Inject faults into a real control plane, a minute per round 
 fuzz: binaries  ## Send random requests and objects, FUZZ= times as many as make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
+
+repeats: binaries  ## Run each module that uses a control plane 10 times alone beside 3 busy loops (hours; ONLY=: part of a path; LEFT=1: continue)
+	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(LEFT),--left)
 
 mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: point or word; LEFT=1: rows not caught)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)

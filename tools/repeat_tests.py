@@ -1,0 +1,94 @@
+"""Run each test module that uses a control plane several times alone, beside busy loops, and list what failed.
+
+A test that fails once in twenty runs is a defect. The modules run one after another, each ``--times`` times; the busy
+loops take the processors from it as other tests would. Results are added to ``build/repeats/results.jsonl`` at once, so
+that ``--left`` continues an interrupted run; the output of a failed run stays beside it.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("tests/chaos", "tests/integration", "tests/testcluster")
+RESULTS = ROOT / "build/repeats/results.jsonl"
+SECONDS = 900.0
+"""Maximum time of one run."""
+NOTHING_RAN = 5
+"""Exit code of pytest."""
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep processors busy within the block."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def modules(words: list[str]) -> list[str]:
+    """Return the paths of the modules that contain one of the words, or of all."""
+    paths = [str(path.relative_to(ROOT)) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    return [path for path in paths if not words or any(word in path for word in words)]
+
+
+def run(module: str, number: int) -> bool:
+    """Run a module once and record the result; return whether it passed."""
+    began, log = time.monotonic(), RESULTS.with_name(f"{Path(module).stem}-{number}.log")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module]
+    with log.open("wb") as output:
+        try:
+            done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=SECONDS, check=False)  # noqa: S603
+            code = done.returncode
+        except subprocess.TimeoutExpired:
+            code = -1
+    passed = code in (0, NOTHING_RAN)
+    if passed:
+        log.unlink()
+    line = {"module": module, "passed": passed, "seconds": round(time.monotonic() - began, 1)}
+    with RESULTS.open("a") as results:
+        results.write(json.dumps(line) + "\n")
+    return passed
+
+
+def known() -> dict[str, list[bool]]:
+    """Return the recorded results by module."""
+    found: dict[str, list[bool]] = {}
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
+        result = json.loads(line)
+        found.setdefault(result["module"], []).append(result["passed"])
+    return found
+
+
+def main() -> int:
+    """Run the modules; return 1 if a run failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="parts of the paths of modules (default: all)")
+    parser.add_argument("--times", type=int, default=10, help="runs of each module (%(default)s)")
+    parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (%(default)s)")
+    parser.add_argument("--left", action="store_true", help="continue an interrupted run")
+    options = parser.parse_args()
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    if not options.left:
+        RESULTS.unlink(missing_ok=True)
+    chosen, done = modules(options.words), known()
+    with busy_loops(options.busy):
+        for module in chosen:
+            before = done.get(module, [])
+            results = [*before, *(run(module, number) for number in range(len(before), options.times))]
+            sys.stdout.write(f"{results.count(True):3} of {len(results)} passed  {module}\n")
+            sys.stdout.flush()
+    return int(not all(all(results) for module, results in known().items() if module in chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
