@@ -24,7 +24,7 @@ from tranche.cli.output import (
     progress_bar,
     write,
 )
-from tranche.cli.simulate import refuse, refuse_oversized, setting_caption, setting_notes
+from tranche.cli.simulate import data_notes, refuse, refuse_oversized, setting_caption, setting_notes
 from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tranche.simulation.executors import Pool
     from tranche.simulation.study import Outcome, StudyResult
 
+RATIO_HEADINGS = ("average ratio", "p99 ratio")
+"""Headings of the ratios, in the order of `comparison.RATIOS`."""
 DASK_SECONDS = 5.0
 """Connection time-out of the Dask scheduler, in seconds."""
 
@@ -119,7 +121,7 @@ def _report(options: WorkloadOptions, chosen: Setting, baseline: str, result: "S
         _print_table(chosen, facts, comparisons)
         print_notes([*notes, output.command], quiet=output.quiet)
     if output.out is not None:
-        _write(output, chosen, result, facts, notes)
+        _write(output, chosen, result, comparisons, facts, notes)
 
 
 def _facts(
@@ -181,7 +183,7 @@ def _cell_facts(outcome: "Outcome") -> dict[str, Any]:
 
 
 def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", result: "StudyResult") -> list[str]:
-    notes = setting_notes(chosen)
+    notes = [*setting_notes(chosen), *data_notes(result.outcomes)]
     worst: dict[str, Outcome] = {}
     for outcome in result.outcomes:
         if outcome.unfinished > (worst[outcome.policy].unfinished if outcome.policy in worst else 0):
@@ -214,7 +216,7 @@ def _print_table(chosen: Setting, facts: dict[str, Any], comparisons: "Sequence[
         table.add_column(heading)
     bounds = [comparison.bound_seconds for comparison in comparisons]
     columns = columns_of([comparison.figures for comparison in comparisons], bounds=bounds)
-    for heading in ("average ratio", "p99 ratio", *(column.heading for column in columns)):
+    for heading in (*RATIO_HEADINGS, *(column.heading for column in columns)):
         table.add_column(heading, justify="right")
     for comparison in comparisons:
         table.add_row(
@@ -234,23 +236,37 @@ def _shown_ratios(comparison: "Comparison", baseline: str) -> list[str]:
     return ["–" if ratio is None else "1" if own else str(ratio) for ratio in ratios]
 
 
-def _write(output: Output, chosen: Setting, result: "StudyResult", facts: dict[str, Any], notes: Sequence[str]) -> None:
+def _write(
+    output: Output,
+    chosen: Setting,
+    result: "StudyResult",
+    comparisons: "Sequence[Comparison]",
+    facts: dict[str, Any],
+    notes: Sequence[str],
+) -> None:
     from tranche.simulation_report import ReportRun
 
     bounds = {(one.load, one.seed): one.bound_seconds for one in result.outcomes if one.bound_seconds is not None}
+    headings = [f"{name}, to {facts['baseline']}" for name in RATIO_HEADINGS]
+    ratios = {
+        (one.load, one.policy): dict(zip(headings, _shown_ratios(one, facts["baseline"]), strict=True))
+        for one in comparisons
+    }
     runs = [
         ReportRun(
             outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
             outcome.result,
             outcome.summary,
             bounds.get((outcome.load, outcome.seed)),
+            ratios[outcome.load, outcome.policy],
         )
         for outcome in result.outcomes
         if outcome.result is not None
     ]
     if len({outcome.seed for outcome in result.outcomes}) > 1:
         kept = min(outcome.seed for outcome in result.outcomes)
-        notes = [*notes, f"figures, summary and jobs are for seed {kept}; simulations.csv has every seed"]
+        told = f"figures, summary and jobs are for seed {kept}; ratios are means over the seeds"
+        notes = [*notes, f"{told}; simulations.csv has every seed"]
     texts = {
         "simulations.csv": csv_of([_cell_facts(outcome) for outcome in result.outcomes]),
         "comparison.json": json_of(facts) + "\n",

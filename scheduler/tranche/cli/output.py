@@ -66,8 +66,8 @@ _OPTIONS = (
     ),
     click.option("--quiet", is_flag=True, help="No progress bar, no notes."),
 )
-IRRELEVANT = frozenset({"form", "out", "figures", "quiet", "processes", "dask"})
-"""Options that do not affect results."""
+IRRELEVANT = frozenset({"form", "quiet", "processes", "dask"})
+"""Options that affect neither results nor files."""
 
 
 def output_of(context: click.Context, **implied: float | None) -> Output:
@@ -90,7 +90,7 @@ def output_of(context: click.Context, **implied: float | None) -> Output:
 
 
 def command_line(context: click.Context) -> str:
-    """Return the command line that repeats the run, without options that do not affect results."""
+    """Return the command line that repeats the run, without options that affect neither results nor files."""
     words = ["tranche", context.info_name or ""]
     for parameter in context.command.params:
         name = parameter.name or ""

@@ -159,7 +159,7 @@ def _facts(
 
 
 def _notes(chosen: Setting, outcome: "Outcome") -> list[str]:
-    notes = setting_notes(chosen)
+    notes = [*setting_notes(chosen), *data_notes([outcome])]
     if outcome.unfinished:
         notes.append(never_ran(outcome.reasons, outcome.unfinished))
     if outcome.bound_seconds is None:
@@ -173,6 +173,24 @@ def setting_notes(chosen: Setting) -> list[str]:
         return []
     were = "row was" if len(chosen.skipped) == 1 else "rows were"
     return [f"{len(chosen.skipped):,} {were} skipped: {named(chosen.skipped, separator='; ')}"]
+
+
+def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
+    """Return a note on policies that do not plan transfers, if data moved."""
+    from tranche.policies import QueuePolicy, get_policy
+
+    moved = dict.fromkeys(outcome.policy for outcome in outcomes if outcome.summary.copied_bytes > 0)
+    known = {name: get_policy(name) for name in moved}
+    unaware = [
+        name
+        for name, policy in known.items()
+        if isinstance(policy, QueuePolicy) and not (policy.traits.needs_local_data or policy.traits.free_data_movement)
+    ]
+    if not unaware:
+        return []
+    return [
+        f"{', '.join(unaware)}: workers start without regard to the place of their data; chunk plans with transfers"
+    ]
 
 
 def setting_caption(facts: dict[str, Any]) -> str:

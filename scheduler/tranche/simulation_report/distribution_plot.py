@@ -44,7 +44,7 @@ def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
         logarithmic_durations(axes.xaxis, low / 1.25, high * 1.25)
         axes.set(ylim=(0, 102), xlabel="job completion time (logarithmic)", ylabel="jobs completed within it, %")
         axes.grid(visible=True)
-        heading(figure, "Job completion times" + _first(len(shown), len(runs)))
+        heading(figure, "Simulated job completion times" + _first(len(shown), len(runs)))
         if len(shown) == 1:
             axes.set_title(axes.get_legend_handles_labels()[1][0], color=theme.muted)
         legend_below(figure, axes, len(shown))
@@ -76,7 +76,7 @@ def draw_sizes(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
         axes.set(xlim=(-0.6, len(classes) - 0.4), xlabel="GPUs of the job (and how many such jobs completed)")
         axes.set_ylabel("job completion time (logarithmic)")
         axes.grid(visible=True, axis="y")
-        heading(figure, "Completion time by job size" + _first(len(shown), len(runs)))
+        heading(figure, "Simulated completion time by job size" + _first(len(shown), len(runs)))
         axes.set_title("dot: median; line: from the 10th to the 90th percentile", color=theme.muted)
         legend_below(figure, axes, len(shown))
 

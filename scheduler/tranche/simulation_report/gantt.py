@@ -33,7 +33,7 @@ def draw_gantt(label: str, chart: Chart) -> Callable[[Figure, Theme], None]:
         since = "" if not origin else f" from second {origin:,.0f} of the run"
         axes.set_xlabel(f"time in {name}{since}")
         axes.set_ylabel(f"GPUs ({lanes} lanes)")
-        heading(figure, f"Workers on GPUs: {label}")
+        heading(figure, f"Simulated workers on GPUs: {label}")
         axes.set_title(
             f"{chart.scope + '; ' if chart.scope else ''}a colour is a job (colours repeat)", color=theme.muted
         )

@@ -94,10 +94,11 @@ def _table(runs: Sequence[ReportRun]) -> str:
     bounded = any(bound is not None for bound in bounds)
     lacking = any(run.result.unfinished for run in runs)
     columns = columns_of([run.summary.as_dict() for run in runs], bounds=bounds)
-    headings = ["run", *(column.heading for column in columns)]
+    ratios = list(dict.fromkeys(heading for run in runs for heading in run.ratios))
+    headings = ["run", *ratios, *(column.heading for column in columns)]
     headings += ["average ÷ bound"] * bounded + ["unfinished"] * lacking
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
-    body = "".join(_row(run, columns, bounded, lacking) for run in runs)
+    body = "".join(_row(run, ratios, columns, bounded, lacking) for run in runs)
     key = (
         "All figures are simulated. Times are job completion times; queueing is the time in which no worker of a job "
         "trained."
@@ -105,8 +106,9 @@ def _table(runs: Sequence[ReportRun]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div><p>{key}</p>'
 
 
-def _row(run: ReportRun, columns: Sequence[Column], bounded: bool, lacking: bool) -> str:
-    cells = shown_cells(run.summary.as_dict(), columns, run.bound_seconds)
+def _row(run: ReportRun, ratios: Sequence[str], columns: Sequence[Column], bounded: bool, lacking: bool) -> str:
+    cells = [run.ratios.get(heading, "–") for heading in ratios]
+    cells += shown_cells(run.summary.as_dict(), columns, run.bound_seconds)
     if bounded:
         cells.append("–" if run.over_bound is None else f"{run.over_bound:.3f}")
     if lacking:

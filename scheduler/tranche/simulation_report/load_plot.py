@@ -49,7 +49,7 @@ def draw_load(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
             row[0].set_ylabel(used)
             row[1].set_ylabel("jobs waiting")
         lacking = "" if len(shown) == len(runs) else f" (the first {len(shown)} of {len(runs)} runs)"
-        heading(figure, "Load of the cluster over time" + lacking)
+        heading(figure, "Simulated load of the cluster over time" + lacking)
 
     return draw
 

@@ -124,11 +124,29 @@ LEGEND_CHARACTERS = 96
 
 
 def legend_below(figure: Figure, axes: Axes, entries: int, columns: int = 3) -> None:
-    """Add a legend under the picture, where it covers no data; none for a single entry."""
+    """Add a legend under the picture, where it covers no data; none for a single entry.
+
+    Its rows, read one after the other, have the order of the series; matplotlib fills columns.
+    """
     handles, labels = axes.get_legend_handles_labels()
     fitting = LEGEND_CHARACTERS // (max(map(len, labels), default=0) + 8)
     if entries > 1:
-        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(entries, columns, fitting)))
+        count = max(1, min(entries, columns, fitting))
+        order = [index for column in range(count) for index in range(column, len(labels), count)]
+        figure.legend(
+            [handles[index] for index in order],
+            [labels[index] for index in order],
+            loc="outside lower center",
+            ncols=count,
+        )
+
+
+_ROUND = (
+    (60.0, (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 45)),
+    (3600.0, (1, 1.5, 2, 3, 4, 6, 9, 12, 18)),
+    (86400.0, (1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300)),
+)
+"""Lengths of units in seconds, and the multiples at which a short axis has ticks."""
 
 
 def logarithmic_durations(axis: Any, low: float, high: float) -> None:
@@ -137,8 +155,9 @@ def logarithmic_durations(axis: Any, low: float, high: float) -> None:
     axis.set_minor_locator(NullLocator())
     named = [(value, text) for value, text in TICKS_SECONDS if low <= value <= high]
     if len(named) < 3:
-        exponents = range(floor(log10(low)), ceil(log10(high)) + 1)
+        exponents = range(floor(log10(low)), ceil(log10(min(high, 60.0))) + 1)
         values = [digit * 10.0**exponent for exponent in exponents for digit in (1, 1.5, 2, 3, 5, 7)]
+        values = [value for value in values if value < 60.0] + [c * s for s, counts in _ROUND for c in counts]
         named = [(value, format_duration(value)) for value in values if low <= value <= high]
     axis.set_major_locator(FixedLocator([value for value, _ in named]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: dict(named).get(value, "")))

@@ -1,6 +1,7 @@
 """Input of a report."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tranche.simulation.analysis.summary import Summary
 from tranche.simulation.engine.result import SimulationResult
@@ -15,6 +16,9 @@ class ReportRun:
     summary: Summary
     bound_seconds: float | None = None
     """Lower bound on the average JCT of the same jobs and cluster, in seconds, if it was computed."""
+
+    ratios: Mapping[str, str] = field(default_factory=dict)
+    """Ratios to a baseline as text, by the headings of their columns."""
 
     @property
     def over_bound(self) -> float | None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +135,17 @@ def test_a_report_holds_every_simulation(log: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert len((out / "simulations.csv").read_text().splitlines()) == 5
     assert json.loads((out / "comparison.json").read_text())["baseline"] == "fifo"
-    (page,) = out.glob("*.html")
-    assert "are for seed 1" in page.read_text()
+    page = (out / "report.html").read_text()
+    assert "are for seed 1" in page
+    assert re.search(r'<th scope="row">srsf</th><td>0\.\d+ ± [0-9.]+</td>', page), "the ratio, as in the terminal"
+    assert f" --out {out}\n" in result.stderr, "the command repeats the report"
+
+
+def test_policies_that_ignore_transfers_are_noted(log: Path) -> None:
+    words = ("--preset", "jsac-cloud10", "--arrivals", log, "--jobs", 3)
+    found = answered(*words, "--policies", "srsf,chunk,fifo")
+    assert found["notes"][0].startswith("srsf, fifo: workers start without regard to the place of their data")
+    assert not any("regard" in note for note in answered(log, "--gpus", 4, "--policies", "srsf")["notes"])
 
 
 def test_a_job_that_never_fits_is_named_once_for_each_policy(log: Path) -> None:

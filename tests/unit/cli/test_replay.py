@@ -135,7 +135,7 @@ def test_a_folder_gets_the_rows_and_the_use_of_sites(path: Path, tmp_path: Path)
     assert "as it was,edge,Edge,False,1000.0,," in written["sites.csv"]
     assert [line.split(",")[0] for line in written["replay.csv"]] == ["label", "as it was", "fifo"]
     assert "sites" not in written["replay.csv"][0].split(",")
-    assert "--out" not in json.loads("\n".join(written["replay.json"]))["command"]
+    assert f"--out {tmp_path / 'out'}" in json.loads("\n".join(written["replay.json"]))["command"]
 
 
 def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:

@@ -1,5 +1,8 @@
 """Data that pictures are drawn from; test_writers checks that they are drawn."""
 
+from collections.abc import Callable
+from io import BytesIO
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -10,7 +13,7 @@ from tranche.simulation_report.distribution_plot import MOST_CURVES, draw_cdf, d
 from tranche.simulation_report.gantt import draw_gantt
 from tranche.simulation_report.gantt_layout import lay_out
 from tranche.simulation_report.load_plot import draw_load, load_curves
-from tranche.simulation_report.plot_style import LIGHT, lines, render, text_on
+from tranche.simulation_report.plot_style import LIGHT, Draw, lines, logarithmic_durations, render, text_on
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -51,6 +54,29 @@ def test_the_cdf_ends_at_all_jobs_and_names_every_run() -> None:
     assert y[-1] == 100.0
     assert [float(y[x <= at][-1]) for at in (10.0, 60.0, 79.0)] == pytest.approx([100 / 3, 200 / 3, 200 / 3])
     assert axes.get_xscale() == "log"
+
+
+def test_legend_rows_have_the_order_of_the_series() -> None:
+    figure = Figure(layout="constrained")
+    draw_sizes([report_run(name) for name in "12345"])(figure, LIGHT)
+    (legend,) = figure.legends
+    figure.savefig(BytesIO(), format="png")
+    places = {text.get_text(): text.get_window_extent().get_points()[0] for text in legend.get_texts()}
+    assert sorted(places, key=lambda name: (-round(places[name][1]), places[name][0])) == list("12345")
+
+
+def test_short_axes_of_durations_have_round_ticks() -> None:
+    axes = Figure().subplots()
+    logarithmic_durations(axes.xaxis, 16_000.0, 400_000.0)
+    ticks = [axes.xaxis.get_major_formatter()(value, 0) for value in axes.xaxis.get_majorticklocs()]
+    assert ticks == ["6 h", "9 h", "12 h", "18 h", "1 d", "1.5 d", "2 d", "3 d"]
+
+
+@pytest.mark.parametrize("draw", [draw_cdf, draw_sizes, draw_load])
+def test_titles_of_pictures_say_simulated(draw: Callable[..., Draw]) -> None:
+    figure = Figure(layout="constrained")
+    draw([report_run("a")])(figure, LIGHT)
+    assert figure.get_suptitle().startswith("Simulated ")
 
 
 def test_too_many_runs_are_left_out_aloud() -> None:
