@@ -74,17 +74,20 @@ class Constraints:
     """Requests for resources other than `Resources`, by name: the node must offer as much, in use or not."""
 
     def objection(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> str | None:
-        """Return why a node of this name, labels and taints cannot run the pod, or None if it can."""
+        """Return why a node of this name, labels and taints cannot run the pod, or None if it can.
+
+        The reason is the predicate of a sentence about nodes.
+        """
         for key, value in self.selector:
             if labels.get(key) != value:
-                return f"node selector {key}={value} does not match"
+                return f"do not match the node selector {key}={value}"
         if self.affinity is not None and not any(
             term and all(requirement.matches(name, labels) for requirement in term) for term in self.affinity
         ):
-            return "required node affinity does not match"
+            return "do not match the required node affinity"
         for taint in taints:
             if taint.effect in ("NoSchedule", "NoExecute") and not any(
                 toleration.tolerates(taint) for toleration in self.tolerations
             ):
-                return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
+                return f"have the taint {taint.key}={taint.value}:{taint.effect}, which is not tolerated"
         return None

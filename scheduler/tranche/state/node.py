@@ -13,6 +13,9 @@ from typing import Protocol, TypeVar
 from tranche.model import Node, PodShape, Resources
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
 
+TOO_SMALL = "are too small"
+"""Objection of nodes of which each has too little of a resource."""
+
 
 class OfNode(Protocol):
     """An object that belongs to one node."""
@@ -126,18 +129,18 @@ class NodeState:
 
     def objection(self, shape: PodShape) -> str | None:
         """Return why no such pod is placed on the node even without our pods; None if it may be."""
-        return "excluded" if self.barred else self.misfit(shape)
+        return "are excluded" if self.barred else self.misfit(shape)
 
     def misfit(self, shape: PodShape) -> str | None:
-        """Return why the node could not take such a pod even without our pods; None if it could."""
+        """Return why the node could not take such a pod even without our pods, as a predicate; None if it could."""
         if not self.node.ready:
-            return "not ready"
+            return "are not ready"
         if self.node.unschedulable:
-            return "cordoned"
+            return "are cordoned"
         reason = shape.constraints.objection(self.node.name, self.node.labels, self.node.taints)
         if reason is None and not shape.requests.fits(self.capacity):
             name = shape.requests.gpu_resource
-            return "too small" if name == self.capacity.gpu_resource or not shape.requests.gpus else f"offer no {name}"
+            return TOO_SMALL if name == self.capacity.gpu_resource or not shape.requests.gpus else f"offer no {name}"
         if reason is None and shape.constraints.extended:
             short = (name for name, amount in shape.constraints.extended if self.node.extended.get(name, 0) < amount)
             reason = next((f"offer too little {name}" for name in short), None)

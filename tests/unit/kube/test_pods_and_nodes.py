@@ -111,7 +111,7 @@ class TestConstraints:
         assert constraints.objection("n1", {"disk": "ssd", "gpu": "a100"}, taints) is None
         assert constraints.objection("n2", {"disk": "ssd", "zone": "z"}, taints) is None
         assert constraints.objection("n2", {"disk": "ssd", "gpu": "a100"}, taints) is not None
-        assert constraints.objection("n1", {"gpu": "a100"}, taints) == "node selector disk=ssd does not match"
+        assert constraints.objection("n1", {"gpu": "a100"}, taints) == "do not match the node selector disk=ssd"
         assert constraints.objection("n2", {"disk": "ssd", "zone": "z"}, (Taint("edge", "no"),)) is not None
 
     def test_no_affinity_matches_everything(self) -> None:

@@ -69,12 +69,12 @@ NEW = Requirement("generation", "Gt", ("6",))
     [
         (Constraints(), None),
         (Constraints(selector=(("zone", "edge-a"),)), None),
-        (Constraints(selector=(("zone", "edge-a"), ("arch", "arm64"))), "node selector arch=arm64 does not match"),
+        (Constraints(selector=(("zone", "edge-a"), ("arch", "arm64"))), "do not match the node selector arch=arm64"),
         (Constraints(affinity=((IN_A, NEW),)), None),
         (Constraints(affinity=((IN_B,), (IN_A,))), None),
-        (Constraints(affinity=((IN_A, IN_B),)), "required node affinity does not match"),
-        (Constraints(affinity=((),)), "required node affinity does not match"),
-        (Constraints(affinity=()), "required node affinity does not match"),
+        (Constraints(affinity=((IN_A, IN_B),)), "do not match the required node affinity"),
+        (Constraints(affinity=((),)), "do not match the required node affinity"),
+        (Constraints(affinity=()), "do not match the required node affinity"),
     ],
 )
 def test_selector_and_every_expression_of_one_term_must_match(constraints: Constraints, objection: str | None) -> None:
@@ -84,7 +84,7 @@ def test_selector_and_every_expression_of_one_term_must_match(constraints: Const
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_a_hard_taint_is_an_objection_unless_tolerated(effect: str) -> None:
     taint = Taint("gpu", "true", effect)
-    assert Constraints().objection("n", {}, (taint,)) == f"taint gpu=true:{effect} is not tolerated"
+    assert Constraints().objection("n", {}, (taint,)) == f"have the taint gpu=true:{effect}, which is not tolerated"
     assert Constraints(tolerations=(Toleration("gpu", "Exists"),)).objection("n", {}, (taint,)) is None
 
 
@@ -95,4 +95,4 @@ def test_a_soft_taint_is_no_objection() -> None:
 def test_every_taint_needs_its_toleration() -> None:
     constraints = Constraints(tolerations=(Toleration("a", "Exists"),))
     objection = constraints.objection("n", {}, (Taint("a"), Taint("b")))
-    assert objection == "taint b=:NoSchedule is not tolerated"
+    assert objection == "have the taint b=:NoSchedule, which is not tolerated"

@@ -13,6 +13,7 @@ from tranche.planner.scheduling.server_placement import room_for_servers, server
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, expected_copies
+from tranche.state.node import TOO_SMALL
 from tranche.state.quota_usage import Shortage
 
 
@@ -253,5 +254,5 @@ def _no_node(cluster: ClusterState, state: JobState) -> WaitReason:
     alike = [node for node in cluster.nodes.values() if node.capacity.gpu_resource == state.job.gpu_resource]
     nodes = alike or list(cluster.nodes.values())
     reason, count = Counter(node.objection(state.job.worker) or "" for node in nodes).most_common(1)[0]
-    kind = WaitReasonKind.SIZE if reason == "too small" else WaitReasonKind.NODE
+    kind = WaitReasonKind.SIZE if reason == TOO_SMALL else WaitReasonKind.NODE
     return WaitReason(kind, detail=reason, count=count, nodes=len(nodes))
