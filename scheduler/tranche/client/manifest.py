@@ -10,7 +10,7 @@ from tranche.client.errors import ManifestError
 from tranche.kube.api.resources import API_VERSION
 
 Manifest = Mapping[str, Any] | str | Path
-"""Object, YAML or JSON text (several lines), or path of a file."""
+"""Object, YAML or JSON text, or path of a file. A text of one line is a path if a file of that name exists."""
 
 
 def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
@@ -25,7 +25,7 @@ def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
     """
     if isinstance(manifest, Mapping):
         return _checked([dict(manifest)], source or "the manifest")
-    if isinstance(manifest, str) and ("\n" in manifest or manifest.lstrip().startswith("{")):
+    if isinstance(manifest, str) and _is_text(manifest):
         return _parsed(manifest, source or "the manifest")
     path = Path(manifest)
     try:
@@ -34,6 +34,10 @@ def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
         raise ManifestError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ManifestError(f"{path}: not valid UTF-8 text") from None
+
+
+def _is_text(manifest: str) -> bool:
+    return "\n" in manifest or manifest.lstrip().startswith("{") or (": " in manifest and not Path(manifest).exists())
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
