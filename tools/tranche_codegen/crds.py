@@ -35,6 +35,7 @@ _AGE = column("Age", ".metadata.creationTimestamp", "date")
 _JOB_COLUMNS = [
     column("Phase", ".status.phase"),
     column("Done", ".status.progress.chunks", description="Completed chunks over all chunks."),
+    column("Trained", ".status.progress.trained", description="Mini-batches trained, as a share of all."),
     column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist."),
     column("Sites", ".status.sites", description="Sites where pods of the job run."),
     column("Planned-Start", ".status.plan.estimatedStart"),

@@ -115,7 +115,10 @@ def _note(text: str) -> None:
 @click.option("--over", is_flag=True, help="Include jobs that have ended.")
 @cluster_options
 def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
-    """List running and waiting jobs by planned completion, with the reason for each wait."""
+    """List running and waiting jobs, with the reason for each wait.
+
+    Running jobs come first, then waiting jobs, each by planned completion.
+    """
     with opened(values) as client:
         jobs = client.queue(all_namespaces=all_namespaces, over=over)
         place = "" if all_namespaces else client.namespace
@@ -143,7 +146,9 @@ def why(job: str, **values: Any) -> None:
 @_SYSTEM_NAMESPACE
 @cluster_options
 def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
-    """Show the planned start, completion and windows of JOB, and its progress.
+    """Show the plan and the progress of JOB.
+
+    The plan has the planned start and completion, and the windows.
 
     With --chunks, this command reads the whole cluster and runs its own planner.
     """
@@ -171,7 +176,10 @@ def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
 )
 @cluster_options
 def history(job: str, log_lines: int, **values: Any) -> None:
-    """Show the attempts of JOB (time, node, outcome, exit code, last log lines) and its events."""
+    """Show the attempts and the events of JOB.
+
+    An attempt has times, node, outcome, exit code and last log lines.
+    """
     with opened(values) as client:
         known = client.history(job, log_lines=log_lines)
     answer(values, known, "\n".join(part for part in (attempts_text(known), event_text(known)) if part))
@@ -184,9 +192,10 @@ def history(job: str, log_lines: int, **values: Any) -> None:
 @click.option("--context", help="Context of the kubeconfig [default: its current context].")
 @click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config].")
 def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> None:
-    """Print a snapshot for tranche simulate and tranche replay: jobs, pods with GPUs, nodes and Sites.
+    """Print a snapshot for tranche simulate and tranche replay.
 
-    The snapshot omits environment variables, volumes, annotations and messages.
+    The snapshot contains jobs, pods with GPUs, nodes and Sites. It omits environment variables, volumes, annotations
+    and messages.
     """
     from tranche.client.cluster_export import snapshot
 
@@ -214,9 +223,10 @@ def usage(
     system_namespace: str,
     **values: Any,
 ) -> None:
-    """Show the GPU time of jobs: held, trained, and the part of it that was lost.
+    """Show the GPU time of jobs or namespaces.
 
-    Jobs that have been deleted are missing; the metric tranche_namespace_gpu_seconds_total counts them.
+    The GPU time is that which workers held, that in which they trained, and the part of it that was lost. Jobs that
+    have been deleted are missing; the metric tranche_namespace_gpu_seconds_total counts them.
     """
     from tranche.client.job_usage import by_namespace
 
@@ -240,9 +250,10 @@ def _utc(at: datetime | None) -> datetime | None:
 @_SYSTEM_NAMESPACE
 @cluster_options
 def whatif(filename: str, system_namespace: str, **values: Any) -> None:
-    """Show when the job in FILE would start and complete if it were submitted now; nothing is created.
+    """Show when the job in FILE would start and complete.
 
-    This command reads the whole cluster and runs its own planner; nothing is written.
+    The forecast is for a job that is submitted now; nothing is created. This command reads the whole cluster and runs
+    its own planner.
     """
     from tranche.client.manifest import read_manifest
 

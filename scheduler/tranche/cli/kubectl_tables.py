@@ -38,15 +38,16 @@ def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
     """Format the list of jobs; an empty namespace means all namespaces."""
     if not jobs:
         return f"no running or waiting TrainingJobs in {f'namespace {namespace}' if namespace else 'any namespace'}"
-    heads = ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
-    rows = [
-        [job.name, job.phase, job.chunks, moment(job.planned_start), moment(job.planned_completion), job.explanation]
-        for job in jobs
-    ]
+    heads = ["NAME", "PHASE", "DONE", "TRAINED", "START", "COMPLETION", "WHY"]
+    rows = [[job.name, job.phase, job.chunks, job.trained_share, *_expected(job), job.explanation] for job in jobs]
     if not namespace:
         heads = ["NAMESPACE", *heads]
         rows = [[job.namespace, *row] for job, row in zip(jobs, rows, strict=True)]
     return columns(heads, rows)
+
+
+def _expected(job: JobSummary) -> list[str]:
+    return [moment(job.planned_start), moment(job.planned_completion)]
 
 
 def plan_text(job: JobDetail) -> str:
@@ -56,6 +57,7 @@ def plan_text(job: JobDetail) -> str:
         ("phase", job.phase),
         ("why", job.explanation),
         ("done", job.chunks),
+        ("trained", job.trained_share),
         ("planned start", moment(job.planned_start)),
         ("planned completion", moment(job.planned_completion)),
         ("started", moment(job.started)),
@@ -66,6 +68,8 @@ def plan_text(job: JobDetail) -> str:
     text = "".join(f"{name:<20}{value}\n" for name, value in facts if value)
     helpers = [("ps", one) for one in job.parameter_servers] + ([("chief", job.chief)] if job.chief else [])
     rows = [_row(role, one) for role, one in [*helpers, *(("worker", one) for one in job.windows)]]
+    if job.planned_start is not None and job.phase == "Waiting" and not job.windows:
+        text += "\nno windows yet: a window opens when a worker starts; --chunks prints the forecast of each chunk\n"
     if rows:
         text += "\n" + columns(["ROLE", "INDEX", "ATTEMPT", "STATE", "SITE", "NODE", "CHUNKS", "START", "END"], rows)
     return text + sites_text(job.sites)

@@ -30,6 +30,7 @@ from tranche.live.informers import Informers, status_path
 from tranche.live.lease_annotations import annotations_of, read_memory, scheduler_annotation
 from tranche.live.planner_metrics import Measurements
 from tranche.live.pod_timeouts import PodAbsenceChecker, SchedulerWatch, UnreachableNodes
+from tranche.live.progress_renewal import ProgressRenewal
 from tranche.live.report_inbox import ReportInbox
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
@@ -115,6 +116,7 @@ class Controller:
             start_limits=self.settings.start_limits,
         )
         self._announcements = Announcements(self.settings)
+        self._progress = ProgressRenewal(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
         self._measurements = Measurements(metrics, planner, clock)
         self._decisions = DecisionLog(planner)
@@ -254,6 +256,7 @@ class Controller:
         self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)
+            self._progress.note(key, None, self.clock())
             self._forget_unpublished(key)
 
     def _forget_unpublished(self, key: str) -> None:
@@ -284,6 +287,8 @@ class Controller:
         now = self.clock()
         for key in self._announcements.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
+        if outdated := self._progress.outdated(self._share, now):
+            self._publish(outdated, lazy=True)
         self._sites.refresh(now)
         self._decisions.flush(now)
         if elapsed >= self._next_tenancy:
@@ -361,6 +366,11 @@ class Controller:
             return
         self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
 
+    def _share(self, key: str) -> float | None:
+        """Return the trained share of a job; None if it does not run."""
+        state = self.planner.cluster.jobs.get(key)
+        return trained(state, self.clock()).share if state is not None and state.runs else None
+
     def _status(self, key: str) -> dict[str, Any] | None:
         """Build the current status of the job; None if the planner or the API server does not know the job any more."""
         resource = self.watches.jobs.store.get(key)
@@ -375,6 +385,7 @@ class Controller:
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
+        self._progress.note(key, known.share if state.runs else None, now)
         self._measurements.planned(key, plan)
         self._decisions.planned(key, plan, now)
         known_conditions = resource.status.conditions

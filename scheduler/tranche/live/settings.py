@@ -17,6 +17,10 @@ class ControllerSettings:
     """Estimates are written again only when they moved by more than this number of seconds"""
     estimate_fraction: float = 0.1
     """and by more than this fraction of the remaining time."""
+    progress_seconds: float = 60.0
+    """Progress of a running job is written again at most once in this number of seconds if nothing else changes"""
+    progress_share: float = 0.01
+    """and if it has moved by this share of the job."""
     tenancy_seconds: float = 5.0
     """Time between two looks at the mounted limits of namespaces."""
     tick_seconds: float = 1.0

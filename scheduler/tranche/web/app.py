@@ -16,6 +16,7 @@ from tranche.auth.user_access import AccessReviewer
 from tranche.extender.view import View, ViewSources
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
+from tranche.model.share_text import share_text
 from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
@@ -284,7 +285,8 @@ def _with_progress(job: job_views.JobSummary, trained: Trained) -> job_views.Job
     known = trained(f"{job.namespace}/{job.name}")
     if known is None:
         return job
-    return msgspec.structs.replace(job, batches=known.batches, total_batches=known.total)
+    share = share_text(known.batches, known.total)
+    return msgspec.structs.replace(job, batches=known.batches, total_batches=known.total, trained_share=share)
 
 
 def data_response(value: Any, request: Request) -> Response:

@@ -43,6 +43,8 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     """Mini-batches trained, as last written; None before the first plan."""
     total_batches: float | None
     """Mini-batches at which the job is done; None for a gang whose planner is not asked."""
+    trained_share: str
+    """Trained mini-batches as a share of all, such as ``31 %``; empty before the first plan."""
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
@@ -59,7 +61,7 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     max_workers: int
     chunk_count: int | None
     """Number of chunks; None for a gang."""
-    running: list[dict[str, Any]]
+    partial_chunks: list[dict[str, Any]]
     """Started chunks that are not done, with their durable batches."""
     preemptions: int
     failures: int
@@ -124,7 +126,7 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         suspended=job.spec.suspend,
         max_workers=job.spec.workers.max_replicas,
         chunk_count=job.spec.data.chunks if job.spec.data else None,
-        running=_dumped(ledger.running if ledger else ()),
+        partial_chunks=_dumped(ledger.running if ledger else ()),
         lost_batches=ledger.lost_batches if ledger else 0.0,
         attempts=attempts,
         attempt_count=count_attempts(job, len(attempts)),
@@ -195,6 +197,7 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "completed": job.status.completion_time,
         "batches": progress.batches if progress else None,
         "total_batches": total_batches(job),
+        "trained_share": progress.trained if progress else "",
     }
 
 

@@ -6,12 +6,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
+import pytest
 from click.testing import CliRunner
 
+from support.operator_objects import plan, training_job
 from tranche.cli.kubectl import main
-from tranche.cli.kubectl_tables import attempts_text, columns, sites_text, usage_csv, usage_text
+from tranche.cli.kubectl_tables import (
+    attempts_text,
+    columns,
+    plan_text,
+    queue_text,
+    sites_text,
+    usage_csv,
+    usage_text,
+)
+from tranche.cli.main import main as tranche_main
 from tranche.client.job_history import Attempt, History
 from tranche.client.job_usage import JobUsage, by_namespace
+from tranche.web import job_views
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/how-to/kubectl-plugin.md").read_text()
 
@@ -23,6 +36,28 @@ def test_the_page_has_every_command_and_no_other() -> None:
 def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
     told = re.findall(r"^ +(\d)  ", CliRunner().invoke(main, ["--help"]).stdout, re.M)
     assert told == re.findall(r"^\| (\d) \|", PAGE, re.M)
+
+
+@pytest.mark.parametrize("group", [main, tranche_main], ids=["kubectl-tranche", "tranche"])
+def test_help_cuts_no_sentence_at_80_columns(group: click.Group) -> None:
+    result = CliRunner().invoke(group, ["--help"], terminal_width=80)
+    assert result.exit_code == 0
+    assert not re.search(r"\.\.\.$", result.stdout.partition("Commands:")[2], re.M)
+
+
+def test_plan_of_a_waiting_job_says_why_it_has_no_windows() -> None:
+    job = training_job(status={"phase": "Waiting", "plan": plan(estimatedStart="2026-11-22T14:00:00Z")})
+    why = "no windows yet: a window opens when a worker starts; --chunks prints the forecast of each chunk"
+    assert plan_text(job_views.detail(job)).splitlines()[-2:] == ["", why]
+    unplannable = training_job(status={"phase": "Waiting", "plan": plan()})
+    assert "no windows" not in plan_text(job_views.detail(unplannable))
+
+
+def test_queue_and_plan_show_the_trained_share() -> None:
+    progress = {"chunks": "0/40", "batches": 5687.3, "trained": "23 %"}
+    job = training_job(status={"phase": "Running", "plan": plan(), "progress": progress})
+    assert queue_text([job_views.summary(job)], "ns").splitlines()[1].split()[2:5] == ["0/40", "23", "%"]
+    assert "\ntrained             23 %\n" in plan_text(job_views.detail(job))
 
 
 def test_columns_fit_their_widest_cell_without_truncation() -> None:

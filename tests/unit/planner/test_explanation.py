@@ -124,8 +124,12 @@ def test_explanation_says_workers_do_not_fit_beside_own_server() -> None:
     ("nodes", "changes", "text"),
     [
         ([], {}, "waits for 1 GPU: the cluster has no nodes"),
-        ([node("n1", unschedulable=True)], {}, "no node takes a worker: 1 of 1 nodes cordoned"),
-        ([node("n1", taints=(Taint("a"),))], {}, "no node takes a worker: 1 of 1 nodes taint a=:NoSchedule is not"),
+        ([node("n1", unschedulable=True)], {}, "no node takes a worker: 1 of 1 nodes are cordoned"),
+        (
+            [node("n1", taints=(Taint("a"),))],
+            {},
+            "no node takes a worker: 1 of 1 nodes have the taint a=:NoSchedule, ",
+        ),
         ([node("n1")], {"worker": worker(gpus=2)}, "no node has 2 GPUs for a worker (the largest has 1 GPU)"),
         (
             [Node("n1", "edge-a", Resources(8_000, 32 * 2**30, 1, 110)), Node("n2", "edge-a", Resources(1, 1, 1, 1))],
@@ -214,11 +218,14 @@ def test_job_that_no_node_can_hold_is_unplannable(nodes: list[Node], reason: str
 
 def test_a_running_job_with_its_most_workers_says_so() -> None:
     p = submitted([node("n1", gpus=2)], job("a", chunks=3, max_workers=1))
-    assert sentence(p, "a", 1.0) == "1 worker (1 at edge-a), all that maxReplicas allows; 0 of 3 chunks done"
+    assert (
+        sentence(p, "a", 1.0)
+        == "1 worker (1 at edge-a), all that maxReplicas allows; 0 of 3 chunks done, about 0.3 % trained"
+    )
 
 
 def test_overrun_of_the_expected_time_is_told() -> None:
     p = submitted([node("n1")], BUSY)
     note = "; it has overrun its expected training time, and its planned completion is a guess"
     assert note not in sentence(p, "busy", 100.0)
-    assert sentence(p, "busy", 110.0) == f"1 worker (1 at edge-a); 0 of 1 chunks done{note}"
+    assert sentence(p, "busy", 110.0) == f"1 worker (1 at edge-a); 0 of 1 chunks done, about 100 % trained{note}"

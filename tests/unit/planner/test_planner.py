@@ -249,7 +249,7 @@ def test_suspending_stops_the_workers_and_resuming_goes_on() -> None:
     stopping = "suspended by spec.suspend, 1 worker is stopping; 1 of 2 chunks done"
     assert p.plan_of("default/a", 110.0).explanation == stopping
     p.handle(WorkerEnded("default/a", 2, "Preempted", 111.0, {1: 10.0}), 111.0)
-    assert p.plan_of("default/a", 111.0).explanation == "suspended by spec.suspend; 1 of 2 chunks done"
+    assert p.plan_of("default/a", 111.0).explanation == "suspended by spec.suspend; 1 of 2 chunks done, 55 % trained"
     out = p.handle(JobChanged(job("a", chunks=2, generation=3)), 120.0)
     (resumed,) = of_type(OpenWindow, out)
     assert resumed.window.chunks == (1,)

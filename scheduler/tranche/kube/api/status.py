@@ -227,6 +227,8 @@ class Progress(Resource):
     """Checkpoint of the parameter servers, if these report."""
     batches: float = 0.0
     """Mini-batches trained when this was written, including those that are in no checkpoint yet."""
+    trained: str = Field(default="", max_length=16)
+    """These mini-batches as a share of all, rounded down, such as 31 %."""
     estimated: bool = False
     """true if a worker does not report, so that `batches` is estimated from its run time."""
     # Without "gpu" in its name: renamed, the field would lose what the statuses in a cluster hold.

@@ -64,6 +64,7 @@ from tranche.model import (
     parse_chunks,
 )
 from tranche.model.quantity import parse_bytes, parse_duration, parse_quantity
+from tranche.model.share_text import share_text
 
 EXPLANATION_LENGTH = 2048
 """Maximum length of status.plan.explanation, which may quote a webhook."""
@@ -427,6 +428,7 @@ def progress_status(progress: JobProgress, job: Job, batches: float, *, estimate
         "running": _partial(progress.partial),
         **_present(checkpoint=_saved(progress.checkpoint, job) if progress.checkpoint else None),
         "batches": round(batches, 1),
+        "trained": share_text(batches, job.chunks * job.batches_per_chunk_total),
         "estimated": estimated,
         "attainedSeconds": round(progress.attained_gpu_seconds, 3),
         "busySeconds": round(progress.busy_seconds, 3),

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from tranche.model import Admission, Job, Measure, expected, free_gpus, until
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
+from tranche.model.share_text import share_text
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
+from tranche.planner.handlers.progress import trained
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -101,10 +103,17 @@ def _activity(state: JobState, now: float) -> str:
         case JobPhase.SUSPENDED:
             left = len(state.runs)  # the phase is Running until they have stopped
             stopping = f", {left} worker{'s are' if left > 1 else ' is'} stopping" if left else ""
-            return f"suspended by spec.suspend{stopping}; {done}"
+            return f"suspended by spec.suspend{stopping}; {done}{_share(state, now)}"
         case JobPhase.RUNNING:
-            return f"{_workers(state)}; {done}"
+            return f"{_workers(state)}; {done}{_share(state, now)}"
     return ""
+
+
+def _share(state: JobState, now: float) -> str:
+    """Say how much of the job is trained, which says more than the number of chunks while the first ones train."""
+    known = trained(state, now)
+    about = "about " if known.estimated and known.batches else ""
+    return f", {about}{share_text(known.batches, known.of)} trained"
 
 
 def _workers(state: JobState) -> str:

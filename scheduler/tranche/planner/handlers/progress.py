@@ -30,6 +30,11 @@ class Trained:
     """Time of the job's last report, in seconds; None if there was none."""
     timings: Timings
 
+    @property
+    def share(self) -> float:
+        """Trained part of the job, from 0 to 1."""
+        return self.batches / self.of if self.of > 0 else 0.0
+
 
 def trained(state: JobState, now: float) -> Trained:
     """Return the progress of the job."""

@@ -159,8 +159,10 @@ export class Job {
     this.bar.hidden = !whole;
     if (whole) this.bar.value = Math.min(1, batches / whole);
     const how = estimated ? ", estimated from run time" : "";
-    const share = whole ? `${percentage(batches, whole)}: ` : "";
-    set(this.trained, { text: `${share}${round(batches)}${whole ? ` of ${round(whole)}` : ""} mini-batches trained${how}` });
+    const share = whole ? percentage(batches, whole) : "";
+    const count = `${Math.floor(batches)}${whole ? ` of ${Math.floor(whole)}` : ""} mini-batches`;
+    const parts = job.chunkCount ? [share, count] : [share || count]; // the mini-batches of a gang are parts of its run
+    set(this.trained, { text: `${parts.filter(Boolean).join(": ")} trained${how}` });
   }
 
   drawFacts(job) {
@@ -191,7 +193,7 @@ export class Job {
     this.chunks.hidden = !job.chunkCount;
     if (!job.chunkCount) return;
     const state = Array.from({ length: job.chunkCount }, () => "waits");
-    for (const { chunk } of job.running) if (chunk in state) state[chunk] = "begun";
+    for (const { chunk } of job.partialChunks) if (chunk in state) state[chunk] = "begun";
     for (const one of job.windows) for (const chunk of one.chunks ?? []) if (chunk in state) state[chunk] = "open";
     for (const chunk of numbers(job.done, job.chunkCount)) state[chunk] = "done";
     const items = state.map((name, chunk) => ({ name, chunk }));
