@@ -82,8 +82,6 @@ def test_a_job_is_submitted_to_the_namespace_that_is_meant(client: Client) -> No
         client.submit({**manifest, "metadata": {"name": "x", "namespace": "there"}}, "here")
     with pytest.raises(ManifestError, match=r"spec.workers"):
         client.submit(manifest)
-    with pytest.raises(ManifestError, match=r'unknown field "spec\.wokers"'):
-        client.submit({**manifest, "spec": {"wokers": {}}})
     workers = {"maxReplicas": 1, "template": {"spec": {"containers": [{"name": "t", "image": "x"}]}}}
     with pytest.raises(ClusterError, match='namespaces "nowhere" not found'):
         client.submit({**manifest, "spec": {"workers": workers}}, "nowhere")

@@ -32,7 +32,7 @@ def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubect
         assert (before.returncode, before.stderr) == (0, "")
         assert before.stdout.strip() in (sentence, whole.status("behind")["plan"]["explanation"])
         table = kubectl("tranche", "queue").stdout.splitlines()
-        assert table[0].split() == ["NAME", "PHASE", "DONE", "START", "COMPLETION", "WHY"]
+        assert table[0].split() == ["NAME", "PHASE", "DONE", "TRAINED", "START", "COMPLETION", "WHY"]
         assert [line.split()[:3] for line in table[1:]] == [["ahead", "Running", "0/2"], ["behind", "Waiting", "0/2"]]
         everywhere = json.loads(kubectl("tranche", "queue", "-A", "-o", "json").stdout)
         assert [(job["namespace"], job["name"]) for job in everywhere] == [("default", "ahead"), ("default", "behind")]

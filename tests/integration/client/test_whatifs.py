@@ -93,10 +93,6 @@ def test_whatif_without_permission_names_the_missing_right(whole: Whole, kubectl
         ("a: [", "stdin: not valid YAML"),
         ("", "stdin: contains 0 objects: provide exactly one TrainingJob"),
         (json.dumps(manifest("asked", 0, 1.0)), "should be greater than or equal to 1"),
-        (
-            json.dumps(manifest("asked", 1, 1.0)).replace("batchesPerChunk", "batchPerChunk"),
-            'unknown field "spec.data.batchPerChunk"',
-        ),
     ],
 )
 def test_a_file_that_is_no_job_is_one_line_and_exit_status_2(kubectl: Run, text: str, words: str) -> None:

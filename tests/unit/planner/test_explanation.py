@@ -205,6 +205,10 @@ def test_a_higher_class_comes_first_where_tiers_are_used(name: str) -> None:
 def test_unknown_data_site_and_duration_are_told() -> None:
     p = submitted([node("n1")], job("a", data_site="edge-z", size_declared=False))
     told = sentence(p, "a", 1.0)
+    assert told.startswith(
+        "no node takes a worker: 1 of 1 nodes are not at edge-z, where its data stay without spec.data.chunkSize; "
+    )
+    assert p.plan_of("default/a", 1.0).unplannable == "Unschedulable"
     assert "; spec.data.site edge-z is neither a Site nor the zone of a node" in told
     assert "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration" in told
 

@@ -1,0 +1,140 @@
+"""Manifests with the errors and claims of users, and the commands that they type next: the outputs are the answers."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.client.conftest import Run
+from support.full_stack import Whole
+from tranche.client import Client, ManifestError
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche_testcluster import Cluster
+
+INPUTS = Path(__file__).parent / "inputs"
+GPUS = 12
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with Cluster() as cluster:
+        apply_manifests(cluster)
+        cluster.add_site("edge-a", nodes=2, gpus=4)
+        cluster.add_site("cloud", nodes=1, gpus=4)
+        with Stack(cluster, scheduler_options=["--validate"]) as stack:
+            yield Whole(cluster, stack)
+
+
+def path(name: str) -> str:
+    return str(INPUTS / f"{name}.yaml")
+
+
+def said(kubectl: Run, *words: str) -> str:
+    answer = kubectl(*words)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def refused(whole: Whole, name: str) -> dict[str, Any]:
+    """Return the condition Planned of a job if it is False."""
+    conditions = whole.status(name).get("conditions", ())
+    return next((one for one in conditions if (one["type"], one["status"]) == ("Planned", "False")), {})
+
+
+def warned(whole: Whole, name: str) -> str:
+    """Return the message of the Warning event about a job; "" if there is none."""
+    query = f"fieldSelector=type=Warning,involvedObject.name={name}"
+    events = whole.cluster.request("GET", f"/api/v1/namespaces/default/events?{query}")[1]["items"]
+    return str(events[0]["message"]) if events else ""
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("misspelt", "spec.data.batchPerChunk"), ("misspelt-required", "spec.workers.maxReplica")]
+)
+def test_misspelt_field_is_named_in_every_way(whole: Whole, kubectl: Run, name: str, field: str) -> None:
+    words = f'unknown field "{field}"'
+    applied = kubectl("apply", "-f", path(name))
+    assert (applied.returncode, words in applied.stderr) == (1, True)
+    asked = kubectl("tranche", "whatif", "-f", path(name))
+    assert (asked.returncode, asked.stderr.count("\n"), words in asked.stderr) == (2, 1, True)
+    with (
+        Client(kubeconfig=str(whole.cluster.kubeconfig)) as client,
+        pytest.raises(ManifestError, match=re.escape(words)),
+    ):
+        client.submit(path(name))
+
+
+UNPLANNABLE = {
+    "memory": "no node has 900 GiB of memory for a worker (the largest has 128 GiB of memory)",
+    "many-gpus": "no node has 64 GPUs for a worker (the largest has 4 GPUs)",
+    "node-selector": "no node takes a worker: 3 of 3 nodes do not match the node selector gpu=a100",
+    "large-gang": "needs 30 workers of 1 GPU at once, more than the cluster can hold",
+    "no-gpu": "the worker template asks for no GPU: add the GPU resource to its requests",
+    "amd": "requests amd.com/gpu, which is not one of the GPU resources of this installation (nvidia.com/gpu); add it "
+    "to the chart's gpuResources",
+}
+
+
+def test_job_that_cannot_be_planned_says_why_everywhere(whole: Whole, kubectl: Run) -> None:
+    said(kubectl, "apply", "-f", str(INPUTS / "unplannable"))
+    try:
+        for name, words in UNPLANNABLE.items():
+            refusal = whole.until(f"{name} is judged", lambda name=name: refused(whole, name))  # type: ignore[misc]
+            assert refusal["message"].startswith(words)
+        queue = said(kubectl, "tranche", "queue").splitlines()
+        assert {line.split()[0] for line in queue[1:]} == UNPLANNABLE.keys()
+        assert all(UNPLANNABLE[line.split()[0]] in line for line in queue[1:])
+
+        for name, words in UNPLANNABLE.items():
+            warning = whole.until(f"an event for {name}", lambda name=name: warned(whole, name))  # type: ignore[misc]
+            assert warning.startswith(words)
+    finally:
+        said(kubectl, "delete", "-f", str(INPUTS / "unplannable"))
+    asked = said(kubectl, "tranche", "whatif", "-f", path("unplannable/memory"))
+    assert "planned completion  never\n" in asked
+    assert UNPLANNABLE["memory"] in asked
+
+
+def test_unknown_site_is_told_before_and_after_submission(whole: Whole, kubectl: Run) -> None:
+    words = "spec.data.site edge-z is neither a Site nor the zone of a node"
+    assert words in said(kubectl, "tranche", "whatif", "-f", path("unknown-site"))
+    said(kubectl, "apply", "-f", path("unknown-site"))
+    refusal = whole.until("it is judged", lambda: refused(whole, "unknown-site"))
+    assert (refusal["reason"], refusal["message"].endswith(words)) == ("Unschedulable", True)
+    assert said(kubectl, "tranche", "why", "unknown-site") == f"{refusal['message']}\n"
+    assert refusal["message"].startswith("no node takes a worker: 3 of 3 nodes are not at edge-z")
+    whole.delete("unknown-site")
+
+
+def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Run) -> None:
+    said(kubectl, "apply", "-f", path("long"))
+    whole.until("all GPUs in use", lambda: whole.status("long").get("activeWorkers") == GPUS)
+    said(kubectl, "apply", "-f", path("gang"))
+    whole.until("the gang waits", lambda: "behind" in whole.status("gang").get("plan", {}).get("explanation", ""))
+    assert re.fullmatch(
+        r"waits for 8 GPUs at once \(0 are free\) until \S+, behind default/long, which has less work left; "
+        r"its duration is unknown, and 1 h is assumed: set spec\.estimatedDuration\n",
+        said(kubectl, "tranche", "why", "gang"),
+    )
+    assert "\nno windows yet: " in said(kubectl, "tranche", "plan", "gang")
+    said(kubectl, "apply", "-f", path("urgent"))
+    whole.until("it runs", lambda: whole.status("urgent").get("activeWorkers") == 4)
+    cause = "reempted by default/urgent, which has the higher priority class tranche-high"
+    lines = said(kubectl, "tranche", "history", "long").splitlines()
+    stopped = [line for line in lines if f"p{cause}" in line]
+    assert len(stopped) == 4
+    assert any(f"P{cause}: 4 pods stop within 5 s (grace period)." in line for line in lines)
+    assert all(re.search(r"Preempted +143 +p.*; (no work|about \S+ s of work) lost", line) for line in stopped)
+    said(kubectl, "patch", "trainingjob", "long", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    whole.until_phase("long", "Suspended")
+    assert re.fullmatch(
+        r"suspended by spec\.suspend; 0 of 40 chunks done, [\d.]+ % trained\n", said(kubectl, "tranche", "why", "long")
+    )
+    rows = [line.split() for line in said(kubectl, "tranche", "history", "long").splitlines()]
+    attempts = [row for row in rows if row[1:] and row[1].startswith("long-worker-")]
+    assert [int(row[0]) for row in attempts] == list(range(1, GPUS + 1)), "attempts begin with 1"
+    suspended = [row for row in attempts if "spec.suspend" in " ".join(row)]
+    assert len(suspended) == GPUS - 4
+    whole.delete("urgent", "gang", "long")
