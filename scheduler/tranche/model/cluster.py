@@ -101,6 +101,8 @@ class Site:
     """Resource of the GPUs of an unlimited site, as in `Resources.gpu_resource`."""
     gpu_kind: str = ""
     """Kind of the GPUs of an unlimited site; empty: not declared."""
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Labels that every node of an unlimited site will have."""
     speed: float = 1.0
     """Speed of the GPU kind of an unlimited site, as in `Node.speed`."""
 

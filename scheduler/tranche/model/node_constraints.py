@@ -73,6 +73,15 @@ class Constraints:
     extended: tuple[tuple[str, int], ...] = ()
     """Requests for resources other than `Resources`, by name: the node must offer as much, in use or not."""
 
+    def allow(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node with these labels, and others that are not known yet, may take the pod."""
+        if any(labels.get(key, value) != value for key, value in self.selector):
+            return False
+        return self.affinity is None or any(
+            term and all(one.field or one.key not in labels or one.matches("", labels) for one in term)
+            for term in self.affinity
+        )
+
     def objection(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> str | None:
         """Return why a node of this name, labels and taints cannot run the pod, or None if it can.
 

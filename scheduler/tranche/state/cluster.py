@@ -125,9 +125,16 @@ class ClusterState:
         return self._clouds[1]
 
     def clouds_for(self, state: JobState) -> tuple[str, ...]:
-        """Return the names of the unlimited sites with GPUs of the resource that the job requests, in order."""
-        wanted = state.job.gpu_resource
-        return tuple(name for name in self.clouds if self.sites[name].gpu_resource == wanted)
+        """Return the names of the unlimited sites whose nodes may take a worker of the job, in order.
+
+        They have GPUs of the resource that the job requests, and its constraints allow the labels of the nodes.
+        """
+        wanted, constraints = state.job.gpu_resource, state.job.worker.constraints
+        return tuple(
+            name
+            for name in self.clouds
+            if self.sites[name].gpu_resource == wanted and constraints.allow(self.sites[name].labels)
+        )
 
     def is_unlimited(self, site: str) -> bool:
         """Return whether the site's nodes are created on demand."""

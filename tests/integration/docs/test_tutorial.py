@@ -1,21 +1,34 @@
-"""docs/tutorial/first-job.md, typed as it is written, to the first finished job and beyond."""
+"""docs/tutorial/first-job.md, typed as it is written on the sites of the demo, to the first finished job and beyond."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import TUTORIAL, typed_by
+from tranche.demo.run import create_sites, scalings
 from tranche_testcluster import Cluster
 
 COMMANDS = typed_by(TUTORIAL, "docs/tutorial/first-job.md")
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        cluster.add_site("system")  # for the release, which is installed before the sites of the demo are created
+        cluster.start_scheduler()
+        for scaling in scalings():
+            cluster.start_autoscaler(scaling)
+        yield cluster
 
 
 def test_the_tutorial_leads_to_finished_jobs(own: Cluster, shell: Shell) -> None:
     install, *rest = COMMANDS
     assert install.startswith("helm install ")
     assert "is installed in the namespace tranche-system" in shell.run(install)
+    create_sites(own)
     with Release(own):
         said = {command: shell.run(command) for command in rest}
     assert "planned completion" in said["kubectl tranche whatif -f docs/samples/first.yaml"]

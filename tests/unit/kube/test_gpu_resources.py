@@ -89,6 +89,8 @@ def test_unlimited_site_has_its_own_gpu_resource() -> None:
     assert to_site(site(gpuResource=AMD), BOTH).gpu_resource == AMD
     assert to_site(site(), (AMD,)).gpu_resource == ""
     assert to_site(site(gpuResource=AMD), (NVIDIA,)).gpu_resource == AMD
+    assert to_site(site(), BOTH).labels == {"a": "b"}
+    assert not to_site(site(unlimited=False), BOTH).labels, "of its nodes the planner knows all labels"
 
 
 @pytest.mark.parametrize(

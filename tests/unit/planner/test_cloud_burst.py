@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.model import Job, Link, Site, Tier
+from tranche.model import Constraints, Job, Link, Requirement, Site, Tier
 from tranche.planner import (
     Event,
     JobSubmitted,
@@ -44,6 +44,29 @@ def test_chunk_starts_in_the_cloud_when_its_copy_is_complete() -> None:
     assert [one.window.site for one in of_type(OpenWindow, instructions)] == ["edge"]
     assert [(len(one.chunks), one.site) for one in of_type(StageData, instructions)] == [(2, "cloud")]
     assert opened(made, Tick(), UPLOAD_SECONDS) == ["cloud", "cloud"]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+@pytest.mark.parametrize(
+    ("constraints", "allowed"),
+    [
+        (Constraints(selector=(("zone", "edge"),)), False),
+        (Constraints(affinity=((Requirement("zone", "NotIn", ("cloud",)),),)), False),
+        (Constraints(selector=(("zone", "cloud"),)), True),
+        (Constraints(selector=(("gpu", "a100"),)), True),
+        (Constraints(affinity=((Requirement("zone", "NotIn", ("cloud",)),), (Requirement("gpu", "Exists"),))), True),
+    ],
+    ids=["other zone", "not there", "there", "label of some nodes", "one of two terms"],
+)
+def test_unlimited_site_that_constraints_exclude_gets_no_chunk(
+    policy: str, constraints: Constraints, allowed: bool
+) -> None:
+    made = planner(policy, [node("n1", "edge", labels={"zone": "edge"})], sites(labels={"zone": "cloud"}))
+    made.handle(JobSubmitted(job("a", chunks=5, seconds=600.0, worker=worker(constraints=constraints))), 0.0)
+    made.handle(Tick(), UPLOAD_SECONDS)
+    state = made.cluster.jobs["default/a"]
+    places = {run.window.site for run in state.runs.values()} | set(state.cloud.values())
+    assert ("cloud" in places) is allowed
 
 
 def test_chunk_with_copy_under_way_starts_on_freed_node() -> None:

@@ -222,6 +222,7 @@ def to_site(resource: SiteObject, gpu_resources: GpuResources = GPU_RESOURCES) -
         start_seconds=parse_duration(spec.node_startup) if spec.unlimited else 0.0,
         gpu_resource="" if gpu_resources == (gpus,) else gpus,
         gpu_kind=(spec.gpu_kind or "") if spec.unlimited else "",
+        labels=dict(spec.node_selector) if spec.unlimited else {},
     )
 
 

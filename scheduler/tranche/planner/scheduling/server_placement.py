@@ -43,8 +43,9 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     most = min(homes, key=lambda site: (-homes[site], site)) if homes else None
     if own and any(node.node.site == own for node in cluster.nodes.values()):
         return list(dict.fromkeys((own, most)))
-    if not homes and cluster.clouds and not cluster.eligible(shape):
-        return [*cluster.clouds]
+    if not homes and not cluster.eligible(shape):
+        clouds = [name for name in cluster.clouds if shape.constraints.allow(cluster.sites[name].labels)]
+        return [*clouds] or [most]
     return [most]
 
 
