@@ -1,6 +1,7 @@
 """Requests to the API server on a user's behalf: jobs with their plans, pods, events and logs."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ GONE, NOT_STARTED, OLDER = (
     "the container has not started",
     f"only the last {LOG_PODS} logs are read",
 )
+NODE_GONE = "the node of the pod no longer exists"
 OVER = ("Succeeded", "Failed")
 OnChange = Callable[[TrainingJob], None]
 
@@ -239,7 +241,7 @@ class Session:
         try:
             raw = await self.api.get(f"{core}/pods/{quote(one.pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
         except ApiError as error:
-            no_log = "" if one.log is not None else error.message or error.reason
+            no_log = "" if one.log is not None else _why_unread(one, error)
             return msgspec.structs.replace(one, no_log=no_log)
         return msgspec.structs.replace(one, log=raw.decode(errors="replace").splitlines()[-lines:])
 
@@ -286,6 +288,13 @@ def refusals(doing: str) -> Iterator[None]:
         yield
     except ApiError as error:
         raise refusal(doing, error) from error
+
+
+def _why_unread(one: Attempt, error: ApiError) -> str:
+    """Return why the log of an existing pod cannot be read, without the name of the pod if that is possible."""
+    if one.node and error.message == f'pods "{one.node}" not found':  # what the API server says of a node
+        return NODE_GONE
+    return re.sub(rf' in pod "[^"]*/{re.escape(one.pod)}"', "", error.message or error.reason)
 
 
 def _why_no_log(one: Attempt, there: Collection[str]) -> str:

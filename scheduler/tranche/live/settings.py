@@ -17,7 +17,7 @@ class ControllerSettings:
     """Estimates are written again only when they moved by more than this number of seconds"""
     estimate_fraction: float = 0.1
     """and by more than this fraction of the remaining time."""
-    progress_seconds: float = 60.0
+    progress_seconds: float = 10.0
     """Progress of a running job is written again at most once in this number of seconds if nothing else changes"""
     progress_share: float = 0.01
     """and if it has moved by this share of the job."""
