@@ -16,7 +16,7 @@ from tranche.auth.user_access import AccessReviewer
 from tranche.extender.view import View, ViewSources
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import LARGEST
-from tranche.model.share_text import share_text
+from tranche.model.share_text import share_text, with_share
 from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
@@ -286,7 +286,13 @@ def _with_progress(job: job_views.JobSummary, trained: Trained) -> job_views.Job
     if known is None:
         return job
     share = share_text(known.batches, known.total)
-    return msgspec.structs.replace(job, batches=known.batches, total_batches=known.total, trained_share=share)
+    return msgspec.structs.replace(
+        job,
+        batches=known.batches,
+        total_batches=known.total,
+        trained_share=share,
+        explanation=with_share(job.explanation, share),
+    )
 
 
 def data_response(value: Any, request: Request) -> Response:

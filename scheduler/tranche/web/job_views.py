@@ -11,6 +11,7 @@ from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 from tranche.kube.convert.attempt_history import attempt_status, count_attempts, ended_attempts, resume_times
 from tranche.model import AttemptRecord
+from tranche.model.share_text import share_text, with_share
 from tranche.model.stop_text import stop_text
 
 Progress = Callable[[str], Awaitable[Any]]
@@ -43,6 +44,8 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     """Mini-batches trained, as last written; None before the first plan."""
     total_batches: float | None
     """Mini-batches at which the job is done; None for a gang whose planner is not asked."""
+    is_gang: bool
+    """Whether `chunks` counts members of a gang."""
     trained_share: str
     """Trained mini-batches as a share of all, such as ``31 %``; empty before the first plan."""
 
@@ -116,8 +119,9 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
     records = ended_attempts(ledger)
     resumes = resume_times(job, records, datetime.now(UTC))
     attempts = [_attempt(record, resumes.get(record.attempt)) for record in records]
+    trained = _trained(known, job)
     return JobDetail(
-        **_summary(job),
+        **_summary(job) | _present_share(trained, plan.explanation if plan else ""),
         uid=job.metadata.uid,
         started=job.status.start_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
@@ -135,7 +139,7 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
         preempted_workers=ledger.preempted_workers if ledger else 0,
         preemptions=ledger.preemptions if ledger else 0,
         failures=ledger.failures if ledger else 0,
-        trained=_trained(known, job),
+        trained=trained,
         homes=dict(plan.homes) if plan else {},
         windows=_dumped(plan.workers if plan else ()),
         parameter_servers=_dumped(plan.parameter_servers if plan else ()),
@@ -171,6 +175,14 @@ def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     return {"batches": written.batches, "estimated": written.estimated} if written else {}
 
 
+def _present_share(trained: dict[str, Any], explanation: str) -> dict[str, Any]:
+    """Return the fields of a summary that contain the share, from the planner's progress; empty without it."""
+    if "of" not in trained:
+        return {}
+    share = share_text(trained["batches"], trained["of"])
+    return {"trained_share": share, "explanation": with_share(explanation, share)}
+
+
 def phase_of(job: TrainingJob) -> str:
     """Return the phase from the operator; Waiting before the operator has set one."""
     return job.status.phase or "Waiting"
@@ -197,6 +209,7 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "completed": job.status.completion_time,
         "batches": progress.batches if progress else None,
         "total_batches": total_batches(job),
+        "is_gang": job.spec.data is None,
         "trained_share": progress.trained if progress else "",
     }
 

@@ -9,7 +9,7 @@ import pytest
 from support.extender_objects import job, stranger, window, worker
 from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
-from tranche.kube.api.resources import Progress, TrainingJob
+from tranche.kube.api.resources import Progress, TrainingJob, TrainingJobStatus
 from tranche.model import AttemptRecord, PlannedWindow
 from tranche.model.attempt_record import pack
 from tranche.runtime.batching import PORTION
@@ -399,14 +399,19 @@ class TestProgress:
         known = {"ns/busy": SimpleNamespace(batches=25.0, total=100.0)}
         app = Visited(planning=Planning(trained=known.get))
         spec = {"data": {"chunks": 4, "batchesPerChunk": 10, "epochs": 2}}
+        sentence = "2 workers (2 at a); 0 of 4 chunks done, about 6.2 % trained; noted"
         for name in ("busy", "idle"):
             made = app.stores.add_job(name, phase="Running", spec=spec)
-            written = Progress.model_validate({"batches": 5.0})
-            app.stores.jobs.put(
-                made.key, made.model_copy(update={"status": made.status.model_copy(update={"progress": written})})
-            )
+            plan = {"term": 1, "revision": 1, "observedGeneration": 1, "explanation": sentence}
+            written = {"progress": {"batches": 5.0, "trained": "6.2 %"}, "plan": plan}
+            status = TrainingJobStatus.model_validate({**made.status.model_dump(by_alias=True), **written})
+            app.stores.jobs.put(made.key, made.model_copy(update={"status": status}))
         told = {one["name"]: (one["batches"], one["totalBatches"]) for one in app.told("overview")["running"]["jobs"]}
         assert told == {"busy": (25.0, 100.0), "idle": (5.0, 80.0)}
+        jobs = {one["name"]: one for one in app.told("overview")["running"]["jobs"]}
+        assert {name: job["trainedShare"] for name, job in jobs.items()} == {"busy": "25 %", "idle": "6.2 %"}
+        assert jobs["busy"]["explanation"] == sentence.replace("6.2", "25")
+        assert jobs["idle"]["explanation"] == sentence
 
 
 class TestPlannedWindows:

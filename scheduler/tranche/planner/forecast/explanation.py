@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tranche.model import Admission, Job, Measure, expected, free_gpus, until
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
-from tranche.model.share_text import share_text
+from tranche.model.share_text import share_text, told_share
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
@@ -112,8 +112,7 @@ def _activity(state: JobState, now: float) -> str:
 def _share(state: JobState, now: float) -> str:
     """Say how much of the job is trained, which says more than the number of chunks while the first ones train."""
     known = trained(state, now)
-    about = "about " if known.estimated and known.batches else ""
-    return f", {about}{share_text(known.batches, known.of)} trained"
+    return told_share(share_text(known.batches, known.of), estimated=known.estimated)
 
 
 def _workers(state: JobState) -> str:

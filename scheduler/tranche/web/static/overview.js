@@ -1,7 +1,7 @@
 // All jobs and sites: totals, jobs that wait with their reasons, sites with their windows, jobs that run, jobs that are over.
 import { ask } from "./api.js";
 import { el, jobLink, keep, phase, set, table } from "./dom.js";
-import { midnight, moment, percentage, precise } from "./times.js";
+import { midnight, moment, precise } from "./times.js";
 import { extent, Site } from "./sites.js";
 
 const LANES = 24; // nodes up to which sites are open at first
@@ -36,9 +36,8 @@ const sorts = { waiting: "start", running: "start", finished: "-completed" }; //
 
 // The share of mini-batches says more than the number of chunks while the first chunks train for hours.
 function trained(one) {
-  const share = percentage(one.batches, one.totalBatches);
-  const chunks = one.chunks ? `${one.chunks} chunks` : "";
-  return [share, chunks].filter(Boolean).join(", ") || "–";
+  const chunks = one.chunks ? `${one.chunks} ${one.isGang ? "members" : "chunks"}` : "";
+  return [one.trainedShare, chunks].filter(Boolean).join(", ") || "–";
 }
 
 class Group {

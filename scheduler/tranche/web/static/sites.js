@@ -100,7 +100,7 @@ export class Site {
 
 // What jobs have used at a site so far: GPU time from the openings of windows to the ends of pods, and uploads to the site.
 function used({ gpuSeconds, copiedBytes, inVainBytes }) {
-  const vain = inVainBytes ? `, ${bytes(inVainBytes)} of it in vain` : "";
+  const vain = inVainBytes ? `, ${bytes(inVainBytes)} of it unused` : "";
   return `used so far: ${gpuTime(gpuSeconds)}${copiedBytes ? `, ${bytes(copiedBytes)} copied${vain}` : ""}`;
 }
 
