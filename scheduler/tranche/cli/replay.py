@@ -156,7 +156,8 @@ def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: floa
     from tranche.simulation_report.formatting import format_duration
     from tranche.simulation_report.site_table import format_uses
 
-    table = format_table([(row.label, row.summary) for row in result.rows])
+    title = "Job completion time (JCT) and cost, as recorded and simulated"
+    table = format_table([(row.label, row.summary) for row in result.rows], title)
     hours = "; ".join(f"{row.label}: {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s\nGPU hours: {hours}")

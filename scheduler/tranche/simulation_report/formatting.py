@@ -36,25 +36,27 @@ def format_duration(seconds: float) -> str:
     return f"{significant(seconds)} s"
 
 
-def format_gpu_time(seconds: float) -> str:
-    """Format GPU time in GPU-hours, or in GPU-seconds below one GPU-hour.
+def gpu_time_unit(gpu_seconds: Sequence[float]) -> tuple[float, str]:
+    """Return length in GPU-seconds and name of the unit for a table: hours if the smallest time above 0 has one.
 
-    >>> format_gpu_time(5400.0), format_gpu_time(215.0)
-    ('1.5 GPU h', '215 GPU s')
+    >>> gpu_time_unit([5400.0, 0.0]), gpu_time_unit([5400.0, 215.0])
+    ((3600.0, 'GPU h'), (1.0, 'GPU s'))
     """
-    return f"{significant(seconds / _HOUR)} GPU h" if abs(seconds) >= _HOUR else f"{significant(seconds)} GPU s"
+    least = min((one for one in gpu_seconds if one > 0), default=0.0)
+    return (_HOUR, "GPU h") if least >= _HOUR else (1.0, "GPU s")
 
 
-def format_bytes(amount: float) -> str:
-    """Format an amount of data with a suitable decimal unit.
+def bytes_unit(amounts: Sequence[float]) -> tuple[float, str]:
+    """Return bytes and name of the largest decimal unit in which the smallest amount above 0 is at least 1.
 
-    >>> format_bytes(33554432.0), format_bytes(4.5e12), format_bytes(0.0)
-    ('33.6 MB', '4.5 TB', '0 B')
+    >>> bytes_unit([4.5e12, 33554432.0])
+    (1000000.0, 'MB')
     """
+    least = min((one for one in amounts if one > 0), default=0.0)
     for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(amount) >= size:
-            return f"{significant(amount / size)} {unit}"
-    return f"{significant(amount)} B"
+        if least >= size:
+            return size, unit
+    return 1.0, "B"
 
 
 def significant(value: float) -> str:

@@ -1,14 +1,14 @@
 """Use of each site by runs, as tables for the terminal, as cells of the page, and as CSV."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from math import fsum, isnan
 
 from rich.table import Table
 from rich.text import Text
 
 from tranche.simulation.engine.result import SiteUse
-from tranche.simulation_report.formatting import format_bytes, format_gpu_time, significant
+from tranche.simulation_report.formatting import bytes_unit, gpu_time_unit, significant
 
 SITE_HEADINGS = (
     "site",
@@ -28,6 +28,26 @@ SITE_KEY = (
 
 MOST_COMPARED = 24
 """Maximum number of sites in a table of several runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Units of a table, the same in all cells, so that they can be compared."""
+
+    gpu_seconds: float
+    gpu_time: str
+    bytes: float
+    data: str
+
+    def amounts(self, uses: Sequence[SiteUse]) -> str:
+        """Format the GPU time and the copied bytes; a dash for none."""
+        held, copied = _held(uses), _copied(uses)
+        parts = [f"{significant(held / self.gpu_seconds)} {self.gpu_time}"] if held > 0 else []
+        return ", ".join([*parts, *([self.of_bytes(copied)] if copied > 0 else [])]) or "–"
+
+    def of_bytes(self, amount: float) -> str:
+        """Format an amount of data."""
+        return f"{significant(amount / self.bytes)} {self.data}"
 
 
 def site_cells(sites: Sequence[SiteUse]) -> Iterator[tuple[str, ...]]:
@@ -75,16 +95,21 @@ def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MOST_
         table.add_column(Text(label), justify="right")
     found = [_by_site(uses) for _, uses in runs]
     held = {site: max(_held(uses.get(site, ())) for uses in found) for one in found for site in one}
+    vain = [fsum(use.in_vain_bytes for use in uses) for _, uses in runs]
+    copied = [_copied(of_site) for uses in found for of_site in uses.values()]
+    units = _Units(
+        *gpu_time_unit([_held(of_site) for uses in found for of_site in uses.values()]),
+        *bytes_unit([*copied, *vain]),
+    )
     chosen = sorted(sorted(held, key=lambda site: (-held[site], site))[:most])
     for site in chosen:
-        table.add_row(Text(site or "(all nodes)"), *(_amounts(uses.get(site, ())) for uses in found))
+        table.add_row(Text(site or "(all nodes)"), *(units.amounts(uses.get(site, ())) for uses in found))
     if len(held) > len(chosen):
         table.add_row(f"and {len(held) - len(chosen)} more")
     if len(held) > 1:
-        table.add_row("all sites", *(_amounts(uses) for _, uses in runs), style="bold")
-    vain = [fsum(use.in_vain_bytes for use in uses) for _, uses in runs]
+        table.add_row("all sites", *(units.amounts(uses) for _, uses in runs), style="bold")
     if any(amount > 0 for amount in vain):
-        table.add_row("copied but unused", *("–" if isnan(amount) else format_bytes(amount) for amount in vain))
+        table.add_row("copied but unused", *("–" if isnan(amount) else units.of_bytes(amount) for amount in vain))
     return table
 
 
@@ -107,10 +132,8 @@ def _held(uses: Sequence[SiteUse]) -> float:
     return fsum(use.gpu_seconds for use in uses)
 
 
-def _amounts(uses: Sequence[SiteUse]) -> str:
-    held, copied = _held(uses), fsum(use.copied_bytes for use in uses)
-    amounts = [format_gpu_time(held)] if held > 0 else []
-    return ", ".join([*amounts, *([format_bytes(copied)] if copied > 0 else [])]) or "–"
+def _copied(uses: Sequence[SiteUse]) -> float:
+    return fsum(use.copied_bytes for use in uses)
 
 
 def _share(part: float, whole: float) -> str:

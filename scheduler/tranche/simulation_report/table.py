@@ -105,9 +105,10 @@ class Column:
         return f"{value:,}" if isinstance(value, int) else significant(value)
 
 
-def format_table(rows: Sequence[tuple[str, Summary]]) -> Table:
+def format_table(
+    rows: Sequence[tuple[str, Summary]], title: str = "Simulated job completion time (JCT) and cost"
+) -> Table:
     """Return the runs as a table for the terminal, one row a run; labels are shown unchanged."""
-    title = "Simulated job completion time (JCT) and cost"
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
     table.add_column("", justify="left")
     lacking = any(summary.unfinished for _, summary in rows)

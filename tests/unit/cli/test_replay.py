@@ -164,6 +164,7 @@ def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
 
 def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> None:
     result = replayed(path, HISTORY)
+    assert result.stdout.startswith("Job completion time (JCT) and cost, as recorded and simulated")
     starts = [line.split("  ")[0].strip() for line in result.stdout.splitlines()]
     assert "as it was" in starts
     assert "fifo" in starts

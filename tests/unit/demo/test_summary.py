@@ -16,7 +16,7 @@ from tranche.kube.api.resources import SiteObject
 from tranche.model import Site
 from tranche.simulation.engine.control_plane_delays import Delays
 from tranche.simulation.engine.result import SiteUse
-from tranche.simulation_report.formatting import format_gpu_time
+from tranche.simulation_report.formatting import significant
 
 TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, crowd_seconds=0.02)
 REPORTING = 0.1
@@ -83,11 +83,11 @@ def test_report_has_use_of_sites_beside_both_simulations(outcome: Outcome) -> No
     heads = lines[[line.strip() for line in lines].index("Use of sites: GPU time held, bytes copied there") + 1]
     assert cells(heads) == ["site", "srsf, measured here", "srsf, simulated", "fifo, simulated"]
     rows = {cells(line)[0]: cells(line)[1:] for line in lines if line.startswith(("edge-a", "cloud", "all", "copied"))}
-    srsf, fifo = (format_gpu_time(simulated[name][0].gpu_seconds) for name in ("srsf", "fifo"))
+    srsf, fifo = (f"{significant(simulated[name][0].gpu_seconds)} GPU s" for name in ("srsf", "fifo"))
     assert rows["edge-a"] == [srsf, srsf, fifo]
-    assert rows["cloud"] == ["2 GPU h, 300 MB", "–", "–"]
+    assert rows["cloud"] == ["7,200 GPU s, 300 MB", "–", "–"], "one unit in all cells"
     assert rows["all sites"][1:] == [srsf, fifo]
-    assert rows["copied but unused"] == ["100 MB", "0 B", "0 B"]
+    assert rows["copied but unused"] == ["100 MB", "0 MB", "0 MB"]
 
 
 def cells(line: str) -> list[str]:

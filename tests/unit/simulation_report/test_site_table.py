@@ -48,9 +48,9 @@ def test_several_runs_are_columns_beside_each_other() -> None:
     table = format_uses([("as it was", past), ("chunk", USES)])
     assert [str(column.header) for column in table.columns] == ["site", "as it was", "chunk"]
     assert body(table) == [
-        ["cloud", "–", "3 GPU h, 4.5 GB"],
-        ["edge-a", "1,800 GPU s", "9 GPU h"],
-        ["all sites", "1,800 GPU s", "12 GPU h, 4.5 GB"],
+        ["cloud", "–", "10,800 GPU s, 4.5 GB"],
+        ["edge-a", "1,800 GPU s", "32,400 GPU s"],
+        ["all sites", "1,800 GPU s", "43,200 GPU s, 4.5 GB"],
         ["copied but unused", "–", "1.5 GB"],
     ]
 
