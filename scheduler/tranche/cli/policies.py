@@ -2,12 +2,13 @@
 
 import click
 
+from tranche.cli.errors import OneLineCommand
 from tranche.policies import POLICIES
 from tranche.policies.base import Policy
 from tranche.policies.option import options_of
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @click.argument("name", required=False, type=click.Choice(sorted(POLICIES)), metavar="[NAME]")
 def policies(name: str | None) -> None:
     """List the scheduling policies, or the options of one.

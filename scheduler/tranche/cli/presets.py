@@ -2,8 +2,10 @@
 
 import click
 
+from tranche.cli.errors import OneLineCommand
 
-@click.command()
+
+@click.command(cls=OneLineCommand)
 def presets() -> None:
     """List the presets of clusters and the layouts of logs.
 

@@ -27,3 +27,4 @@ def test_unknown_policy_lists_the_known_ones() -> None:
     result = CliRunner().invoke(main, ["policies", "chunks"])
     assert result.exit_code == 2
     assert "'chunks' is not one of" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -152,6 +152,8 @@ def test_what_is_wrong_with_the_whole_log_always_stops(on_error: str) -> None:
     assert complaint("job_id,num_gpu,duration", "1,1,1", on_error=on_error).startswith(
         "log.csv, line 1: the header lacks submit_time: it is 'job_id,num_gpu,duration'"
     )
+    semicolons = complaint(HEADER.replace(",", ";"), "1;0;1;1", on_error=on_error)
+    assert semicolons.endswith("; separate the columns by commas, not by semicolons")
     assert "the header has the column job_id twice" in complaint(f"{HEADER},job_id", on_error=on_error)
     assert "lacks vc (layout philly)" in complaint(HEADER, "1,0,1,1", layout="philly", on_error=on_error)
     assert "there is no layout 'slurm': choose one of auto, " in complaint(HEADER, layout="slurm", on_error=on_error)

@@ -34,6 +34,8 @@ KNOWN_LAYOUTS = (
     Layout("plain", "one job a row"),
 )  # fmt: skip
 """Known layouts; those with more required columns are tried first."""
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+"""Characters that separate columns in other formats, with their names."""
 _BY_NAME = {layout.name: layout for layout in KNOWN_LAYOUTS}
 LAYOUTS: tuple[str, ...] = ("auto", *sorted(_BY_NAME))
 """Values of the option `layout`; ``auto`` chooses by the header."""
@@ -73,7 +75,9 @@ def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
     missing = [name for name in chosen.columns if name not in names]
     if missing:
         asked = "" if layout == "auto" else f" (layout {layout})"
-        raise ValueError(f"the header lacks {', '.join(missing)}{asked}: it is {quote(','.join(names))}")
+        other = next((name for sign, name in _SEPARATORS.items() if len(names) == 1 and sign in names[0]), "")
+        hint = f"; separate the columns by commas, not by {other}" if other else ""
+        raise ValueError(f"the header lacks {', '.join(missing)}{asked}: it is {quote(','.join(names))}{hint}")
     twice = [name for name in chosen.columns if names.count(name) > 1]
     if twice:
         raise ValueError(f"the header has the column {twice[0]} twice")
