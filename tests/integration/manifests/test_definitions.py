@@ -213,16 +213,16 @@ def test_the_list_of_jobs_reads_well(installed: Cluster, kept: Object) -> None:
         "estimatedCompletion": "2040-01-01T12:30:00Z",
         "explanation": "waits for a GPU of edge-a",
     }
-    progress = {"chunks": "1/4", "done": "0", "preemptions": 2}
+    progress = {"chunks": "1/4", "done": "0", "trained": "31 %", "preemptions": 2}
     scheduler = status_of(installed, JOBS, kept, "tranche-scheduler", {"plan": plan, "progress": progress})
     assert scheduler[0] == 200, scheduler
     operator = {"phase": "Running", "activeWorkers": 2, "sites": "edge-a, cloud"}
     assert status_of(installed, JOBS, kept, "tranche-operator", operator)[0] == 200
     header, row = installed.kubectl("get", "tj", "mnist").splitlines()
-    titles = "NAME PHASE DONE WORKERS SITES PLANNED-START PLANNED-COMPLETION PREEMPTIONS AGE"
+    titles = "NAME PHASE DONE TRAINED WORKERS SITES PLANNED-START PLANNED-COMPLETION PREEMPTIONS AGE"
     assert " ".join(header.split()) == titles
     assert " ".join(row.split()).startswith(
-        "mnist Running 1/4 2 edge-a, cloud 2040-01-01T10:00:00Z 2040-01-01T12:30:00Z 2 "
+        "mnist Running 1/4 31 % 2 edge-a, cloud 2040-01-01T10:00:00Z 2040-01-01T12:30:00Z 2 "
     )
     header, row = installed.kubectl("get", "tj", "mnist", "-o", "wide").splitlines()
     assert header.endswith("WHY")
