@@ -81,7 +81,8 @@ def test_readme(readme: tuple[Release, dict[str, str]]) -> None:
     assert "is installed in the namespace tranche-system" in next(iter(said.values()))
     head, row = said["kubectl get trainingjobs"].splitlines()
     assert head.split() == [
-        "NAME", "PHASE", "DONE", "TRAINED", "WORKERS", "SITES", "PLANNED-START", "PLANNED-COMPLETION", "PREEMPTIONS", "AGE",
+        "NAME", "PHASE", "DONE", "TRAINED", "WORKERS", "SITES", "PLANNED-START", "PLANNED-COMPLETION", "PREEMPTIONS",
+        "AGE",
     ]  # fmt: skip
     assert row.split()[:3] == ["first", "Succeeded", "4/4"]
     assert said["kubectl tranche history first"].count("Succeeded") >= 2
