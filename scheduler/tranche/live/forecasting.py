@@ -1,14 +1,9 @@
-"""Schedule of forecasts: as often as their cost allows, and in short steps, because they block the event loop.
-
-Estimates as last written, to avoid writing estimates that have hardly moved.
-"""
+"""Schedule of forecasts: as often as their cost allows, and in short steps, because they block the event loop."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 
 from tranche.live.settings import ControllerSettings
-from tranche.model import JobPlan
 from tranche.planner import Planner
 from tranche.planner.forecast.estimates import Estimate
 
@@ -100,64 +95,3 @@ class Forecasts:
     def _play(self, playing: Iterator[None], until: float) -> bool:
         """Run the forecast until that time by the stopwatch; returns whether it is complete."""
         return all(self._stopwatch() < until for _ in playing)
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """Start, completion and predecessor of a job, as its status has them."""
-
-    start: float | None = None
-    """Planned start in seconds; None without an estimate."""
-    completion: float | None = None
-    """Planned completion in seconds; None without an estimate."""
-    behind: str = ""
-    """Key of the job that the explanation names as the one before it; empty if it names none."""
-
-
-_NOTHING = Announced()
-
-
-class Announcements:
-    """Start, completion and predecessor of each job, as last written to its status."""
-
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._settings = settings
-        self._written: dict[str, Announced] = {}
-        self._changed: dict[str, int] = {}
-        """Jobs that users have changed or deleted, and how many forecasts still renew the explanations that name them.
-        The first of two may have begun before the change."""
-
-    def note(self, key: str, plan: JobPlan) -> None:
-        """Record the estimates of a plan that is written now."""
-        self._written[key] = Announced(plan.estimated_start, plan.estimated_completion, plan.waits_behind)
-
-    def forget(self, key: str) -> None:
-        """Drop a deleted job."""
-        self._written.pop(key, None)
-
-    def job_changed(self, key: str) -> None:
-        """Record that a user has changed or deleted a job: the explanations that name it are renewed."""
-        self._changed[key] = 2
-
-    def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
-        """Yield the jobs whose estimates differ too much from the written ones, or that wait behind a changed job.
-
-        Args:
-            estimates: Estimates of all jobs, from a forecast that is complete; empty if none is.
-            now: Clock, in seconds.
-        """
-        changed = self._changed
-        if estimates:
-            self._changed = {key: left - 1 for key, left in changed.items() if left > 1}
-        for key, estimate in estimates.items():
-            before = self._written.get(key, _NOTHING)
-            moved = self._moved(before.start, estimate.start, now)
-            moved = moved or self._moved(before.completion, estimate.completion, now)
-            if moved or before.behind in changed or estimate.behind in changed:
-                yield key
-
-    def _moved(self, before: float | None, after: float, now: float) -> bool:
-        if before is None:
-            return True
-        quantum = max(self._settings.estimate_seconds, self._settings.estimate_fraction * max(0.0, before - now))
-        return abs(after - before) > quantum

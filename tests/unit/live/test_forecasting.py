@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tranche.live.forecasting import Announcements, Forecasts
+from tranche.live.forecasting import Forecasts
 from tranche.live.settings import ControllerSettings
-from tranche.model import JobPlan
 from tranche.planner import Planner
-from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.steps import Steps
 from tranche.policies import get_policy
 
@@ -98,23 +96,6 @@ def test_forecast_runs_in_pieces_and_yields_as_long_between_them() -> None:
     assert max(stood) == pytest.approx(0.003)
     assert took == [pytest.approx(0.1)]
     assert others == pytest.approx(0.1, abs=0.003)
-
-
-def plan_behind(other: str) -> JobPlan:
-    return JobPlan(1, "waits", estimated_start=100.0, estimated_completion=200.0, waits_behind=other)
-
-
-def test_explanations_that_name_a_changed_job_are_renewed_once() -> None:
-    announced = Announcements(ControllerSettings())
-    behind = {key: Estimate(100.0, 200.0, behind=other) for key, other in (("a", "x"), ("b", "x"), ("c", "y"))}
-    for key, other in (("a", "x"), ("b", "y"), ("c", "y")):
-        announced.note(key, plan_behind(other))
-    assert not list(announced.outdated(behind, 0.0))
-    announced.job_changed("x")
-    assert not list(announced.outdated({}, 0.0)), "no forecast is complete"
-    assert list(announced.outdated(behind, 0.0)) == ["a", "b"], "a named it, and b names it now"
-    list(announced.outdated(behind, 0.0))
-    assert not list(announced.outdated(behind, 0.0))
 
 
 def test_forecast_follows_a_user_change_at_once() -> None:

@@ -1,13 +1,15 @@
-"""Progress in the status of a running job is renewed while nothing else changes."""
+"""Progress and planned times in the status of a job are renewed while nothing else changes."""
 
 import asyncio
 from collections.abc import Mapping
 from math import inf
 
 from support.live_controller import NOW, resource, taken_over, written
-from tranche.live.progress_renewal import ProgressRenewal
 from tranche.live.settings import ControllerSettings
+from tranche.live.status_renewal import Announcements, ProgressRenewal
+from tranche.model import JobPlan
 from tranche.planner import WorkerStarted
+from tranche.planner.forecast.estimates import Estimate
 
 
 def test_progress_of_a_long_chunk_is_written_again() -> None:
@@ -45,3 +47,20 @@ def test_renewals_are_at_most_one_a_second_and_by_turns() -> None:
     renewal.note("a", 0.5, 60.6)
     assert outdated(renewal, shares, 61, 121) == ["b"]
     assert outdated(renewal, shares, 121, 130) == ["b"], "b was not written: its status is still outdated"
+
+
+def plan_behind(other: str) -> JobPlan:
+    return JobPlan(1, "waits", estimated_start=100.0, estimated_completion=200.0, waits_behind=other)
+
+
+def test_explanations_that_name_a_changed_job_are_renewed_once() -> None:
+    announced = Announcements(ControllerSettings())
+    behind = {key: Estimate(100.0, 200.0, behind=other) for key, other in (("a", "x"), ("b", "x"), ("c", "y"))}
+    for key, other in (("a", "x"), ("b", "y"), ("c", "y")):
+        announced.note(key, plan_behind(other))
+    assert not list(announced.outdated(behind, 0.0))
+    announced.job_changed("x")
+    assert not list(announced.outdated({}, 0.0)), "no forecast is complete"
+    assert list(announced.outdated(behind, 0.0)) == ["a", "b"], "a named it, and b names it now"
+    list(announced.outdated(behind, 0.0))
+    assert not list(announced.outdated(behind, 0.0))

@@ -1,0 +1,117 @@
+"""Renewal of statuses without an event of their job: when a planned time, or the share of mini-batches, has moved.
+
+Times and shares as last written, to avoid writing what has hardly moved. A job that trains long chunks has no other
+reason to be written for hours.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tranche.live.settings import ControllerSettings
+from tranche.model import JobPlan
+from tranche.planner.forecast.estimates import Estimate
+
+PAUSE_SECONDS = 1.0
+"""Minimum gap between two looks, each at one job: the limit of these writes over all jobs together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Start, completion and predecessor of a job, as its status has them."""
+
+    start: float | None = None
+    """Planned start in seconds; None without an estimate."""
+    completion: float | None = None
+    """Planned completion in seconds; None without an estimate."""
+    behind: str = ""
+    """Key of the job that the explanation names as the one before it; empty if it names none."""
+
+
+_NOTHING = Announced()
+
+
+class Announcements:
+    """Start, completion and predecessor of each job, as last written to its status."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._written: dict[str, Announced] = {}
+        self._changed: dict[str, int] = {}
+        """Jobs that users have changed or deleted, and how many forecasts still renew the explanations that name them.
+        The first of two may have begun before the change."""
+
+    def note(self, key: str, plan: JobPlan) -> None:
+        """Record the estimates of a plan that is written now."""
+        self._written[key] = Announced(plan.estimated_start, plan.estimated_completion, plan.waits_behind)
+
+    def forget(self, key: str) -> None:
+        """Drop a deleted job."""
+        self._written.pop(key, None)
+
+    def job_changed(self, key: str) -> None:
+        """Record that a user has changed or deleted a job: the explanations that name it are renewed."""
+        self._changed[key] = 2
+
+    def outdated(self, estimates: Mapping[str, Estimate], now: float) -> Iterator[str]:
+        """Yield the jobs whose estimates differ too much from the written ones, or that wait behind a changed job.
+
+        Args:
+            estimates: Estimates of all jobs, from a forecast that is complete; empty if none is.
+            now: Clock, in seconds.
+        """
+        changed = self._changed
+        if estimates:
+            self._changed = {key: left - 1 for key, left in changed.items() if left > 1}
+        for key, estimate in estimates.items():
+            before = self._written.get(key, _NOTHING)
+            moved = self._moved(before.start, estimate.start, now)
+            moved = moved or self._moved(before.completion, estimate.completion, now)
+            if moved or before.behind in changed or estimate.behind in changed:
+                yield key
+
+    def _moved(self, before: float | None, after: float, now: float) -> bool:
+        if before is None:
+            return True
+        quantum = max(self._settings.estimate_seconds, self._settings.estimate_fraction * max(0.0, before - now))
+        return abs(after - before) > quantum
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Share of the mini-batches in the status of a job, when it was last compared."""
+
+    at: float
+    share: float
+
+
+class ProgressRenewal:
+    """Share of the mini-batches of each running job in its status, the one that was compared longest ago first."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._looks: dict[str, _Look] = {}
+        self._not_before = 0.0
+
+    def note(self, key: str, share: float | None, now: float) -> None:
+        """Record the share that is written now; None for a job that does not run."""
+        self._looks.pop(key, None)
+        if share is not None:
+            self._looks[key] = _Look(now, share)
+
+    def outdated(self, share_of: Callable[[str], float | None], now: float) -> str:
+        """Return a job whose written share differs too much from the present one; "" if there is none to write now.
+
+        Args:
+            share_of: Present share of a job; None if it does not run.
+            now: Clock, in seconds.
+        """
+        key = next(iter(self._looks), "")
+        if not key or now < self._not_before or now - self._looks[key].at < self._settings.progress_seconds:
+            return ""
+        self._not_before = now + PAUSE_SECONDS
+        known = self._looks.pop(key)
+        share = share_of(key)
+        if share is None:
+            return ""
+        self._looks[key] = _Look(now, known.share)
+        return key if abs(share - known.share) >= self._settings.progress_share else ""
