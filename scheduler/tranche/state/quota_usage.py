@@ -4,7 +4,7 @@ A window or a parameter server counts from its opening until its pod has ended, 
 counts the pod that long, and would reject the pod that follows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,6 +31,12 @@ class Shortage:
     def hopeless(self) -> bool:
         """Whether the request is larger than the limit itself."""
         return self.asked > self.limit.hard
+
+    def limit_counts(self, job: Job) -> bool:
+        """Return whether workers of the job count against the limit."""
+        requests, quota = job.worker.requests, self.quota
+        applies = quota.namespace == job.namespace and quota.covers(job.priority, requests)
+        return applies and self.limit.amount(requests) > 0
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +97,15 @@ class Quotas:
     ) -> Shortage | None:
         """Return the first limit that more pods of the job would exceed; None if all may be created.
 
+        The arguments are those of `shortages`.
+        """
+        return next(self.shortages(job, workers, others, besides=besides), None)
+
+    def shortages(
+        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NO_PODS
+    ) -> Iterator[Shortage]:
+        """Yield the limits that more pods of the job would exceed.
+
         Args:
             job: The job of the pods.
             workers: Number of workers that start together.
@@ -104,8 +119,7 @@ class Quotas:
                 more = sum(n * limit.amount(requests) for requests, n in asked)
                 used = self.used(quota, limit, besides)
                 if more and used + more > limit.hard:
-                    return Shortage(quota, limit, used, more)
-        return None
+                    yield Shortage(quota, limit, used, more)
 
     def exceeded(self, job: Job) -> Shortage | None:
         """Return a limit below the present usage, of those that cover the job's workers; None if there is none."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.model import Preemption, Quota, QuotaLimit
+from tranche.model import PodShape, Preemption, Quota, QuotaLimit, Resources
 from tranche.planner import (
     CloseWindow,
     Instruction,
@@ -141,6 +141,34 @@ def test_quota_preempts_no_job_of_another_namespace() -> None:
     submit(p, "own", seconds=1000, preemption=Preemption.NEVER)
     submit(p, "other", 0.0, "team-b", seconds=1000)
     assert of_type(CloseWindow, submit(p, "short", 10.0, seconds=10)) == []
+
+
+def test_victim_does_not_take_quota_that_is_freed_for_preemptor() -> None:
+    """The preemptor needs more quota than one pod frees; a victim that took it again would be preempted without end."""
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(gpus(2), 0.0)
+    assert opened(submit(p, "low", chunks=4, seconds=1000, priority=-10)) == ["low", "low"]
+    assert len(of_type(CloseWindow, submit(p, "wide", 1.0, worker=worker(2)))) == 2
+    assert opened(p.handle(WorkerEnded("team-a/low", 1, "Preempted", 2.0), 2.0)) == []
+    assert opened(p.handle(WorkerEnded("team-a/low", 2, "Preempted", 3.0), 3.0)) == ["wide"]
+
+
+def test_job_with_freed_quota_preempts_job_that_took_its_room() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(gpus(1), 0.0)
+    submit(p, "victim", seconds=1000, priority=-9)
+    submit(p, "other", 0.0, "team-b", seconds=1000, priority=-10)
+    assert opened(submit(p, "mine", 1.0, priority=-8)) == ["other"]
+    out = p.handle(WorkerEnded("team-a/victim", 1, "Preempted", 2.0), 2.0)
+    assert [closed.window.preempted_by for closed in of_type(CloseWindow, out)] == ["team-a/mine"]
+
+
+def test_job_without_room_for_its_server_preempts_for_no_quota() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(gpus(1), 0.0)
+    submit(p, "victim", seconds=1000, priority=-10)
+    server = PodShape(Resources(64_000, 2**30, 0, 1))
+    assert of_type(CloseWindow, submit(p, "mine", 1.0, servers=1, server=server)) == []
 
 
 def test_quota_use_is_correct_after_pods_of_a_job_change_size() -> None:

@@ -12,14 +12,14 @@ from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
-from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
 from tranche.state.placement_record import PreemptionScope
-from tranche.state.quota_usage import Kind, kind_of
+from tranche.state.quota_usage import Kind, Shortage, kind_of
 
 
 def preempts_any(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
@@ -73,6 +73,9 @@ def free_quota(
 ) -> bool:
     """Close windows of the namespace that rank behind if that frees enough quota; returns whether any was closed.
 
+    Parameter servers that the job lacks must fit beside what runs now, as for `preempt`: the room that the windows
+    leave may go to another job, and the job would preempt again without end.
+
     The quota is free only when their pods have ended; the job, which ranks first, is planned then.
 
     Args:
@@ -82,12 +85,11 @@ def free_quota(
         behind: Jobs that may be preempted, best rank first.
     """
     state, now = request.state, request.now
+    if not (state.job.is_gang or room_for_servers(context.cluster, state, request.policy, now)):
+        return False
     workers = state.job.min_available
     quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
-    less: Counter[Kind] = Counter()
-    for other in context.cluster.jobs.values():
-        if other.job.namespace == job.namespace:
-            less.subtract(kind_of(other.job, run.requests) for run in other.runs.values() if run.closing)
+    less = _ending(context.cluster, job.namespace, overdue=True)
     chosen: list[Victim] = []
     short_of = ""
     victims = request.victims([one for one in behind if one.job.namespace == job.namespace])
@@ -114,6 +116,30 @@ def free_quota(
         if context.queue is not None:
             context.queue.note_running(victim.state, now)
     return bool(chosen)
+
+
+def coming_quota(cluster: ClusterState, state: JobState) -> Shortage | None:
+    """Return the shortage of quota of a job that ends when the closing windows of its namespace end; None if none does.
+
+    Until then, jobs that rank behind must not take what becomes free: the job would preempt them again without end.
+    Windows whose pods do not stop are no reason to wait.
+    """
+    short = cluster.shortage(state)
+    if short is None:
+        return None
+    less = _ending(cluster, state.job.namespace, overdue=False)
+    left = cluster.quotas.shortage(state.job, state.job.min_available, state.missing_requests, besides=less)
+    return short if left is None else None
+
+
+def _ending(cluster: ClusterState, namespace: str, *, overdue: bool) -> Counter[Kind]:
+    """Return the closing windows of a namespace by kind, as negative numbers; with the overdue ones if wanted."""
+    less: Counter[Kind] = Counter()
+    for other in cluster.jobs.values():
+        if other.job.namespace == namespace:
+            ending = (run for run in other.runs.values() if run.closing and (overdue or not run.overdue))
+            less.subtract(kind_of(other.job, run.requests) for run in ending)
+    return less
 
 
 def preemption_request(

@@ -10,7 +10,13 @@ from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, 
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
-from tranche.planner.scheduling.preemption import free_quota, preempt, preemption_request, preempts_any
+from tranche.planner.scheduling.preemption import (
+    coming_quota,
+    free_quota,
+    preempt,
+    preemption_request,
+    preempts_any,
+)
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
@@ -20,6 +26,7 @@ from tranche.state.entities import JobState, SlotBinding
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PreemptionScope
+from tranche.state.quota_usage import Shortage
 
 
 def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -78,6 +85,8 @@ class SchedulingCycle:
     """Sites where no job of lower rank can get a GPU."""
     blocked: set[str] = field(default_factory=set)
     """GPU resources that the head of a strict queue keeps from the jobs behind it, if the installation has several."""
+    coming: list[Shortage] = field(default_factory=list)
+    """Quotas that closing windows will free for jobs served before, so that jobs of lower rank may not take them."""
 
     def schedule_next(self) -> bool:
         """Serve the candidate that ranks first; returns False when none is left."""
@@ -92,8 +101,10 @@ class SchedulingCycle:
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
         )
         waits = wants_at(state, one.site, now)
-        one.tried = state
         held = waits and self.context.cluster.shortage(state) is not None
+        one.tried = None if held else state  # what failed for lack of quota may succeed with it
+        short = coming_quota(self.context.cluster, state) if held and queue.policy.traits.preemptive else None
+        self.coming += [short] if short is not None else []
         unlimited = self.context.cluster.is_unlimited(one.site)
         if (
             waits
@@ -142,6 +153,8 @@ class SchedulingCycle:
     def _has_chance(self, one: DemandClass) -> bool:
         """Return whether the head of the class may get capacity, free or by preemption."""
         state = self.queue.head(one)
+        if state is not None and any(short.limit_counts(state.job) for short in self.coming):
+            return False
         if state is None or self.context.cluster.is_unlimited(one.site):
             return True
         return self.context.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
