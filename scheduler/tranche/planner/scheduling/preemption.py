@@ -12,7 +12,7 @@ from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
-from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
+from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
@@ -73,8 +73,8 @@ def free_quota(
 ) -> bool:
     """Close windows of the namespace that rank behind if that frees enough quota; returns whether any was closed.
 
-    Parameter servers that the job lacks must fit beside what runs now, as for `preempt`: the room that the windows
-    leave may go to another job, and the job would preempt again without end.
+    Parameter servers that the job lacks are placed first, as in `preempt`: otherwise the room that the windows leave
+    may go to another job, and the job would preempt again without end.
 
     The quota is free only when their pods have ended; the job, which ranks first, is planned then.
 
@@ -85,8 +85,6 @@ def free_quota(
         behind: Jobs that may be preempted, best rank first.
     """
     state, now = request.state, request.now
-    if not (state.job.is_gang or room_for_servers(context.cluster, state, request.policy, now)):
-        return False
     workers = state.job.min_available
     quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
     less = _ending(context.cluster, job.namespace, overdue=True)
@@ -108,6 +106,8 @@ def free_quota(
         is None
     ):
         return False
+    if not chosen or not (job.is_gang or place_servers(context, state)):
+        return False
     for victim in chosen:
         reason = request.policy.precedence_reason(state, victim.state, context.cluster, now)
         why = f"{reason}, for the quota {short_of}"
@@ -115,7 +115,7 @@ def free_quota(
             preempt_window(context, victim.state, run, state, why)
         if context.queue is not None:
             context.queue.note_running(victim.state, now)
-    return bool(chosen)
+    return True
 
 
 def coming_quota(cluster: ClusterState, state: JobState) -> Shortage | None:
