@@ -79,6 +79,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/policy_bars.py
 	$(BIN)/python benchmarks/gang_bars.py
 	$(BIN)/python benchmarks/estimate_errors.py
+	$(BIN)/python benchmarks/explanations.py --processes 2
 	$(BIN)/python benchmarks/fair_shares.py
 	$(BIN)/python benchmarks/planner_speed.py --picture
 	$(BIN)/python benchmarks/worker_losses.py --picture

@@ -227,6 +227,7 @@ def tables() -> list[Table]:
     for name in ("gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
         options = " --most 5000 --picture" if name == "planner_speed" else ""
         found.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
+    found.append(Table("explanations", ("benchmarks/explanations.py --processes 2",), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
     jsac = f"{JSAC} --jobs 60 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
     found.append(Table("jsac", (jsac,), loads_table, cdf))
@@ -302,7 +303,8 @@ def block(table: Table, answers: Sequence[Answer]) -> str:
     commands = "\n".join(map(shown, table.commands))
     wall, load = sum(answer["wall_seconds"] for answer in answers), max(answer["load_before"] for answer in answers)
     when = max(answer["date"] for answer in answers)
-    made = f"*{when}, {os.cpu_count()} cores ({platform.machine()}), one process: {wall:,.0f} s at load ≤ {load:.1f}.*"
+    alone = "" if "--processes" in commands else ", one process"
+    made = f"*{when}, {os.cpu_count()} cores ({platform.machine()}){alone}: {wall:,.0f} s at load ≤ {load:.1f}.*"
     return f"```sh\n{commands}\n```\n\n{figures(table, answers)}\n\n{made}"
 
 

@@ -26,7 +26,7 @@ def policies(name: str | None) -> None:
 
 def _describe(policy: Policy) -> None:
     traits = policy.traits
-    uses = [("priority classes", policy.uses_tiers), ("weights", traits.uses_weights)]
+    uses = [("priority classes", policy.uses_tiers), ("weights", policy.uses_weights)]
     click.echo(f"{policy.name}: {policy.source}")
     click.echo(f"  used: {policy.used}; preempts: {'yes' if traits.preemptive else 'no'}; ", nl=False)
     click.echo("; ".join(f"{what}: {'yes' if used else 'no'}" for what, used in uses))

@@ -15,7 +15,7 @@ from tranche.planner.forecast.counterfactual import affordable, verified
 from tranche.planner.forecast.estimates import Estimate, forecast
 from tranche.planner.forecast.explanation import explain, ignored_claims
 from tranche.planner.forecast.steps import Steps, run_to_completion
-from tranche.planner.forecast.wait_reason import wait_reason_of
+from tranche.planner.forecast.wait_reason import VERIFIED, wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.handlers.cluster import with_kind
 from tranche.planner.instructions import Instruction, PublishPlan
@@ -120,7 +120,7 @@ class Planner:
         self.rollouts_left = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
-        """Return the job's estimate of the last forecast, and verify the job that it waits behind.
+        """Return the job's estimate of the last forecast, and verify the job or the quota that it waits for.
 
         A verified job is one without which the waiting job would start earlier. Jobs at the head of the queue are
         verified once per forecast, while `rollouts_left` lasts (`tranche.planner.forecast.counterfactual`).
@@ -128,9 +128,12 @@ class Planner:
         state, estimate = self.cluster.jobs[key], self.estimates.get(key)
         if estimate is None or not state.active:
             return None
-        if self.queue is not None and self.rollouts_left and not (state.runs or estimate.verified):
-            if wait_reason_of(self.cluster, self.policy, state, estimate, now).behind is not None:
-                estimate, used = verified(self.context, self.blank, state, estimate, now, self.rollouts_left)
+        if self.rollouts_left and not (state.runs or estimate.verified):
+            reason = wait_reason_of(self.cluster, self.policy, state, estimate, now)
+            if reason.kind in VERIFIED and not reason.is_permanent and estimate.start > now:
+                estimate, used = verified(
+                    self.context, self.blank, state, estimate, now, self.rollouts_left, reason.shortages
+                )
                 self.rollouts_left -= used
             estimate = self.estimates[key] = replace(estimate, verified=True)
         return estimate

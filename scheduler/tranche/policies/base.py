@@ -40,7 +40,7 @@ class PolicyTraits:
     preemptive: bool = False
     """Whether a running worker may be stopped for a job that ranks before its own."""
     uses_weights: bool = False
-    """Whether the order of the jobs depends on their weights."""
+    """Whether the order of the jobs depends on their weights, if no option decides it (`Policy.uses_weights`)."""
     supports_gangs: bool = True
     """Whether gangs of more than one pod can be planned; else the planner rejects them."""
     uses_learned_estimates: bool = False
@@ -102,6 +102,11 @@ class Policy(ABC):
     def used(self) -> str:
         """Uses of the policy, for lists."""
         return "live, simulated" if self.traits.recoverable else "simulated"
+
+    @property
+    def uses_weights(self) -> bool:
+        """Whether the order of the jobs depends on their weights."""
+        return self.traits.uses_weights
 
     def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
         """Return why the first job comes before the second, as a relative clause for explanations."""

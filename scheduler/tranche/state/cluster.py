@@ -241,6 +241,10 @@ class ClusterState:
             return None
         return self.quotas.shortage(state.job, state.job.min_available, state.missing_requests)
 
+    def shortages(self, state: JobState) -> tuple[Shortage, ...]:
+        """Return all limits that keep the job from one more worker, as `shortage` returns the first."""
+        return tuple(self.quotas.shortages(state.job, state.job.min_available, state.missing_requests))
+
     def bind(self, entry: QueuedChunk) -> None:
         """Put a chunk into the queues of the slots that it is bound to."""
         entry.state.entries[entry.chunk] = entry

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, planner, worker
-from tranche.model import Job, Link, Node, PodShape, Preemption, Resources, Site, Taint
+from tranche.model import Job, Link, Node, PodShape, Preemption, Quota, QuotaLimit, Resources, Site, Taint
 from tranche.planner import (
+    JobChanged,
     JobSubmitted,
     Planner,
+    QuotaChanged,
     WaitReasonKind,
     WorkerEnded,
     WorkerRejected,
@@ -16,6 +18,7 @@ from tranche.planner import (
     wait_reason_of,
 )
 from tranche.policies import POLICIES
+from tranche.policies.registry import LIVE_POLICIES
 
 BUSY = job("busy", seconds=100.0)
 
@@ -179,11 +182,93 @@ def test_ignored_claims_are_told(name: str) -> None:
     claims = job("a", weight=100.0, priority=-8)
     p = planner(name, [node("n1")])
     p.handle(JobSubmitted(claims), 0.0)
-    told, traits = p.plan_of("default/a", 0.0).ignored_claims, p.policy.traits
-    assert ("spec.weight 100" in told) is not traits.uses_weights
+    told = p.plan_of("default/a", 0.0).ignored_claims
+    assert ("spec.weight 100" in told) is not p.policy.uses_weights
     assert ("spec.priorityClassName tranche-high" in told) is not p.policy.uses_tiers
     p.handle(JobSubmitted(job("b")), 0.0)
     assert not p.plan_of("default/b", 0.0).ignored_claims
+
+
+@pytest.mark.parametrize("name", [*LIVE_POLICIES, "least-loaded:order=arrival", "random:order=density"])
+def test_greater_weight_comes_first_or_is_reported_ignored(name: str) -> None:
+    p = planner(name, [node("n1")])
+    p.handle(JobSubmitted(job("running", seconds=10.0, preemption=Preemption.NEVER)), 0.0)
+    p.handle(JobSubmitted(job("light", 1.0, seconds=50.0)), 1.0)
+    p.handle(JobSubmitted(job("heavy", 2.0, seconds=50.0, weight=100.0)), 2.0)
+    ignored = p.plan_of("default/heavy", 2.0).ignored_claims
+    p.handle(WorkerEnded("default/running", 1, "Succeeded", 10.0), 10.0)
+    assert bool(p.cluster.jobs["default/heavy"].runs) is p.policy.uses_weights
+    assert (ignored == "") is p.policy.uses_weights
+
+
+@pytest.mark.parametrize("name", ["chunk", "chunk-faithful"])
+def test_explanation_names_weight_of_the_other_job(name: str) -> None:
+    p = planner(name, [node("n1")])
+    p.handle(JobSubmitted(job("heavy", seconds=100.0, weight=3.0)), 0.0)
+    p.handle(JobSubmitted(job("light", seconds=90.0)), 0.0)
+    assert sentence(p, "light", 0.0).endswith("behind default/heavy, which has more weight (3)")
+
+
+@pytest.mark.parametrize("name", ["chunk", "chunk-faithful", "fifo"])
+def test_explanation_names_room_and_quota_if_both_are_short(name: str) -> None:
+    """Without the quota the job starts no earlier, so the job that has the GPU is the reason."""
+    p = planner(name, [node("n1")])
+    p.handle(QuotaChanged(Quota("default", "gpus", (QuotaLimit("requests.nvidia.com/gpu", "gpus", 1),))), 0.0)
+    p.handle(JobSubmitted(BUSY), 0.0)
+    p.handle(JobSubmitted(job("later", 1.0, seconds=200.0)), 1.0)
+    told = sentence(p, "later", 1.0)
+    assert "behind default/busy, wh" in told
+    assert told.endswith("; also waits for the quota default/gpus: 1 of 1 nvidia.com/gpu in use, and 1 needed")
+
+
+def test_explanation_names_strict_head_that_waits_for_data() -> None:
+    """The head of a strict queue keeps a free GPU from the jobs behind it until its data are there."""
+    sites = [Site("edge-a", links={"edge-b": Link(8e6)}), Site("edge-b")]
+    p = planner("fifo", [node("n1", "edge-a"), node("n2", "edge-b", gpus=2)], sites)
+    p.handle(JobSubmitted(job("busy", seconds=1000.0, data_site="edge-a", chunk_bytes=50e6)), 0.0)
+    p.handle(WorkerStarted("default/busy", 1, 0.0), 0.0)
+    p.handle(JobSubmitted(job("head", data_site="edge-a", chunk_bytes=50e6)), 0.0)
+    p.handle(JobSubmitted(job("later", 1.0)), 1.0)
+    told = sentence(p, "later", 1.0)
+    assert told.startswith("waits for 1 GPU at edge-b until 00:01:40Z, behind default/head, which came earlier"), told
+
+
+def test_explanation_names_every_limit_that_is_short() -> None:
+    p = planner("fifo", [node("n1", gpus=4)])
+    limits = (QuotaLimit("requests.nvidia.com/gpu", "gpus", 1), QuotaLimit("pods", "pods", 1))
+    p.handle(QuotaChanged(Quota("default", "q", limits)), 0.0)
+    p.handle(JobSubmitted(BUSY), 0.0)
+    p.handle(JobSubmitted(job("later", 1.0)), 1.0)
+    assert sentence(p, "later", 1.0) == (
+        "waits for the quota default/q: 1 of 1 nvidia.com/gpu in use, and 1 needed; "
+        "waits for the quota default/q: 1 of 1 pods in use, and 1 needed"
+    )
+
+
+def test_quota_that_is_too_small_precedes_a_hold() -> None:
+    p = planner("chunk", [node("n1", gpus=4)])
+    p.handle(JobSubmitted(job("gang", chunks=2, is_gang=True, suspended=True)), 0.0)
+    p.handle(JobChanged(job("gang", chunks=2, is_gang=True, generation=2)), 1.0)
+    p.handle(QuotaChanged(Quota("default", "q", (QuotaLimit("pods", "pods", 1),))), 1.0)
+    p.handle(WorkerRejected("default/gang", "Forbidden", "exceeded quota"), 2.0)
+    assert sentence(p, "gang", 3.0).startswith("needs 2 pods at once, more than the quota default/q allows: 1")
+
+
+def test_job_that_may_not_be_stopped_is_named_before_restraint() -> None:
+    p = submitted([node("n1")], job("busy", preemption=Preemption.NEVER), job("small", seconds=1.0))
+    p.handle(WorkerRejected("default/small", "Forbidden", "no"), 1.0)
+    assert sentence(p, "small", 2.0).endswith("behind default/busy, which may not be stopped (preemption.policy Never)")
+
+
+def test_bound_job_waits_behind_job_that_has_its_cpu() -> None:
+    """The slots of both jobs differ, and the forecast still knows that the CPU of the node is short."""
+    p = planner("chunk-faithful", [node("n1", gpus=2)])
+    p.handle(JobSubmitted(job("greedy", seconds=100.0, worker=worker(cpu=40_000))), 0.0)
+    p.handle(WorkerStarted("default/greedy", 1, 0.0), 0.0)
+    p.handle(JobSubmitted(job("later", seconds=200.0, worker=worker(cpu=30_000))), 0.0)
+    assert sentence(p, "later", 1.0) == (
+        "waits for 30 CPU at edge-a until 00:01:40Z, behind default/greedy, whose chunks are denser"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(name for name in POLICIES if POLICIES[name].uses_tiers))

@@ -27,7 +27,7 @@ def policies_page() -> str:
             f"[`{name}`](#{name})",
             _yes(holds=POLICIES[name].traits.preemptive),
             _yes(holds=POLICIES[name].uses_tiers),
-            _yes(holds=POLICIES[name].traits.uses_weights),
+            _yes(holds=POLICIES[name].uses_weights),
             POLICIES[name].used,
             POLICIES[name].source,
         )

@@ -2,18 +2,22 @@
 
 The job whose end frees the capacity is not necessarily the one that delays this job: without it, the capacity may go to
 a third job that keeps it longer. In that case other jobs are tried, and the first one whose absence helps is named.
+A quota is verified in the same way: if the job starts no earlier without its limits, the job that it waits behind is
+named.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from tranche.model import Quota
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.estimates import SIMULATED_JOBS, Estimate
 from tranche.planner.forecast.rollout import PlannerFactory, run_rollout
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Arrival, JobState
+from tranche.state.quota_usage import Shortage
 
 FIRST = 20
 """Number of waiting jobs, from the head of the queue, that are verified."""
@@ -39,34 +43,65 @@ def verified(
     estimate: Estimate,
     now: float,
     budget: int,
+    short: Sequence[Shortage] = (),
 ) -> tuple[Estimate, int]:
     """Return the estimate, behind a job without which this one starts earlier if any of the tried jobs is such a job.
 
+    If quotas hold the job back, they are tried first, and no job is tried if it starts earlier without their limits.
+
     Args:
-        context: Context of the planner, whose policy has one queue; it is not changed.
+        context: Context of the planner; it is not changed.
         new_planner: Makes the planner that decides in a rollout.
-        state: A job that waits behind another.
+        state: A job that waits behind another, or for a quota.
         estimate: Its estimate from the last forecast.
         now: Clock, in seconds.
         budget: Maximum number of rollouts.
+        short: Limits of quotas that the job would exceed now.
 
     Returns:
         The estimate, and the number of rollouts used.
     """
-    assert context.queue is not None
-    first = [one for _, one in islice(context.queue.in_order(), FIRST)]
-    before = [one for one in first if _place(context, one, now) < _place(context, state, now)]
+    before = _jobs_before(context, state, now)
     if len(before) == FIRST:
         return estimate, 0
-    later = context.queue.waiting()[SIMULATED_JOBS:]
+    later = context.queue.waiting()[SIMULATED_JOBS:] if context.queue is not None else []
     key, until = state.job.key, estimate.start - SOONER
     used = 0
-    for other in islice(_candidates(context, before, state, estimate, now), min(TRIED, budget)):
+    if short:
+        used += 1
+        free = run_rollout(context, new_planner, later, now, quotas=lifted(short), until=(key, until)).starts.get(key)
+        if free is not None and free.at < until:
+            return estimate, used
+        estimate = replace(estimate, quota_binds=False)
+    for other in islice(_candidates(context, before, state, estimate, now), min(TRIED, budget - used)):
         used += 1
         start = run_rollout(context, new_planner, later, now, without=other, until=(key, until)).starts.get(key)
         if start is not None and start.at < until:
             return replace(estimate, behind=other), used
     return estimate, used
+
+
+def lifted(short: Sequence[Shortage]) -> list[Quota]:
+    """Return the quotas without the limits that are short."""
+    quotas = {one.quota.key: one.quota for one in short}
+    limits = {key: {one.limit for one in short if one.quota.key == key} for key in quotas}
+    return [
+        replace(quota, limits=tuple(one for one in quota.limits if one not in limits[key]))
+        for key, quota in quotas.items()
+    ]
+
+
+def _jobs_before(context: PlannerContext, state: JobState, now: float) -> list[JobState]:
+    """Return the first jobs ahead of this one, at most `FIRST`: in the queue, or in the queues of its nodes."""
+    if context.queue is not None:
+        first = [one for _, one in islice(context.queue.in_order(), FIRST)]
+        return [one for one in first if _place(context, one, now) < _place(context, state, now)]
+    found: dict[str, JobState] = {}
+    for entry in state.entries.values():
+        node = context.cluster.nodes.get(entry.home.node or "")
+        ahead = (one for one in (node.entries() if node is not None else ()) if one.key < entry.key)
+        found |= {one.state.job.key: one.state for one in ahead if one.state is not state}
+    return list(found.values())[: FIRST - 1]
 
 
 def _place(context: PlannerContext, state: JobState, now: float) -> tuple[Standing, Arrival]:

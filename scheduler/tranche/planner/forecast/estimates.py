@@ -1,9 +1,9 @@
 """Planned start and completion of every job, and which job each one waits behind.
 
-Under a policy with one queue, a rollout (`tranche.planner.forecast.rollout`) simulates the jobs that come first. A job
+A rollout (`tranche.planner.forecast.rollout`) simulates the jobs that come first. Under a policy with one queue, a job
 that comes later, or takes longer than the rollout, gets the fluid estimate: work ahead over capacity. Under a binding
-policy, the queues of the slots are simulated as they stand. That is exact with one GPU per worker and no restart cost;
-worker limits and CPU shortages are approximated. Both assume no arrivals and that each chunk takes its predicted time.
+policy, such a job gets an estimate from the queues of its slots, in which worker limits, quotas and CPU shortages do
+not count. All assume no arrivals and that each chunk takes its predicted time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,6 +39,8 @@ class Estimate:
     node: str = ""
     verified: bool = False
     """Whether `behind` was verified, or is not verified at all (`Planner.estimate_of`)."""
+    quota_binds: bool = True
+    """Whether the job may start earlier without the limits of its quotas; False if a rollout has shown that not."""
     chunks: Mapping[int, PlannedChunk] = field(default_factory=lambda: _NO_CHUNKS, compare=False, repr=False)
     """Planned training of chunks that are in no window yet, as far as the rollout simulated it."""
 
@@ -53,7 +55,7 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
         now: Clock, in seconds.
     """
     if context.queue is None:
-        return _simulate_slots(context.cluster, now)
+        return (yield from _forecast_slots(context, new_planner, now))
     waiting = context.queue.waiting()
     later = waiting[SIMULATED_JOBS:]
     rollout = yield from prepare(context, new_planner, later, now)
@@ -81,7 +83,8 @@ def _estimates_of_rollout(rollout: Rollout, policy: QueuePolicy) -> Steps[dict[s
             completion, "", ""
         )  # without a start, it completes by the progress that a stopped pod saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
-    open_ended = [state for state in simulated.jobs.values() if state.active] if rollout.cut_short else []
+    known = simulated.jobs if rollout.cut_short else rollout.chunks
+    open_ended = [simulated.jobs[key] for key in known if simulated.jobs[key].active]
     ranks: dict[str, tuple[Standing, Arrival]] = {}
     for state in open_ended:
         ranks[state.job.key] = (policy.standing(state, simulated, rollout.now), state.arrival)
@@ -138,6 +141,24 @@ def _gpu_seconds(state: JobState, now: float) -> float:
 
 
 # ---- slots
+
+
+def _forecast_slots(context: PlannerContext, new_planner: PlannerFactory, now: float) -> Steps[dict[str, Estimate]]:
+    """Return the results of a rollout of a binding policy, and from its end on those of the slots as they stand."""
+    rollout = yield from prepare(context, new_planner, (), now)
+    yield from rollout.play(DECISIONS)
+    estimates: dict[str, Estimate] = {}
+    for key, completion in rollout.completions.items():
+        start = rollout.starts.get(key) or Start(completion, "", "")
+        estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
+    left = _simulate_slots(rollout.planner.context.cluster, rollout.now)
+    for key, rest in left.items():
+        begun = rollout.starts.get(key)
+        if begun is not None:
+            estimates[key] = Estimate(begun.at, rest.completion, begun.behind, begun.site, begun.node)
+        elif rollout.cut_short:
+            estimates[key] = rest
+    return estimates
 
 
 @dataclass(slots=True)

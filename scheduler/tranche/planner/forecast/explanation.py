@@ -51,7 +51,7 @@ def ignored_claims(policy: Policy, job: Job) -> str:
     claims = []
     if job.priority != PRIORITY_CLASSES[DEFAULT_CLASS] and not policy.uses_tiers:
         claims.append(f"spec.priorityClassName {class_of(job.priority)}")
-    if job.weight != 1.0 and not policy.traits.uses_weights:
+    if job.weight != 1.0 and not policy.uses_weights:
         claims.append(f"spec.weight {job.weight:g}")
     return f"the policy {policy.name} does not use {' and '.join(claims)}" if claims else ""
 
@@ -146,13 +146,13 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
             need = _gpus(state.job.gpus, state.job.gpu_resource)
             why = "failed on its pod" if reason.node in state.node_failures else "refused its pod"
             return f"waits for {need} at {site}: {reason.node} {why} and is avoided{moment}"
-        case WaitReasonKind.QUOTA if reason.shortage is not None:
-            return _quota(reason.shortage)
+        case WaitReasonKind.QUOTA:
+            return "; ".join(_quota(short) for short in reason.shortages)
         case WaitReasonKind.UNKNOWN:
             return f"waits for {_gpus(state.job.gpus, state.job.gpu_resource)}: {policy.name} has not placed it yet"
         case WaitReasonKind.ROOM:
             return _room(reason, cluster, policy, state, now)
-    return _never(reason, cluster, state)
+    return _never(reason, cluster, state) + _also(reason)
 
 
 def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
@@ -170,6 +170,11 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
         case WaitReasonKind.SERVER_SIZE:
             return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
+
+
+def _also(reason: WaitReason) -> str:
+    """Write the quotas that hold the job back beside the main reason."""
+    return "".join(f"; also {_quota(short)}" for short in reason.shortages)
 
 
 def _quota(short: Shortage) -> str:
@@ -207,7 +212,7 @@ def _room(reason: WaitReason, cluster: ClusterState, policy: Policy, state: JobS
     if reason.behind is None:
         return f"next in the queue: {room}{place}{expected(reason.until, now)}"
     why = _precedence(reason, cluster, policy, state, now)
-    return f"waits for {room}{place}{until(reason.until, now)}, behind {reason.behind}, {why}"
+    return f"waits for {room}{place}{until(reason.until, now)}, behind {reason.behind}, {why}{_also(reason)}"
 
 
 def _free_gpus(cluster: ClusterState, state: JobState) -> str:

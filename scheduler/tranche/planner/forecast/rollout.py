@@ -2,8 +2,7 @@
 
 The production planner decides in the copy, so ranks, preemption, gangs, data copies, parameter servers, CPU and memory
 count as they do in the live planner. The rollout leaves out what is unknown: arrivals, failures and the true duration
-of chunks. It serves policies with one queue; binding policies have their plan already. `shallow_copy` keeps the cost of
-copying thousands of objects low, because no event is handled meanwhile.
+of chunks. `shallow_copy` keeps the cost of copying thousands of objects low, because no event is handled meanwhile.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -13,7 +12,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, Protocol, TypeVar
 
-from tranche.model import ChunkRequest, Window
+from tranche.model import ChunkRequest, Quota, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import (
     ChiefEnded,
@@ -21,6 +20,7 @@ from tranche.planner.events import (
     Event,
     JobChanged,
     JobSubmitted,
+    QuotaChanged,
     Tick,
     WorkerEnded,
     WorkerStarted,
@@ -29,7 +29,8 @@ from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.settings import PlannerSettings
-from tranche.state.entities import JobState, TrackedWindow, expected_copies
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState, QueuedChunk, TrackedWindow, expected_copies
 from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
 from tranche.state.tenant_usage import History
@@ -248,7 +249,8 @@ class Rollout:
 
     def _count_looks(self) -> None:
         queue = self.planner.context.queue
-        assert queue is not None
+        if queue is None:
+            return
         self._looks -= queue.looked_ahead == self.now
         if self._looks <= 0:
             queue.looked_ahead, queue.look_due = inf, True
@@ -313,23 +315,27 @@ def run_rollout(
     decisions: int = DECISIONS,
     *,
     without: str | None = None,
+    quotas: Sequence[Quota] = (),
     until: tuple[str, float] | None = None,
 ) -> Rollout:
-    """Run a rollout of the queue.
+    """Run a rollout.
 
     Args:
-        context: Context of the planner, whose policy has one queue; it is not changed.
+        context: Context of the planner; it is not changed.
         new_planner: Makes the planner that decides in the rollout.
         later: Waiting jobs to leave out: those that rank behind all others.
         now: Clock, in seconds.
         decisions: Maximum number of decisions.
         without: Key of a job that is suspended first; None for none.
+        quotas: Quotas that replace those of the same name first.
         until: Stop when this job, which has no window, starts, or at that time.
     """
     rollout = run_to_completion(prepare(context, new_planner, later, now))
     rollout.until = until
-    absent = context.cluster.jobs[without].job if without is not None else None
-    for _ in rollout.play(decisions, *([JobChanged(replace(absent, suspended=True))] if absent is not None else [])):
+    first: list[Event] = [QuotaChanged(quota) for quota in quotas]
+    if without is not None:
+        first.append(JobChanged(replace(context.cluster.jobs[without].job, suspended=True)))
+    for _ in rollout.play(decisions, *first):
         pass
     return rollout
 
@@ -360,7 +366,6 @@ def _copy_planner(
 
     Its queue is in the state of the original queue when the returned iterator is exhausted.
     """
-    assert context.queue is not None
     settings = replace(
         context.settings,
         validate=False,
@@ -370,7 +375,6 @@ def _copy_planner(
     )
     planner = new_planner(settings)
     simulated = planner.context
-    assert simulated.queue is not None
     cluster, old = simulated.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
@@ -384,7 +388,22 @@ def _copy_planner(
         if key in chosen:
             _copy_job(simulated, state)
     simulated.timers = context.timers.copied(cluster.jobs)
-    return planner, simulated.queue.resume(context.queue, now)
+    if simulated.queue is not None and context.queue is not None:
+        return planner, simulated.queue.resume(context.queue, now)
+    simulated.work.unbound, simulated.work.unhosted = set(context.work.unbound), set(context.work.unhosted)
+    _copy_slots(cluster, old)
+    return planner, iter(())
+
+
+def _copy_slots(cluster: ClusterState, old: ClusterState) -> None:
+    """Give the copied jobs and nodes copies of the bound chunks, in the same order."""
+    twins: dict[int, QueuedChunk] = {}
+    for key, twin in cluster.jobs.items():
+        for chunk, entry in old.jobs[key].entries.items():
+            again = twins[id(entry)] = twin.entries[chunk] = shallow_copy(entry)
+            again.state = twin
+    for node in cluster.nodes.values():
+        node.queues = [[twins[id(entry)] for entry in queue if id(entry) in twins] for queue in node.queues]
 
 
 def _copy_job(simulated: PlannerContext, state: JobState) -> None:

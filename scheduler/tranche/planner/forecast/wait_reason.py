@@ -1,7 +1,7 @@
 """Wait reason of a job: the one fact whose removal would let the job start earlier."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tranche.model import Preemption
@@ -49,6 +49,8 @@ class WaitReasonKind(StrEnum):
     """There is no estimate yet, or no planned event lets the job start."""
 
 
+SAME_SECONDS = 1e-6
+"""Distance of two times that count as the same."""
 PERMANENT = frozenset(
     {
         WaitReasonKind.NODE,
@@ -59,6 +61,8 @@ PERMANENT = frozenset(
     }
 )
 """Reasons that end only when the specification or the nodes change."""
+VERIFIED = frozenset({WaitReasonKind.ROOM, WaitReasonKind.SERVER, WaitReasonKind.QUOTA})
+"""Reasons that rollouts verify (`tranche.planner.forecast.counterfactual`)."""
 
 
 class Precedence(StrEnum):
@@ -96,13 +100,14 @@ class WaitReason:
     """Number of nodes with this objection."""
     nodes: int = 0
     """Number of nodes that were asked: those with GPUs of the resource that the job requests, or all."""
-    shortage: Shortage | None = None
-    """The quota and its limit that the job would exceed."""
+    shortages: tuple[Shortage, ...] = ()
+    """Limits of quotas that the job would exceed. Beside the room that another job has, they delay it no further;
+    beside a permanent reason, they are those that the job would exceed in any case."""
 
     @property
     def is_permanent(self) -> bool:
         """Whether the job cannot start until its specification, the nodes or a quota change."""
-        return self.kind in PERMANENT or (self.shortage is not None and self.shortage.hopeless)
+        return self.kind in PERMANENT or any(short.hopeless for short in self.shortages)
 
 
 def wait_reason_of(
@@ -117,21 +122,20 @@ def wait_reason_of(
         estimate: The job's estimate from the last forecast, if there is one.
         now: Clock, in seconds.
     """
-    start = estimate.start if estimate is not None else now
     if state.job.suspended:
         return WaitReason(WaitReasonKind.SUSPENDED)
-    if not cluster.eligible(state.job.worker) and not cluster.clouds_for(state):
-        return _no_node(cluster, state)
-    if state.job.is_gang and not could_run(cluster, state):
-        return WaitReason(WaitReasonKind.GANG)
-    if not _servers_fit(cluster, policy, state):
-        return WaitReason(WaitReasonKind.SERVER_SIZE, site=_server_place(cluster, policy, state))
-    if estimate is None and not _fits_with_servers(cluster, state):
-        return WaitReason(WaitReasonKind.WORKERS_WITH_SERVERS)
+    short = cluster.shortages(state)
+    hopeless = tuple(one for one in short if one.hopeless)
+    permanent = _permanent(cluster, policy, state, estimate)
+    if permanent is not None:
+        return replace(permanent, shortages=hopeless)
+    if hopeless:
+        return WaitReason(WaitReasonKind.QUOTA, shortages=hopeless)
+    start = estimate.start if estimate is not None else now
     if state.held_until > now and start <= state.held_until:
         return WaitReason(WaitReasonKind.HELD, state.held_until, detail=state.hold_reason)
-    if (short := cluster.shortage(state)) is not None:
-        return WaitReason(WaitReasonKind.QUOTA, shortage=short)
+    if short and (estimate is None or estimate.quota_binds):
+        return WaitReason(WaitReasonKind.QUOTA, shortages=short)
     data = _data(cluster, state, estimate, now)
     if data is not None:
         return data
@@ -146,6 +150,8 @@ def wait_reason_of(
         node = estimate.node if estimate.node in excluded else excluded[0]
         return WaitReason(WaitReasonKind.AVOIDED, until, estimate.site, node)
     other = cluster.jobs.get(estimate.behind or "")
+    if other is None and short:
+        return WaitReason(WaitReasonKind.QUOTA, shortages=short)
     return WaitReason(
         WaitReasonKind.ROOM,
         until,
@@ -154,16 +160,34 @@ def wait_reason_of(
         other.job.key if other is not None else None,
         _precedence(cluster, policy, state, other, now) if other is not None else Precedence.ORDER,
         _short(cluster, state, estimate),
+        shortages=short,
     )
+
+
+def _permanent(cluster: ClusterState, policy: Policy, state: JobState, estimate: Estimate | None) -> WaitReason | None:
+    """Return why the nodes can never take the job's pods; None if they can."""
+    if not cluster.eligible(state.job.worker) and not cluster.clouds_for(state):
+        return _no_node(cluster, state)
+    if state.job.is_gang and not could_run(cluster, state):
+        return WaitReason(WaitReasonKind.GANG)
+    if not _servers_fit(cluster, policy, state):
+        return WaitReason(WaitReasonKind.SERVER_SIZE, site=_server_place(cluster, policy, state))
+    if estimate is None and not _fits_with_servers(cluster, state):
+        return WaitReason(WaitReasonKind.WORKERS_WITH_SERVERS)
+    return None
 
 
 def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now: float) -> WaitReason | None:
     """Return data as the reason if the job starts when they arrive, or has none at any site where it could start."""
     uploads = [entry for entry in state.entries.values() if entry.home.site]
     if uploads:
-        first = min(uploads, key=lambda entry: entry.ready_at)
-        binds = first.ready_at > now and (estimate is None or estimate.start <= first.ready_at)
-        return WaitReason(WaitReasonKind.DATA, first.ready_at, first.home.site) if binds else None
+        if estimate is not None:
+            arriving = (one for one in uploads if abs(one.ready_at - estimate.start) <= SAME_SECONDS)
+            uploads = [one for one in arriving if one.home.site == estimate.site]
+        first = min(uploads, key=lambda entry: entry.ready_at, default=None)
+        if first is None or first.ready_at <= now:
+            return None
+        return WaitReason(WaitReasonKind.DATA, first.ready_at, first.home.site)
     if estimate is not None and estimate.site:
         copies = {estimate.site: state.copies.get(estimate.site, {})}
         coming = expected_copies(copies, state.coming)[estimate.site].values()
@@ -200,7 +224,8 @@ def _servers_fit(cluster: ClusterState, policy: Policy, state: JobState) -> bool
 
 def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
     """Return whether the workers that must start together fit beside the servers that are placed already."""
-    rooms = {node.node.name: node.capacity for node in cluster.hosts(state)}
+    bound = {entry.home.node for entry in state.entries.values()}
+    rooms = {node.node.name: node.capacity for node in cluster.hosts(state) if not bound or node.node.name in bound}
     for server in state.servers:
         host = server.planned.node or ""
         if host in rooms:
@@ -235,17 +260,25 @@ def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[
 
 
 def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: JobState, now: float) -> Precedence:
-    if not isinstance(policy, QueuePolicy):
-        return Precedence.ORDER
-    ranks = [(policy.standing(one, cluster, now), one.arrival) for one in (other, state)]
-    if ranks[0] < ranks[1]:
+    if isinstance(policy, QueuePolicy):
+        first, second = ((policy.standing(one, cluster, now), one.arrival) for one in (other, state))
+        if first < second:
+            return Precedence.ORDER
+    elif _is_first_in_slots(other, state):
         return Precedence.ORDER
     if not policy.traits.preemptive:
         return Precedence.RUNNING
-    if not preempts_any(cluster, policy, state):
-        return Precedence.RESTRAINED
-    free = other.job.preemption is Preemption.IMMEDIATE and not other.eviction_blocked
-    return Precedence.COST if free else Precedence.POLICY
+    if other.job.preemption is not Preemption.IMMEDIATE or other.eviction_blocked:
+        return Precedence.POLICY
+    return Precedence.COST if preempts_any(cluster, policy, state) else Precedence.RESTRAINED
+
+
+def _is_first_in_slots(first: JobState, second: JobState) -> bool:
+    """Return whether a chunk of the first job is ahead of the second job's chunks that wait on the same nodes."""
+    waiting = [entry for entry in second.entries.values() if entry.chunk not in second.chunk_runs]
+    return any(
+        one.key < entry.key for entry in waiting for one in first.entries.values() if one.home.node == entry.home.node
+    )
 
 
 def _away_from_data(cluster: ClusterState, policy: Policy, state: JobState) -> WaitReason | None:

@@ -113,6 +113,14 @@ class ChunkFaithful(BindingPolicy):
         if self.refresh not in ("fresh", "printed"):
             raise ValueError(f"refresh of policy {self.name} is fresh or printed, not {self.refresh!r}")
 
+    def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
+        """Return what puts the first job before the second: weight, density or arrival."""
+        densities = [one.density(one.nominal_batch_seconds) for one in (first, second)]
+        plain = [density / one.job.weight for density, one in zip(densities, (first, second), strict=True)]
+        if first.job.weight > second.job.weight and plain[0] <= plain[1]:
+            return f"which has more weight ({first.job.weight:g})"
+        return "which came earlier" if densities[0] == densities[1] else self.traits.precedence_reason
+
     def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
         """Return a key by which the densest chunk runs first; ties go to the earlier submission."""
         return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)

@@ -44,6 +44,11 @@ class SlotDispatch(BindingPolicy):
         if self.order not in ("arrival", "density"):
             raise ValueError(f"{self.name} knows the orders arrival and density, not {self.order!r}")
 
+    @property
+    def uses_weights(self) -> bool:
+        """Whether the option `order` is density, which is proportional to the weight."""
+        return self.order == "density"
+
     @abstractmethod
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
         """Return the group of slots that gets the chunk.
