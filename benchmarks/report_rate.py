@@ -24,7 +24,7 @@ from typing import Any
 import ranges
 from tranche.auth.pod_token import TokenReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
-from tranche.live.report_inbox import AT_ONCE, ReportInbox
+from tranche.live.planner_inbox import AT_ONCE, ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted

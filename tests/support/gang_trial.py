@@ -32,7 +32,7 @@ from tranche.kube.convert.pod_identity import may_report_progress
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import progress_status, to_job
 from tranche.live.chunk_requests import ChunkRequestQueue
-from tranche.live.report_inbox import ReportInbox
+from tranche.live.planner_inbox import ReportInbox
 from tranche.model import Window
 from tranche.planner import (
     CloseWindow,

@@ -10,7 +10,7 @@ from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.chunk_requests import ChunkRequestQueue
-from tranche.live.report_inbox import ReportInbox
+from tranche.live.planner_inbox import ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.planner_api.desk import PlannerDesk
 from tranche.runtime.http_server import serve

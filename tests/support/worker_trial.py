@@ -35,7 +35,7 @@ from tranche.kube.convert.pod_identity import may_report_progress, may_request_c
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, progress_status, to_job
 from tranche.live.chunk_requests import ChunkRequestQueue
-from tranche.live.report_inbox import ReportInbox
+from tranche.live.planner_inbox import ReportInbox
 from tranche.model import JobProgress, Window
 from tranche.planner import (
     CloseWindow,

@@ -24,13 +24,12 @@ from tranche.live import job_events, plan_fence, pod_timeouts
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
-from tranche.live.event_backlog import Backlog, Change
 from tranche.live.forecasting import Forecasts
 from tranche.live.informers import Informers, status_path
 from tranche.live.lease_annotations import annotations_of, read_memory, scheduler_annotation
+from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import Measurements
 from tranche.live.pod_timeouts import PodAbsenceChecker, SchedulerWatch, UnreachableNodes
-from tranche.live.report_inbox import ReportInbox
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import Announcements, ProgressRenewal

@@ -281,7 +281,7 @@ def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
 
 
 def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tranche.live.report_inbox.AT_ONCE", 1)
+    monkeypatch.setattr("tranche.live.planner_inbox.AT_ONCE", 1)
     controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
     state = controller.planner.cluster.jobs["default/long"]
     for attempt, run in state.runs.items():

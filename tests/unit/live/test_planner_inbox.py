@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tranche.live.event_backlog import Backlog, Change
+from tranche.live.planner_inbox import Backlog, Change
 
 
 def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, int]:
