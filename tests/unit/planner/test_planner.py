@@ -246,7 +246,7 @@ def test_suspending_stops_the_workers_and_resuming_goes_on() -> None:
     p.handle(WorkerEnded("default/a", 1, "Succeeded", 100.0), 100.0)
     out = p.handle(JobChanged(job("a", chunks=2, suspended=True, generation=2)), 110.0)
     assert len(of_type(CloseWindow, out)) == 1
-    stopping = "suspended by spec.suspend, 1 worker is stopping; 1 of 2 chunks done"
+    stopping = "suspended by spec.suspend, 1 worker is stopping; 1 of 2 chunks done, 50 % trained"
     assert p.plan_of("default/a", 110.0).explanation == stopping
     p.handle(WorkerEnded("default/a", 2, "Preempted", 111.0, {1: 10.0}), 111.0)
     assert p.plan_of("default/a", 111.0).explanation == "suspended by spec.suspend; 1 of 2 chunks done, 55 % trained"
