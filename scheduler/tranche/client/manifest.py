@@ -1,13 +1,13 @@
 """Manifests of TrainingJobs: files, YAML text or objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tranche.client.errors import ManifestError
-from tranche.kube.api.resources import API_VERSION
+from tranche.kube.convert.manifest import training_job_manifest
 
 Manifest = Mapping[str, Any] | str | Path
 """Object, YAML or JSON text, or path of a file. A text of one line is a path if a file of that name exists."""
@@ -42,26 +42,14 @@ def _is_text(manifest: str) -> bool:
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        found = [one for one in yaml.safe_load_all(text) if one is not None]
+        found = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, RecursionError) as error:
         raise ManifestError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
     return _checked(found, source)
 
 
-def _checked(found: list[Any], source: str) -> dict[str, Any]:
-    if len(found) != 1:
-        raise ManifestError(f"{source}: contains {len(found)} objects: provide exactly one TrainingJob")
-    (one,) = found
-    if not isinstance(one, dict):
-        raise ManifestError(f"{source}: is a {type(one).__name__}, not a TrainingJob")
-    kind = one.get("kind")
-    if kind is None:
-        raise ManifestError(f"{source}: has no field kind: provide a TrainingJob")
-    if kind != "TrainingJob":
-        raise ManifestError(f"{source}: is a {str(kind)[:40]}, not a TrainingJob")
-    if one.get("apiVersion") != API_VERSION:
-        raise ManifestError(f"{source}: apiVersion is {one.get('apiVersion')!r}, not {API_VERSION}")
-    if not isinstance(one.get("metadata"), dict):
-        raise ManifestError(f"{source}: the TrainingJob has no metadata")
-    checked: dict[str, Any] = one
-    return checked
+def _checked(found: Sequence[Any], source: str) -> dict[str, Any]:
+    try:
+        return training_job_manifest(found)
+    except ValueError as error:
+        raise ManifestError(f"{source}: {error}") from None

@@ -20,6 +20,7 @@ from tranche.auth.review_cache import BusyError
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.api.timestamp import whole_second
+from tranche.kube.convert.manifest import training_job_manifest
 from tranche.model import WhatIf
 from tranche.planner_api.desk import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
@@ -129,11 +130,13 @@ def read_job(text: str, namespace: str) -> TrainingJob:
     Raises:
         ValueError: the text is not exactly one TrainingJob with known fields and valid values.
     """
-    found = _parsed(text)
-    if not isinstance(found, dict) or (found.get("kind"), found.get("apiVersion")) != ("TrainingJob", API_VERSION):
-        raise ValueError(f"the manifest is not a TrainingJob of {API_VERSION}")
-    metadata = found.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+    objects = _parsed(text)
+    try:
+        found = training_job_manifest(objects)
+    except ValueError as error:
+        raise ValueError(f"the manifest {error}") from None
+    metadata = found["metadata"]
+    if not isinstance(metadata.get("name"), str):
         raise ValueError("metadata.name is missing")
     if unknown := next(_unknown_fields(TrainingJob, found, ""), None):
         raise ValueError(f'unknown field "{unknown}"')
@@ -151,11 +154,11 @@ def read_job(text: str, namespace: str) -> TrainingJob:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _parsed(text: str) -> Any:
-    """Parse one YAML document without aliases, which could stand for far more than the text.
+def _parsed(text: str) -> list[Any]:
+    """Parse YAML documents without aliases, which could stand for far more than the text.
 
     Raises:
-        ValueError: it is not valid, has aliases, or is nested too deeply.
+        ValueError: the text is not valid, has aliases, or is nested too deeply.
     """
     depth = 0
     try:
@@ -165,12 +168,9 @@ def _parsed(text: str) -> Any:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 raise ValueError(f"the manifest is nested more than {DEEPEST} times")
-        documents = [one for one in yaml.load_all(text, Loader=_LOADER) if one is not None]
+        return list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError as error:
         raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
-    if len(documents) != 1:
-        raise ValueError(f"the manifest contains {len(documents)} objects: provide exactly one TrainingJob")
-    return documents[0]
 
 
 def _unknown_fields(model: type[BaseModel], found: Mapping[Any, Any], path: str) -> Iterator[str]:

@@ -81,7 +81,7 @@ def test_another_site_cannot_ask() -> None:
     [
         (("batchesPerChunk", "batchPerChunk"), 'unknown field "spec.data.batchPerChunk"'),
         (("maxReplicas: 2", "maxReplicas: 0"), "spec.workers.maxReplicas: Input should be greater than or equal to 1"),
-        (("kind: TrainingJob", "kind: Job"), "the manifest is not a TrainingJob of tranche.dev/v1alpha1"),
+        (("kind: TrainingJob", "kind: Job"), "the manifest is a Job, not a TrainingJob"),
         (("name: new, ", ""), "metadata.name is missing"),
         (("chunks: 4", "chunks: ["), "not valid YAML"),
         (("metadata: {", "metadata: &a {other: *a, "), "the manifest must not have aliases"),
