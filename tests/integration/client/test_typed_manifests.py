@@ -127,7 +127,8 @@ def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Ru
     assert len(stopped) == 4
     unread = {line.partition(": ")[2]: line for line in lines if line.startswith("no log of ")}
     assert unread['no logs found for container "train"'].count("long-worker-") == 5, "pods of one reason are one line"
-    assert any(f"P{cause}: 4 pods stop within 5 s (grace period)." in line for line in lines)
+    stops = re.escape(f"P{cause}: ") + r"4 pods \(.*\) stop within 5 s \(grace period\)\."
+    assert any(re.search(stops, line) for line in lines)
     assert all(re.search(r"Preempted +143 +p.*; (no work|about \S+ s of work) lost", line) for line in stopped)
     said(kubectl, "patch", "trainingjob", "long", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     whole.until_phase("long", "Suspended")
