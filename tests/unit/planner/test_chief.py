@@ -111,6 +111,7 @@ def test_nothing_starts_where_one_pod_finds_no_room(policy: str, changes: dict[s
     members = changes.get("members", 2)
     assert p.plan_of(KEY, 0.0).explanation == (
         f"needs {members} workers of 1 GPU, a chief and 1 parameter server at once, more than the cluster can hold"
+        + (" (2 GPUs in all)" if members > 2 else "")
     )
     p.handle(NodeChanged(node("n2", gpus=1)), 1.0)
     p.handle(NodeChanged(node("n3", gpus=1)), 1.0)

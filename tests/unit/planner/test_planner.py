@@ -113,7 +113,7 @@ def test_oversized_gang_is_explained_and_blocks_no_other_job() -> None:
     p.handle(JobSubmitted(job("narrow", is_gang=True, chunks=3, worker=worker(2), max_workers=3)), 1.0)
     assert (
         p.plan_of("default/wide", 1.0).explanation
-        == "needs 4 workers of 2 GPUs at once, more than the cluster can hold"
+        == "needs 4 workers of 2 GPUs at once, more than the cluster can hold (6 GPUs in all)"
     )
     assert len(p.plan_of("default/narrow", 1.0).windows) == 3
 

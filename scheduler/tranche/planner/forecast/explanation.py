@@ -166,10 +166,17 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
         case WaitReasonKind.NODE:
             return f"no node takes a worker: {reason.count} of {reason.nodes} nodes {reason.detail}"
         case WaitReasonKind.GANG:
-            return f"needs {_gang(state.job, need)} at once, more than the cluster can hold"
+            return f"needs {_gang(state.job, need)} at once, more than the cluster can hold{_all_gpus(cluster, state)}"
         case WaitReasonKind.SERVER_SIZE:
             return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
+
+
+def _all_gpus(cluster: ClusterState, state: JobState) -> str:
+    """Name all GPUs of the nodes that take the gang's workers, if these are too few."""
+    total = sum(node.capacity.gpus for node in cluster.hosts(state))
+    few = total < state.job.chunks * state.job.gpus
+    return f" ({_gpus(total, state.job.gpu_resource)} in all)" if few else ""
 
 
 def _also(reason: WaitReason) -> str:
