@@ -16,7 +16,7 @@ from tranche_observability.dashboard_picture import Course, Labels, draw
 from tranche_observability.dashboards import DASHBOARDS
 from tranche_observability.panels import Panel, Query
 from tranche_testcluster import BuildError
-from tranche_testcluster.binaries.debian_package import ensure
+from tranche_testcluster.binaries.debian_package import PROMETHEUS, ensure
 
 ROOT = Path(__file__).resolve().parents[1]
 RATE_SECONDS = 10
@@ -34,7 +34,7 @@ def ask(made: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Label
 def main() -> int:
     """Run and draw."""
     try:
-        program = ensure()["prometheus"]
+        program = ensure(PROMETHEUS)["prometheus"]
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tranche_testcluster.binaries.debian_package import find
+from tranche_testcluster.binaries.debian_package import PROMETHEUS, find
 
 
 @pytest.fixture(scope="session")
 def programs() -> dict[str, Path]:
     """Prometheus and promtool; without them the tests are skipped, but never in CI."""
-    found = find()
+    found = find(PROMETHEUS)
     if found is None:
         text = "there is no prometheus and promtool: make observability"
         if os.environ.get("CI"):
