@@ -8,11 +8,11 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 setup: $(STAMP)  ## Create .venv with all packages and the commands tranche, tranche-operator, kubectl-tranche
 
@@ -67,6 +67,10 @@ unit: setup  ## Run the unit and property tests, which need no control plane
 
 integration: binaries  ## Run the tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
+
+e2e: control-plane  ## Run the tests on real nodes: kubelet, containerd and containers (Linux as root, Debian; else skipped)
+	@skipped="$$($(BIN)/python -m tranche_testcluster.node)"; if [ -n "$$skipped" ]; then echo "make e2e: skipped: $$skipped"; \
+		else $(BIN)/python -m tranche_testcluster build kubelet && $(BIN)/python -m pytest tests/e2e; fi
 
 examples: setup  ## Install PyTorch (5 GB) and TensorFlow (2 GB) once, for worker/examples
 	@PYTHONPATH=tests $(BIN)/python -m support.frameworks

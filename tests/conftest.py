@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-_WAITING = ("chaos", "integration", "testcluster")
+_WAITING = ("chaos", "integration", "testcluster", "e2e")
 _HERE = Path(__file__).parent
 
 

@@ -230,6 +230,13 @@ class Cluster:
         target = self.directory / f"{namespace}.{name}.kubeconfig"
         return kubeconfigs.write_with_token(target, url or self.url, self._authority, name, answer["status"]["token"])
 
+    def certificate_kubeconfig(self, user: str, group: str) -> Path:
+        """Write a kubeconfig with a client certificate of a user, such as the kubelet of a further node."""
+        target = self.directory / f"{user.replace(':', '.')}.kubeconfig"
+        return kubeconfigs.write_with_certificate(
+            target, self.url, self._authority, user, self._issuer.issue(user, group)
+        )
+
     def start_scheduler(
         self,
         config: Mapping[str, Any] | str | None = None,
@@ -351,7 +358,7 @@ class Cluster:
             self._components[name].wait()
 
     def _write_keys(self) -> None:
-        authority = Authority()
+        self._issuer = authority = Authority()
         self._authority = authority.certificate
         (self.directory / "ca.crt").write_bytes(self._authority)
         names = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")

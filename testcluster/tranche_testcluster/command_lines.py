@@ -8,6 +8,8 @@ from .workspace import HOST
 
 CLIENT_QPS = 5000  # Kubernetes' defaults (20 to 50) would be what a benchmark measures
 ENDPOINT_BATCH = "500ms"
+REAL_LABEL = "testcluster.tranche.dev/real"
+"""Label of nodes whose kubelet is not kwok."""
 _SERVICE_ISSUER = "https://kubernetes.default.svc"
 
 
@@ -71,6 +73,8 @@ def apiserver(layout: Layout) -> list[str | Path]:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--allow-privileged=true",
         "--kubelet-preferred-address-types=InternalIP",  # for logs; the node names cannot be resolved
+        f"--kubelet-client-certificate={layout.directory / 'admin.crt'}",  # kwok requires none, a real kubelet does
+        f"--kubelet-client-key={layout.directory / 'admin.key'}",
         "--enable-priority-and-fairness=false",  # its seats follow the CPU count: a small machine would throttle
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1500",
@@ -117,12 +121,12 @@ def scheduler(
 
 
 def kwok(layout: Layout, configs: Sequence[Path]) -> list[str | Path]:
-    """Return the command line of kwok, the kubelet of every node. Its stages are in the configuration files."""
+    """Return the command line of kwok, the kubelet of every node that is not real. Its stages are in these files."""
     return [
         layout.binaries["kwok"],
         f"--kubeconfig={layout.kubeconfig('kwok')}",
         *(f"--config={config}" for config in configs),
-        "--manage-all-nodes",
+        f"--manage-nodes-with-label-selector=!{REAL_LABEL}",
         f"--server-address={HOST}:{layout.ports['kwok']}",
         f"--node-ip={HOST}",  # one server, also of logs, is the kubelet of all nodes
         f"--node-port={layout.ports['kwok']}",

@@ -91,14 +91,23 @@ class Component:
         """Send a signal and wait ten seconds for the end; then kill the process."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        with contextlib.suppress(ProcessLookupError, ClusterError):  # it has ended
+            self.send_signal(number)
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError, ClusterError):
+                self.send_signal(signal.SIGKILL)
             self._process.wait()
         self._process = None
+
+    def send_signal(self, number: int) -> None:
+        """Send the program a signal.
+
+        Raises:
+            ClusterError: It does not run.
+        """
+        os.kill(self.pid, number)
 
     def _quote(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-_QUOTED_LINES:]

@@ -33,7 +33,7 @@ class Workspace:
         """
         self._kept = keep is not None
         self._locks: list[TextIO] = []
-        base = _base()
+        base = base_folder()
         with _open_locked(base / "sweep.lock", wait=True):  # so that no process sweeps a folder before it is locked
             _sweep(base / "clusters")
             if keep is None:
@@ -65,7 +65,7 @@ def free_port() -> int:
     Raises:
         ClusterError: all ports of the range are in use.
     """
-    port, lock = _reserve_port(_base() / "ports")
+    port, lock = _reserve_port(base_folder() / "ports")
     atexit.register(lock.close)
     return port
 
@@ -90,7 +90,12 @@ def _reserve_port(folder: Path) -> tuple[int, TextIO]:
     raise ClusterError(f"no free port from {_FIRST_PORT} to {_FIRST_PORT + _PORTS - 1}")
 
 
-def _base() -> Path:
+def base_folder() -> Path:
+    """Return the folder of this user that contains the files of all test clusters.
+
+    Raises:
+        ClusterError: It belongs to another user.
+    """
     base = Path(tempfile.gettempdir()) / f"tranche-testcluster-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
     status = base.lstat()

@@ -18,14 +18,25 @@ from ..progress_meter import Meter
 from .go_build import GoModule, build
 from .go_toolchain import find_go
 
+_KUBERNETES_VERSION = "k8s.io/component-base/version.gitVersion"
+_KUBERNETES_NUMBERS = ("k8s.io/component-base/version.gitMajor", "k8s.io/component-base/version.gitMinor")
 _MODULES = (
     GoModule(
         "kubernetes",
         "k8s.io/kubernetes",
         ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
         renamed=(("server", "etcd"),),
-        stamp="k8s.io/component-base/version.gitVersion",
-        stamps_minor=("k8s.io/component-base/version.gitMajor", "k8s.io/component-base/version.gitMinor"),
+        stamp=_KUBERNETES_VERSION,
+        stamps_minor=_KUBERNETES_NUMBERS,
+    ),
+    GoModule(
+        "kubelet",
+        "k8s.io/kubernetes",
+        ("kubelet", "device-plugin", "pause"),
+        stamp=_KUBERNETES_VERSION,
+        stamps_minor=_KUBERNETES_NUMBERS,
+        optional=True,
+        sources=("device-plugin/main.go", "pause/main.go"),
     ),
     GoModule("kwok", "sigs.k8s.io/kwok", ("kwok",)),
     GoModule("helm", "helm.sh/helm/v4", ("helm",), stamp="helm.sh/helm/v4/internal/version.version"),
@@ -49,7 +60,7 @@ _MODULES = (
     ),
 )
 NAMES = tuple(name for module in _MODULES if not module.optional for name in module.binaries)
-"""Programs that are built by default. The other schedulers, for the benchmarks, are built only by name."""
+"""Programs that are built by default. The kubelet and the schedulers of the benchmarks are built only by name."""
 _ALL = tuple(name for module in _MODULES for name in module.binaries)
 
 

@@ -31,11 +31,12 @@ class GoModule:
     stamps_minor: tuple[str, str] | None = None  # the variables that get its major and minor number
     optional: bool = False  # whether only those who name its programs get them
     manifests: tuple[str, ...] = ()  # folders of YAML files in the module of the version, copied to the binaries
+    sources: tuple[str, ...] = ()  # files of programs of our own in the folder
 
     @property
-    def files(self) -> tuple[Path, Path]:
-        """Paths of go.mod and go.sum."""
-        return MODULES / self.folder / "go.mod", MODULES / self.folder / "go.sum"
+    def files(self) -> tuple[Path, ...]:
+        """Paths of go.mod, go.sum and the module's own sources."""
+        return tuple(MODULES / self.folder / name for name in ("go.mod", "go.sum", *self.sources))
 
     @property
     def version(self) -> str:
@@ -64,7 +65,9 @@ def build(module: GoModule, go: Path, staging: Path, meter: Meter) -> Path:
         BuildError: Go failed; its last lines are quoted.
     """
     for file in module.files:
-        shutil.copy(file, staging)
+        target = staging / file.relative_to(MODULES / module.folder)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(file, target)
     common = ["-trimpath", "-buildvcs=false", "-ldflags", module.link_flags]
 
     meter.phase(f"{module.folder}: modules downloaded")

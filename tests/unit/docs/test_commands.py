@@ -17,7 +17,7 @@ from support.typed_commands import NOT_HERE, TYPED, Typed, commands, every_comma
 from tranche_codegen.reference.commands import PROGRAMS
 
 LANGUAGES = {"", SHELL, CONSOLE, "yaml", "python", "text", "mermaid", "promql", "json"}
-TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+TARGETS = set(re.findall(r"(?m)^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 SETTINGS = set(re.findall(r"\b([A-Z_]{4,})\b", (ROOT / "Makefile").read_text(encoding="utf-8")))
 BLOCKS = [block for page in pages() for block in blocks(page)]
 SHELLS = [block for block in BLOCKS if block.commands]
@@ -131,7 +131,7 @@ def test_make_help_explains_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.search(r"(?m)^\.PHONY: (.+)$", makefile)
     assert phony
-    explained = set(re.findall(r"(?m)^([a-z-]+):.*## [A-Z]", makefile))
+    explained = set(re.findall(r"(?m)^([a-z0-9-]+):.*## [A-Z]", makefile))
     assert set(phony[1].split()) == explained
 
 

@@ -1,0 +1,65 @@
+"""Machine after a process with a real node was killed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from support.waiting import eventually
+from tranche_testcluster.node import HostState
+from tranche_testcluster.node.reservation import Reservation
+
+STARTS = """
+import time
+from support.real_pods import await_phase, container, create_pod
+from tranche_testcluster import Cluster
+from tranche_testcluster.node import RealNode
+
+with Cluster() as cluster, RealNode(cluster, "real-0", site="edge-a") as node:
+    create_pod(cluster, "left", container("import time; time.sleep(600)"), "real-0")
+    await_phase(cluster, "left", "Running")
+    print(node.pid("kubelet"), flush=True)
+    time.sleep(600)
+"""
+"""Program that runs a pod on a real node until it is killed."""
+
+
+def namespace_of(process: Path) -> str:
+    try:
+        return str((process / "ns" / "pid").readlink())
+    except OSError:  # it has ended
+        return ""
+
+
+def processes_in(namespace: str) -> list[str]:
+    """Return the programs of the processes in a process namespace."""
+    processes = (path for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [(path / "comm").read_text().strip() for path in processes if namespace_of(path) == namespace]
+
+
+def members(groups: Iterable[Path]) -> list[str]:
+    return [pid for group in groups for file in group.rglob("cgroup.procs") for pid in file.read_text().split()]
+
+
+def test_killed_process_leaves_no_trace_after_the_next_start() -> None:
+    Reservation().close()  # removes what earlier processes have left
+    before = HostState.read()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            namespace = namespace_of(Path("/proc", process.stdout.readline().strip()))
+            running = processes_in(namespace)
+            touched = before.changes(HostState.read())
+        finally:
+            process.kill()
+    groups = [Path(line.removeprefix("+cgroups ")) for line in touched if line.startswith("+cgroups ")]
+    assert groups
+    assert {"containerd", "containerd-shim", "kubelet"} <= set(running)
+    eventually(lambda: not processes_in(namespace), "all programs of the node have ended", seconds=10)
+    eventually(lambda: not members(groups), "all containers have ended", seconds=10)
+    Reservation().close()
+    assert before.changes(HostState.read()) == []

@@ -1,0 +1,172 @@
+"""Pods on a real kubelet: what the statuses of simulated nodes stand for."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from support.real_pods import (
+    await_phase,
+    await_waiting,
+    container,
+    create_pod,
+    end_of,
+    evict,
+    read_pod,
+    remove_pod,
+)
+from support.waiting import eventually
+from tranche_testcluster import Cluster
+from tranche_testcluster.node import HostState, RealNode
+from tranche_testcluster.node.reservation import Reservation
+
+GPU = "nvidia.com/gpu"
+START_SECONDS = 5.0
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    open("/dev/termination-log", "w").write('{"0": 7}')
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("training", flush=True)
+while True:
+    signal.pause()
+"""
+"""Program that saves for half a second after SIGTERM."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    cluster: Cluster
+    node: RealNode
+    other: RealNode
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Two real nodes in two sites, and a simulated node; afterwards the machine is as before."""
+    Reservation().close()  # removes what earlier processes have left
+    before = HostState.read()
+    with Cluster() as cluster:
+        cluster.add_site("simulated")
+        cluster.start_scheduler()
+        with (
+            RealNode(cluster, "real-0", site="edge-a", gpus=2) as node,
+            RealNode(cluster, "real-1", site="edge-b") as other,
+        ):
+            yield Lab(cluster, node, other)
+    assert before.changes(HostState.read()) == []
+
+
+def gpus(number: int) -> dict[str, dict[str, str]]:
+    return {"limits": {GPU: str(number)}}
+
+
+def saves(lab: Lab, name: str) -> None:
+    create_pod(lab.cluster, name, container(SAVES), "real-0")
+    await_phase(lab.cluster, name, "Running")
+    eventually(lambda: "training" in lab.cluster.kubectl("logs", name), "the program handles SIGTERM")
+
+
+def test_scheduled_pod_runs_within_five_seconds(lab: Lab) -> None:
+    begin = time.monotonic()
+    selector = {"topology.kubernetes.io/zone": "edge-a"}
+    create_pod(lab.cluster, "starts", container(resources=gpus(1)), nodeSelector=selector)
+    pod = await_phase(lab.cluster, "starts", "Running")
+    assert time.monotonic() - begin < START_SECONDS
+    assert pod["spec"]["nodeName"] == "real-0"
+    assert pod["status"]["hostIP"] == lab.node.address
+    remove_pod(lab.cluster, "starts")
+
+
+def test_nodes_have_addresses_and_pods_of_their_own(lab: Lab) -> None:
+    assert lab.node.address != lab.other.address
+    for node in (lab.node, lab.other):
+        create_pod(lab.cluster, f"on-{node.name}", container(), node.name)
+    for node in (lab.node, lab.other):
+        pod = await_phase(lab.cluster, f"on-{node.name}", "Running")
+        assert pod["status"]["podIP"].rpartition(".")[0] == node.address.rpartition(".")[0]
+        remove_pod(lab.cluster, f"on-{node.name}")
+
+
+def test_evicted_program_saves_and_exits_143(lab: Lab) -> None:
+    saves(lab, "evicted")
+    pod = evict(lab.cluster, "evicted", grace_seconds=10)
+    assert (end_of(pod)["exitCode"], end_of(pod)["message"]) == (143, '{"0": 7}')
+    reasons = [one.get("reason") for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert reasons == ["EvictionByEvictionAPI"]
+    remove_pod(lab.cluster, "evicted")
+
+
+def test_grace_period_too_short_loses_the_checkpoint(lab: Lab) -> None:
+    program = SAVES.replace("0.5", "30")
+    create_pod(lab.cluster, "hurried", container(program), "real-0")
+    await_phase(lab.cluster, "hurried", "Running")
+    eventually(lambda: "training" in lab.cluster.kubectl("logs", "hurried"), "the program handles SIGTERM")
+    end = end_of(evict(lab.cluster, "hurried", grace_seconds=1))
+    assert (end["exitCode"], end.get("message")) == (137, None)
+    remove_pod(lab.cluster, "hurried")
+
+
+def test_pod_larger_than_the_node_ends_as_outofcpu(lab: Lab) -> None:
+    create_pod(lab.cluster, "large", container(resources={"requests": {"cpu": "1000"}}), "real-0")
+    assert await_phase(lab.cluster, "large", "Failed")["status"]["reason"] == "OutOfcpu"
+    remove_pod(lab.cluster, "large")
+
+
+def test_pod_with_too_many_gpus_is_refused_at_admission(lab: Lab) -> None:
+    create_pod(lab.cluster, "greedy", container(resources=gpus(3)), "real-0")
+    pod = await_phase(lab.cluster, "greedy", "Failed")
+    assert pod["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "Requested: 3, Available: 2" in pod["status"]["message"]
+    remove_pod(lab.cluster, "greedy")
+
+
+def test_container_receives_the_devices_it_requested(lab: Lab) -> None:
+    program = "import os; open('/dev/termination-log', 'w').write(os.environ['TRANCHE_DEVICES'])"
+    create_pod(lab.cluster, "devices", container(program, resources=gpus(2)), "real-0")
+    message = end_of(await_phase(lab.cluster, "devices", "Succeeded"))["message"]
+    assert sorted(message.split(",")) == ["gpu-0", "gpu-1"]
+    remove_pod(lab.cluster, "devices")
+
+
+def test_failed_device_is_not_allocatable_until_it_recovers(lab: Lab) -> None:
+    lab.node.set_health("gpu-1", healthy=False)
+    eventually(lambda: lab.node.allocatable(GPU) == 1, "one GPU is left")
+    lab.node.set_health("gpu-1", healthy=True)
+    eventually(lambda: lab.node.allocatable(GPU) == 2, "both GPUs are back")
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "reasons"),
+    [
+        ("never-pulled", "Never", ("ErrImageNeverPull",)),
+        ("not-found", "IfNotPresent", ("ErrImagePull", "ImagePullBackOff")),
+    ],
+)
+def test_missing_image_is_a_reason_to_wait(lab: Lab, name: str, policy: str, reasons: tuple[str, ...]) -> None:
+    create_pod(lab.cluster, name, container(image="registry.invalid/absent:1", imagePullPolicy=policy), "real-0")
+    await_waiting(lab.cluster, name, *reasons)
+    assert read_pod(lab.cluster, name)["status"]["phase"] == "Pending"
+    remove_pod(lab.cluster, name)
+
+
+def test_container_above_its_memory_limit_is_oom_killed(lab: Lab) -> None:
+    program = "b = bytearray(256 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"
+    create_pod(lab.cluster, "hungry", container(program, resources={"limits": {"memory": "64Mi"}}), "real-0")
+    end = end_of(await_phase(lab.cluster, "hungry", "Failed"))
+    assert (end["exitCode"], end["reason"]) == (137, "OOMKilled")
+    remove_pod(lab.cluster, "hungry")
+
+
+def test_pod_survives_a_kubelet_that_is_killed(lab: Lab) -> None:
+    saves(lab, "survivor")
+    lab.node.stop("kubelet", 9)
+    lab.node.start("kubelet")
+    pod = evict(lab.cluster, "survivor", grace_seconds=10)
+    assert end_of(pod)["exitCode"] == 143
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+    eventually(lambda: lab.node.allocatable(GPU) == 2, "the device plugin has registered again")
+    remove_pod(lab.cluster, "survivor")
