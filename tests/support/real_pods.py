@@ -12,7 +12,7 @@ PODS = "/api/v1/namespaces/default/pods"
 PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
 """Interpreter in the container; the environment of the tests itself is not mounted."""
 FINALIZER = "tests.tranche.dev/kept"
-_MOUNTED = {"libraries": "/usr", "python": sys.base_prefix}
+_MOUNTED = {"libraries": "/usr"} | ({} if Path(sys.base_prefix) == Path("/usr") else {"python": sys.base_prefix})
 VOLUMES = [{"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in _MOUNTED.items()]
 """Volumes of each pod."""
 MOUNTS = [{"name": name, "mountPath": path, "readOnly": True} for name, path in _MOUNTED.items()]
