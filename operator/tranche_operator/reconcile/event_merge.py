@@ -4,10 +4,11 @@ Pods that start for one decision, or within `SPACING_SECONDS`, are one event, wh
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tranche.kube.api import names
+from tranche.model.place_counts import places_text
 from tranche_operator.reconcile.actions import EmitEvent
 
 SPACING_SECONDS = 20.0
@@ -27,8 +28,6 @@ _NOUNS = {
     "ChiefOpened": "chief",
     "StagingOpened": "staging pod",
 }
-_MOST_SITES = 8
-"""Number of sites that a message names."""
 _MOST_MESSAGES = 4
 """Number of different messages in a merged one."""
 
@@ -56,16 +55,7 @@ def merge(events: Sequence[EmitEvent]) -> EmitEvent:
 
 
 def _started(reason: str, counts: Counter[str]) -> str:
-    return f"{counts.total()} {_NOUNS[reason]}s start: {places(counts)}"
-
-
-def places(counts: Mapping[str, int]) -> str:
-    """List numbers of pods by site, the largest number first, such as "8 at cloud, 4 at edge-a"."""
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    named = [f"{count} at {site}" for site, count in ranked[:_MOST_SITES]]
-    if rest := ranked[_MOST_SITES:]:
-        named.append(f"{sum(count for _, count in rest)} at {len(rest)} other sites")
-    return ", ".join(named)
+    return f"{counts.total()} {_NOUNS[reason]}s start: {places_text(counts)}"
 
 
 def _joined(messages: Sequence[str]) -> str:

@@ -8,9 +8,9 @@ from tranche.kube.api import names
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.attempt_history import ended_attempts, next_start
 from tranche.model import AttemptRecord, without_moments
+from tranche.model.place_counts import places_text
 from tranche.model.stop_text import cost_text, preemption_text
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
-from tranche_operator.reconcile.event_merge import places
 from tranche_operator.reconcile.observed import PodView, TemplateVerdict, Wait, is_current, is_open
 from tranche_operator.reconcile.status import JobPhase, condition_of
 
@@ -85,7 +85,7 @@ def eviction_events(evicted: Iterable[EvictPod]) -> list[EmitEvent]:
 def _eviction_event(preemptor: str, why: str, grace_seconds: int, pods: Sequence[EvictPod]) -> EmitEvent:
     first = pods[0].name
     sites = Counter(pod.site for pod in pods if pod.site)
-    where = f" ({places(sites)})" if sites else ""
+    where = f" ({places_text(sites)})" if sites else ""
     stop = f"pod {first} stops" if len(pods) == 1 else f"{len(pods)} pods{where} stop"
     stops = f"{stop} within {grace_seconds} s (grace period)"
     if preemptor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from tranche.model import AttemptRecord, JobPlan, until
+from tranche.model.place_counts import places_text
 from tranche.model.stop_text import cost_text, duration_text, preemption_text
 from tranche.planner import (
     ChiefEnded,
@@ -85,8 +86,6 @@ Decision = Literal[
 """Kinds of decisions; docs/reference/logs-and-events.md describes them."""
 PACE_SECONDS = 20.0
 """Time after a line in which further decisions of the same kind about the same job are only counted."""
-MOST_PLACES = 8
-"""Number of sites or nodes that a line names."""
 CAUSES: Mapping[type, str] = {
     JobSubmitted: "{0.job.key} was submitted",
     JobChanged: "the specification or the admitted pods of {0.job.key} were changed",
@@ -404,7 +403,8 @@ def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
     within = f" within {duration_text(now - tally.since)}" if tally.since is not None and count > 1 else ""
     verb, _, role = topic.decision.partition("-")
     things = _plural(count, _NOUNS.get(role, "window"))
-    places = _places(tally.places, "on" if verb == "ended" else "to" if verb == "copies" else "at")
+    preposition = "on" if verb == "ended" else "to" if verb == "copies" else "at"
+    places = places_text(tally.places, preposition, "others")
     cause = topic.why or (_cause(tally.cause) if tally.cause is not None else "")
     fields: dict[str, Any] = {"count": count, "places": dict(tally.places)}
     match verb:
@@ -430,14 +430,6 @@ def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _places(counts: Mapping[str, int], word: str) -> str:
-    """List places with their numbers, the largest number first."""
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    named = [f"{count} {word} {place}" for place, count in ranked[:MOST_PLACES]]
-    left = ranked[MOST_PLACES:]
-    return ", ".join([*named, *([f"{sum(n for _, n in left)} {word} {len(left)} others"] if left else [])])
 
 
 def _cause(event: Event) -> str:

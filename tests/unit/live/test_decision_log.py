@@ -9,8 +9,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from support.builders import gang, job, node, planner
-from tranche.live.decision_log import CAUSES, MOST_PLACES, PACE_SECONDS, DecisionLog
+from tranche.live.decision_log import CAUSES, PACE_SECONDS, DecisionLog
 from tranche.model import Node, Site
+from tranche.model.place_counts import MOST_PLACES
 from tranche.planner import (
     Event,
     JobChanged,
