@@ -16,6 +16,16 @@ from tranche.metrics.scheduler import Metrics
 NOW = 1_800_000_000.0
 
 
+class Stopwatch:
+    """Monotonic seconds that pass between the events of a watch only, so that a slow machine cuts no forecast short."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def resource(name: str, duration: str | None = "1h", **more: Any) -> TrainingJob:
     """Return a job; keyword arguments outside its specification belong to its status."""
     spec = {field: more.pop(field) for field in ("data", "parameterServers") if field in more}
@@ -60,7 +70,7 @@ async def taken_over(
     }
     watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
     planner = PlannerConfig(policy).planner(validate=True)
-    controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW)  # type: ignore[arg-type]
+    controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW, stopwatch=Stopwatch())  # type: ignore[arg-type]
     controller.term = term
     controller.restore()
     return controller
@@ -81,7 +91,9 @@ def condition_alone(controller: Controller, name: str) -> dict[str, Any]:
 
 
 def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
-    """Send the controller an event of a watch."""
+    """Send the controller an event of a watch, one second after the one before."""
+    if isinstance(controller.stopwatch, Stopwatch):
+        controller.stopwatch.seconds += 1.0
     store = controller.watches.by_kind(kind).store
     old = store.pop(key, None)
     if new is not None:
