@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -12,6 +12,7 @@ from tranche_operator.watch.kopf_handlers import make_registry, make_settings
 
 STOP_SECONDS = 1.2
 """Time that Kopf has to stop. Its daemon thread ends with the process in any case."""
+_IDENTITY = "tranche-operator"
 
 
 class Watches:
@@ -62,6 +63,9 @@ class Watches:
             settings=make_settings(),
             clusterwide=True,
             standalone=True,
+            # Only peers use it, of which there are none. By default Kopf looks up the user of the process, and fails in
+            # a container, where /etc/passwd has no such user.
+            identity=cast(Any, _IDENTITY),
             stop_flag=stop,
         )
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
