@@ -59,13 +59,14 @@ def settle(
         return []
     ended = [pod for pod in pods if pod.ended and pod.name not in entries and not is_newer(pod, job)]
     counted = sorted((pod for pod in ended if pod.over), key=lambda pod: (pod.attempt, pod.name))
+    held = [pod for pod in ended if pod.sidecars and not (pod.over or pod.terminating)]
     inspectable = [pod for pod in counted if not pod.terminating]
     surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
     return [
         *event_rules.preempted_events(job, counted, reported, now),
         *(action for pod in counted for action in _release(pod)),
         *(action for pod in surplus for action in _delete(pod)),
-        *(action for pod in ended if not (pod.over or pod.terminating) for action in _stop_sidecars(pod)),
+        *(action for pod in held for action in _stop_sidecars(pod)),
     ]
 
 

@@ -15,7 +15,13 @@ from tranche.kube.convert.pods_and_nodes import (
     started_at,
     termination_progress,
 )
-from tranche.kube.convert.training_container import container_name, has_terminated, is_from, template_annotations
+from tranche.kube.convert.training_container import (
+    container_name,
+    has_terminated,
+    is_from,
+    others_remain,
+    template_annotations,
+)
 
 LABELS = {"tranche.dev/job": "j", "tranche.dev/role": "worker", "tranche.dev/index": "0", "tranche.dev/attempt": "1"}
 TRAINER = {"tranche.dev/training-container": "main"}
@@ -84,6 +90,18 @@ class TestSidecarRunsOn:
     def test_restartable_container_has_not_ended(self) -> None:
         restarts = {**MAIN, "restartPolicy": "OnFailure"}
         assert not has_terminated(pod(states(terminated(1), RUNS), (PROXY, restarts)))
+
+    @pytest.mark.parametrize("proxy", [RUNS, {"waiting": {"reason": "ImagePullBackOff"}}])
+    def test_sidecar_that_has_not_terminated_remains(self, proxy: dict[str, Any]) -> None:
+        assert others_remain(pod(states(terminated(0), proxy)))
+
+    def test_native_sidecar_that_runs_remains(self) -> None:
+        native = [{"name": "native", "state": RUNS}]
+        assert others_remain(pod(states(terminated(0), terminated(0), initContainerStatuses=native)))
+
+    def test_nothing_remains_between_the_last_end_and_the_phase(self) -> None:
+        copied = [{"name": "copies", "state": terminated(0)}]
+        assert not others_remain(pod(states(terminated(0), terminated(0), initContainerStatuses=copied)))
 
 
 class TestContainerName:

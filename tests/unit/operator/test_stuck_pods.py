@@ -54,7 +54,7 @@ class TestPodsDoNotStop:
 
 
 class TestSidecars:
-    trained: PodView = replace(pod(0, 1), trained=True)
+    trained: PodView = replace(pod(0, 1), trained=True, sidecars=True)
 
     def test_a_counted_pod_with_running_sidecars_is_deleted(self) -> None:
         actions = decide(observed(job_with(), self.trained))
@@ -66,6 +66,10 @@ class TestSidecars:
         for state in ("Open", "Closing"):
             actions = decide(observed(job_with(window(0, 1, state)), self.trained))
             assert named(DeletePod, actions) == named(EvictPod, actions) == []
+
+    def test_pod_without_other_containers_is_left_to_end(self) -> None:
+        actions = decide(observed(job_with(), replace(self.trained, sidecars=False)))
+        assert named(DeletePod, actions) == named(EvictPod, actions) == []
 
     def test_a_terminating_pod_is_not_deleted_again(self) -> None:
         actions = decide(observed(job_with(), replace(self.trained, terminating=True)))

@@ -55,6 +55,17 @@ def has_terminated(pod: Pod) -> bool:
     return own.restart_policy in (None, "Never") and not own.restart_policy_rules
 
 
+def others_remain(pod: Pod) -> bool:
+    """Return whether containers besides the training container run or are still to start.
+
+    Between the end of the last container and the pod's phase Succeeded or Failed, none does for a moment.
+    """
+    own = state_of(pod)
+    others = (status.state for status in pod.status.container_statuses if status.state is not own)
+    started_before = (status.state for status in pod.status.init_container_statuses)
+    return any(state.terminated is None for state in others) or any(state.running for state in started_before)
+
+
 def requests_digest(pod: Pod) -> str:
     """Return a digest of the resources that a template requests, equal for equal quantities."""
     spec = pod.spec
