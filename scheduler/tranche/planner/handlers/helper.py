@@ -40,6 +40,8 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     elif not server.closing:
         if event.outcome != "Refused":
             roll_back_to_checkpoint(context, state)
+        if event.outcome == "Failed":
+            _count_failure(context, state, server, event)
         if state.active and (state.held_until > context.now or not place_servers(context, state)):
             close_workers(context, state, f"{_name(server)} ended")
     elif server.never_scheduled or event.outcome == "Refused":
@@ -48,6 +50,19 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         roll_back_to_checkpoint(context, state)
     context.touch(state)
     context.publish(event.job)
+
+
+def _count_failure(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
+    """Count a server of a chunked job that failed: replace it at once after the first failure of the job, then pause.
+
+    Workers wait for a server that is replaced at once. During a pause they are stopped, so that others use their GPUs.
+    """
+    first = state.failures == 0
+    state.failures += 1
+    if state.failed:
+        stop(context, state)
+    elif not first:
+        pause_after_failure(context, state, f"{_name(server)} failed with exit code {event.exit_code}")
 
 
 def _judge_node(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
