@@ -294,7 +294,7 @@ def test_unknown_data_site_and_duration_are_told() -> None:
         "no node takes a worker: 1 of 1 nodes are not at edge-z, where its data stay without spec.data.chunkSize; "
     )
     assert p.plan_of("default/a", 1.0).unplannable == "Unschedulable"
-    assert "; spec.data.site edge-z is neither a Site nor the zone of a node" in told
+    assert "; spec.data.site edge-z is not the name of a Site" in told
     assert "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration" in told
 
 

@@ -64,7 +64,7 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
     if job.limited:
         notes.append(job.limited)
     if job.data_site not in (None, OUTSIDE) and not _is_known(cluster, job.data_site):
-        notes.append(f"spec.data.site {job.data_site} is neither a Site nor the zone of a node")
+        notes.append(f"spec.data.site {job.data_site} is not the name of a Site")
     if not job.size_declared and (state.assumed or not policy.traits.uses_learned_estimates):
         hours = UNKNOWN_DURATION_SECONDS / 3600.0
         notes.append(f"its duration is unknown, and {hours:g} h is assumed: set spec.estimatedDuration")
