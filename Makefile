@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -68,9 +68,18 @@ unit: setup  ## Run the unit and property tests, which need no control plane
 integration: binaries  ## Run the tests on the real control plane
 	$(BIN)/python -m pytest tests/integration tests/testcluster
 
-e2e: control-plane  ## Run the tests on real nodes: kubelet, containerd and containers (Linux as root, Debian; else skipped)
+e2e: control-plane  ## Run the tests on real nodes: kubelet, containerd, the chart in containers (Linux as root, Debian; else skipped)
+	@$(MAKE) --silent image-tools >/dev/null 2>&1 || true
 	@skipped="$$($(BIN)/python -m tranche_testcluster.node)"; if [ -n "$$skipped" ]; then echo "make e2e: skipped: $$skipped"; \
-		else $(BIN)/python -m tranche_testcluster build kubelet && $(BIN)/python -m pytest tests/e2e; fi
+		else $(BIN)/python -m tranche_testcluster build kubelet coredns helm && PYTHONPATH=tests $(BIN)/python -m support.product_images && \
+		$(BIN)/python -m pytest tests/e2e; fi
+
+image-tools:  ## Install buildah and debootstrap, which build images without Docker (Debian, as root)
+	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update --quiet && \
+		apt-get install --yes --no-install-recommends buildah debootstrap; }
+
+images: setup image-tools  ## Build the images from the Dockerfile without Docker, as archives (Debian, as root)
+	@PYTHONPATH=tests $(BIN)/python -m support.product_images
 
 examples: setup  ## Install PyTorch (5 GB) and TensorFlow (2 GB) once, for worker/examples
 	@PYTHONPATH=tests $(BIN)/python -m support.frameworks
@@ -91,6 +100,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/report_rate.py
 	$(BIN)/python benchmarks/filter_latency.py
 	$(BIN)/python benchmarks/rejected_statuses.py
+	$(BIN)/python benchmarks/real_nodes.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT)

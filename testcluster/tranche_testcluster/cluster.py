@@ -59,6 +59,7 @@ class Cluster:
         node_lease_seconds: int = 40,
         extra_flags: Mapping[str, Sequence[str]] | None = None,
         pod_logs: Mapping[str, str] | None = None,
+        pod_address: str = "",
     ) -> None:
         """Describe a cluster; entering the context starts it.
 
@@ -68,11 +69,14 @@ class Cluster:
             node_lease_seconds: A silent node counts as lost after 5/4 of it (Kubernetes checks every five seconds).
             extra_flags: Further command line flags by component, such as ``{"kube-apiserver": ["--v=4"]}``.
             pod_logs: Logs of pods by their keys (``default/cats-worker-0-1``); others have no log.
+            pod_address: Address of this machine where containers of real nodes reach the API server, which then listens
+                on all addresses (default: none; it listens on 127.0.0.1).
         """
         self._keep = keep_directory
         self._lease_seconds = node_lease_seconds
         self._extra_flags = dict(extra_flags or {})
         self._pod_logs = dict(pod_logs or {})
+        self._pod_address = pod_address
         self._components: dict[str, Component] = {}
         self._clients: list[Client] = []
         self._workspace: Workspace | None = None
@@ -230,12 +234,17 @@ class Cluster:
         target = self.directory / f"{namespace}.{name}.kubeconfig"
         return kubeconfigs.write_with_token(target, url or self.url, self._authority, name, answer["status"]["token"])
 
-    def certificate_kubeconfig(self, user: str, group: str) -> Path:
-        """Write a kubeconfig with a client certificate of a user, such as the kubelet of a further node."""
-        target = self.directory / f"{user.replace(':', '.')}.kubeconfig"
-        return kubeconfigs.write_with_certificate(
-            target, self.url, self._authority, user, self._issuer.issue(user, group)
-        )
+    def certificate_kubeconfig(self, user: str, group: str = "", name: str = "") -> Path:
+        """Write a kubeconfig with a client certificate of a user, such as the kubelet of a real node.
+
+        Args:
+            user: Name of the user.
+            group: Its group.
+            name: Name of the file (default: the user's).
+        """
+        target = self.directory / f"{name or user.replace(':', '.')}.kubeconfig"
+        url = f"https://{self._pod_address or HOST}:{self._ports['kube-apiserver']}"
+        return kubeconfigs.write_with_certificate(target, url, self._authority, user, self._issuer.issue(user, group))
 
     def start_scheduler(
         self,
@@ -342,7 +351,9 @@ class Cluster:
         self.directory = self._workspace.path
         self._ports = {name: self._workspace.port() for name in _PORTS}
         self.url = f"https://{HOST}:{self._ports['kube-apiserver']}"
-        self._layout = command_lines.Layout(self.directory, programs, self._ports, self._lease_seconds)
+        self._layout = command_lines.Layout(
+            self.directory, programs, self._ports, self._lease_seconds, self._pod_address
+        )
         (self.directory / "logs").mkdir()
         self._write_keys()
         self.kubeconfig = self._layout.kubeconfig("admin")
@@ -361,7 +372,8 @@ class Cluster:
         self._issuer = authority = Authority()
         self._authority = authority.certificate
         (self.directory / "ca.crt").write_bytes(self._authority)
-        names = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        names = [HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+        names += [self._pod_address] if self._pod_address else []
         authority.issue("kube-apiserver", hosts=names).write(self.directory / "server")
         private, public = signing_keys()
         write_secret(self.directory / "tokens.key", private)

@@ -21,6 +21,7 @@ class Layout:
     binaries: Mapping[str, Path]
     ports: Mapping[str, int]
     node_lease_seconds: int
+    pod_address: str = ""
 
     def kubeconfig(self, name: str) -> Path:
         """Return the path of a component's credentials."""
@@ -59,12 +60,15 @@ def etcd(layout: Layout) -> list[str | Path]:
 
 def apiserver(layout: Layout) -> list[str | Path]:
     """Return the command line of kube-apiserver: RBAC and the default admission plugins, ServiceAccount among them."""
+    if layout.pod_address:
+        addresses = ["--bind-address=0.0.0.0", f"--advertise-address={layout.pod_address}"]
+    else:  # a loopback address is not a legal endpoint
+        addresses = [f"--advertise-address={HOST}", "--endpoint-reconciler-type=none"]
     return [
         layout.binaries["kube-apiserver"],
         f"--etcd-servers=http://{HOST}:{layout.ports['etcd']}",
         *layout.serving("kube-apiserver"),
-        f"--advertise-address={HOST}",
-        "--endpoint-reconciler-type=none",  # a loopback address is not a legal endpoint
+        *addresses,
         f"--client-ca-file={layout.directory / 'ca.crt'}",
         f"--service-account-issuer={_SERVICE_ISSUER}",
         f"--service-account-key-file={layout.directory / 'tokens.pub'}",

@@ -61,7 +61,12 @@ def test_the_cache_is_keyed_by_what_the_module_pins(tmp_path: Path, monkeypatch:
 def test_the_modules_pin_the_versions_that_the_project_names() -> None:
     versions = {module.folder: module.version for module in binary_cache._MODULES}
     expected = {"kubernetes": "v1.37.1", "kwok": "v0.8.0", "helm": "v4.3.1", "kubeconform": "v0.8.0", "kind": "v0.33.0"}
-    assert versions == expected | {"kubelet": "v1.37.1", "kueue": "v0.19.0", "scheduler-plugins": "v0.33.5"}
+    assert versions == expected | {
+        "coredns": "v1.15.0",
+        "kubelet": "v1.37.1",
+        "kueue": "v0.19.0",
+        "scheduler-plugins": "v0.33.5",
+    }
 
 
 def test_other_schedulers_are_built_only_by_name() -> None:

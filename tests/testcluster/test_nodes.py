@@ -1,10 +1,8 @@
 """Real nodes, as far as they need neither root nor containers; tests/e2e has the rest."""
 
 import dataclasses
-import io
 import json
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,8 @@ import pytest
 from support.waiting import eventually, stays
 from tranche_testcluster import Cluster
 from tranche_testcluster.binaries import binary_cache
-from tranche_testcluster.command_lines import REAL_LABEL
-from tranche_testcluster.node import PAUSE_IMAGE, HostState, image_archive, unavailable
+from tranche_testcluster.command_lines import REAL_LABEL, Layout, apiserver
+from tranche_testcluster.node import HostState, unavailable
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -55,21 +53,15 @@ def test_certificate_kubeconfig_names_user_and_group(cluster: Cluster) -> None:
 
 def test_kubelet_has_the_version_of_the_control_plane() -> None:
     assert binary_cache.version("kubelet") == binary_cache.version("kube-apiserver")
-    assert not {"kubelet", "device-plugin", "pause"} & set(binary_cache.NAMES)
+    assert not {"kubelet", "kube-proxy", "device-plugin", "pause", "coredns"} & set(binary_cache.NAMES)
 
 
-def test_image_archive_contains_program_and_mount_points(tmp_path: Path) -> None:
-    (tmp_path / "pause").write_bytes(b"program")
-    image_archive.write(tmp_path / "image.tar", tmp_path / "pause")
-    with tarfile.open(tmp_path / "image.tar") as archive:
-        (manifest,) = json.load(archive.extractfile("manifest.json") or io.BytesIO())
-        assert manifest["RepoTags"] == [PAUSE_IMAGE]
-        layer = archive.extractfile(manifest["Layers"][0])
-        with tarfile.open(fileobj=layer) as files:
-            entry = files.getmember("pause")
-            assert (entry.mode, entry.size) == (0o755, len(b"program"))
-            assert files.getmember("usr").isdir()
-            assert files.getmember("lib").linkname == "usr/lib"
+def test_api_server_listens_elsewhere_with_an_address_for_pods(tmp_path: Path) -> None:
+    names = ("kube-apiserver", "etcd")
+    alone = Layout(tmp_path, dict.fromkeys(names, tmp_path), dict.fromkeys(names, 1), 40)
+    assert "--bind-address=127.0.0.1" in apiserver(alone)
+    reachable = apiserver(dataclasses.replace(alone, pod_address="10.222.0.1"))
+    assert {"--bind-address=0.0.0.0", "--advertise-address=10.222.0.1"} <= set(reachable)
 
 
 def test_host_state_lists_what_is_new_and_what_is_gone() -> None:

@@ -6,12 +6,17 @@ Paths below /run, /var/lib and /var/log are the node's own: see ``namespace``.
 import json
 from pathlib import Path
 
-from .image_archive import PAUSE_IMAGE
+from .network import Link
 from .reservation import Names
+
+PAUSE_IMAGE = "testcluster.tranche.dev/pause:1"
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 """Folder of the kubelet's registration socket."""
+CLUSTER_DNS = "10.96.0.10"
+"""Address of the Service that resolves names, if the cluster has one."""
+PROXY_HEALTH_PORT = 10256
 _STATUS_SECONDS = 1
 _UNUSED_PLUGINS = (
     "io.containerd.internal.v1.opt",  # would create /opt/containerd
@@ -48,22 +53,42 @@ disabled_plugins = {json.dumps(_UNUSED_PLUGINS)}
     )
 
 
-def write_network(file: Path, names: Names) -> None:
+def write_network(file: Path, link: Link) -> None:
     """Write the CNI configuration: a network namespace for each pod, connected to the node's bridge."""
-    addresses = {"type": "host-local", "ranges": [[{"subnet": names.subnet, "gateway": names.address}]]}
-    plugin = {"type": "bridge", "bridge": names.bridge, "isGateway": True, "ipMasq": False, "ipam": addresses}
-    file.write_text(json.dumps({"cniVersion": "0.4.0", "name": names.bridge, "plugins": [plugin]}))
+    pods = {"subnet": link.subnet, "gateway": link.gateway, "rangeEnd": link.last_pod}
+    addresses = {"type": "host-local", "ranges": [[pods]], "routes": [{"dst": "0.0.0.0/0"}]}
+    # A pod may reach itself through its own Service.
+    plugin = {"type": "bridge", "bridge": "pods", "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    file.write_text(json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [plugin]}))
 
 
-def write_kubelet(file: Path, names: Names, authority: Path, resolver: Path, ports: tuple[int, int]) -> None:
+def write_proxy(file: Path, name: str, kubeconfig: Path, link: Link) -> None:
+    """Write the KubeProxyConfiguration, for Services by iptables in the node's network namespace."""
+    settings = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "hostnameOverride": name,
+        "mode": "iptables",
+        "iptables": {"minSyncPeriod": "100ms"},
+        "clusterCIDR": link.subnet,
+        "conntrack": {"maxPerCore": 0},  # the limit is the machine's, and cannot be set from a namespace
+        "bindAddress": link.address,
+        "healthzBindAddress": f"127.0.0.1:{PROXY_HEALTH_PORT}",
+        "metricsBindAddress": "",
+    }
+    file.write_text(json.dumps(settings, indent=1))
+
+
+def write_kubelet(file: Path, names: Names, link: Link, authority: Path, resolver: Path) -> None:
     """Write the KubeletConfiguration.
 
     Args:
         file: File to write.
         names: Names of the node on the machine.
+        link: Addresses of the node.
         authority: Certificate authority of the cluster.
         resolver: File like /etc/resolv.conf.
-        ports: Ports of the kubelet's API and of its health.
     """
     floors = {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"}
     settings = {
@@ -75,10 +100,9 @@ def write_kubelet(file: Path, names: Names, authority: Path, resolver: Path, por
             "x509": {"clientCAFile": str(authority)},
         },
         "authorization": {"mode": "Webhook"},
-        "address": names.address,
-        "port": ports[0],
-        "healthzBindAddress": "127.0.0.1",
-        "healthzPort": ports[1],
+        "address": link.address,
+        "clusterDNS": [CLUSTER_DNS],
+        "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{names.cgroup}",

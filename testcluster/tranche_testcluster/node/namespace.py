@@ -1,4 +1,4 @@
-"""Mount and process namespaces of a real node, with run and state folders of its own.
+"""Mount, network and process namespaces of a real node, with run and state folders of its own.
 
 All processes of the node end with the first process of the process namespace, and its mounts with the last process. So
 nothing of them is left when the process that started the node is killed, and two nodes need no different paths.
@@ -19,9 +19,18 @@ _SYSCTLS = {  # the kubelet and the bridge plugin write them unless they have th
     "kernel/panic_on_oops": "1",
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
-    "net/ipv4/ip_forward": "1",
 }
-_UNSHARE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
+_UNSHARE = (
+    "unshare",
+    "--mount",
+    "--net",
+    "--propagation",
+    "private",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
 
 
 class Child(Component):
@@ -57,13 +66,18 @@ class Namespace:
         self._first.spawn()
         self._first.wait()
 
+    @property
+    def pid(self) -> int:
+        """Process id of the first process."""
+        return self._first.pid
+
     def close(self, number: int) -> None:
         """End all processes with the first one."""
         self._first.stop(number)
 
     def command(self, words: Sequence[str | Path]) -> list[str | Path]:
         """Return a command line that runs a program in the namespaces."""
-        return ["nsenter", f"--target={self._first.pid}", "--mount", "--pid", "--", *words]
+        return ["nsenter", f"--target={self._first.pid}", "--mount", "--net", "--pid", "--", *words]
 
     def run(self, *words: str | Path) -> str:
         """Run a program to its end and return its output.

@@ -1,4 +1,4 @@
-"""Real node of a test cluster: kubelet, containerd, a device plugin for GPUs, and containers made by runc.
+"""Real node of a test cluster: kubelet, kube-proxy, containerd, a device plugin for GPUs, and containers made by runc.
 
 A node changes of the machine only what `reservation.Names` lists; the rest is in namespaces of its own (`namespace`).
 """
@@ -14,9 +14,10 @@ from ..binaries import binary_cache, debian_package
 from ..cluster import Cluster
 from ..command_lines import REAL_LABEL
 from ..errors import ClusterError
-from ..workspace import free_port
-from . import configuration, image_archive
+from ..images import program_image
+from . import configuration
 from .namespace import Child, Namespace
+from .network import Link, Network
 from .reservation import Reservation
 
 _READY_SECONDS = 60.0
@@ -33,30 +34,36 @@ class RealNode:
     def __init__(
         self,
         cluster: Cluster,
+        network: Network,
         name: str,
         *,
         site: str,
         gpus: int = 0,
         gpu_resource: str = sites.GPU,
         labels: Mapping[str, str] | None = None,
+        images: Sequence[Path] = (),
     ) -> None:
         """Describe a node; entering the context starts it.
 
         Args:
-            cluster: Running cluster.
+            cluster: Running cluster, with the network's address as its `pod_address`.
+            network: Network of the cluster's real nodes.
             name: Name of the node.
             site: Value of its zone label.
             gpus: Number of devices that its device plugin advertises, named gpu-0, gpu-1, ….
             gpu_resource: Resource name of the GPUs.
             labels: Further labels.
+            images: Archives of the images that its pods use.
         """
         self.name, self.gpus = name, gpus
-        self._cluster, self._resource = cluster, gpu_resource
+        self._cluster, self._network, self._resource = cluster, network, gpu_resource
+        self._images = tuple(images)
         self._labels = {sites.ZONE: site, REAL_LABEL: "true", **(labels or {})}
         self._failed: set[str] = set()
         self._components: dict[str, Child] = {}
         self._namespace: Namespace | None = None
         self._reservation: Reservation | None = None
+        self._link: Link | None = None
 
     def __enter__(self) -> Self:
         """Start the node and wait until it can run pods.
@@ -65,7 +72,7 @@ class RealNode:
             ClusterError: A program is missing, ends, or is not ready in time.
         """
         self._programs = {
-            **binary_cache.ensure("kubelet", "device-plugin", "pause"),
+            **binary_cache.ensure("kubelet", "kube-proxy", "device-plugin", "pause"),
             **debian_package.ensure(debian_package.CONTAINERD),
         }
         try:
@@ -91,11 +98,18 @@ class RealNode:
         if self._reservation is not None:
             self._reservation.close()
             self._reservation = None
+        if self._link is not None:
+            self._network.disconnect(self._link)
+            self._link = None
 
     @property
     def address(self) -> str:
         """IP address of the node."""
-        return _running(self._reservation).names.address
+        return _running(self._link).address
+
+    def limit_bandwidth(self, megabits: float) -> None:
+        """Limit the bandwidth from other nodes and from the machine to this node, in megabits per second."""
+        self._network.limit(_running(self._link), megabits)
 
     def allocatable(self, resource: str) -> int:
         """Return the allocatable number of an extended resource, 0 if the node has none."""
@@ -107,7 +121,7 @@ class RealNode:
         self._write_devices()
 
     def stop(self, name: str, signal: int = signals.SIGTERM) -> None:
-        """Send `kubelet`, `containerd` or `device-plugin` a signal that ends it, and wait until it has ended."""
+        """Send `kubelet`, `kube-proxy`, `containerd` or `device-plugin` a signal that ends it, and wait for its end."""
         self._component(name).stop(signal)
 
     def start(self, name: str) -> None:
@@ -128,6 +142,18 @@ class RealNode:
         """
         self._run(self._programs["ctr"], "--namespace=k8s.io", "images", "import", archive)
 
+    def kill_container(self, container_id: str) -> None:
+        """Kill the main process of a container with SIGKILL.
+
+        Args:
+            container_id: `containerID` of a container's status.
+
+        Raises:
+            ClusterError: The container does not run here.
+        """
+        name = container_id.removeprefix("containerd://")
+        self._run(self._programs["ctr"], "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", name)
+
     # ---- internal
 
     def _open(self) -> None:
@@ -138,23 +164,27 @@ class RealNode:
         (folder / "networks").mkdir()
         (folder / "lib" / "kubelet" / "device-plugins").mkdir(parents=True)
         configuration.write_containerd(folder / "containerd.toml", self._bin, folder / "networks")
-        configuration.write_network(folder / "networks" / "10-node.conflist", names)
         (folder / "resolv.conf").write_text("")
-        authority = self._cluster.directory / "ca.crt"
-        ports = free_port(), free_port()
-        configuration.write_kubelet(folder / "kubelet.json", names, authority, folder / "resolv.conf", ports)
-        image_archive.write(folder / "pause.tar", self._programs["pause"])
         self._write_devices()
-
         self._namespace = Namespace(folder, self._log("namespace"))
         self._namespace.open()
+        self._link = link = self._network.connect(self._namespace.pid)
+        configuration.write_network(folder / "networks" / "10-node.conflist", link)
+        authority = self._cluster.directory / "ca.crt"
+        configuration.write_kubelet(folder / "kubelet.json", names, link, authority, folder / "resolv.conf")
+        proxy = self._cluster.certificate_kubeconfig("system:kube-proxy", name=f"{self.name}.kube-proxy")
+        configuration.write_proxy(folder / "proxy.json", self.name, proxy, link)
         path = {"PATH": f"{self._bin}:/usr/sbin:/usr/bin:/sbin:/bin"}  # containerd starts its shim from there
         command: list[str | Path] = [self._programs["containerd"], f"--config={folder / 'containerd.toml'}"]
         self._add("containerd", command, self._serves_containers, path)
         self.start("containerd")
-        self.import_image(folder / "pause.tar")
+        for archive in (program_image.archive(configuration.PAUSE_IMAGE, self._programs["pause"]), *self._images):
+            self.import_image(archive)
         self._add("kubelet", self._kubelet(folder), self._is_ready)
         self.start("kubelet")
+        command = [self._programs["kube-proxy"], f"--config={folder / 'proxy.json'}"]
+        self._add("kube-proxy", command, self._serves_services)
+        self.start("kube-proxy")
         if self.gpus:
             command = [self._programs["device-plugin"], f"-folder={configuration.DEVICE_PLUGINS}"]
             command += [f"-devices={folder / 'devices'}", f"-resource={self._resource}"]
@@ -199,6 +229,10 @@ class RealNode:
         except ClusterError:
             return False
         return True
+
+    def _serves_services(self) -> bool:
+        """Return whether kube-proxy has written the rules of the Service `kubernetes`."""
+        return "KUBE-SERVICES" in self._run("iptables-save", "--table=nat")
 
     def _is_ready(self) -> bool:
         status, node = self._cluster.request("GET", f"/api/v1/nodes/{self.name}")

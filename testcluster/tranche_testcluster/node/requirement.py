@@ -8,8 +8,8 @@ from pathlib import Path
 from ..binaries.debian_package import CONTAINERD, find
 from .cgroup import hierarchies
 
-_TOOLS = ("ip", "mount", "nsenter", "unshare")
-_NAMESPACES = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc")
+_TOOLS = ("buildah", "ip", "iptables-save", "mount", "nsenter", "sysctl", "tc", "unshare")
+_NAMESPACES = ("unshare", "--mount", "--net", "--propagation", "private", "--pid", "--fork", "--mount-proc")
 _MOUNT = ("mount", "--no-mtab", "-t", "tmpfs", "none", "/run")  # without a record, which would be in /run/mount
 
 

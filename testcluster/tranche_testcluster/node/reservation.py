@@ -1,4 +1,4 @@
-"""Reservation of a number for a real node, which names its folder, its bridge, its subnet and its control groups.
+"""Reservation of a number for a real node, which names its folder and its control groups.
 
 A file lock holds the number, so the kernel releases it when the process ends, however it ends. What a killed process
 has left behind is removed when a number is reserved the next time. Little is left then: containers, mounts and
@@ -7,7 +7,6 @@ run directories are in namespaces that end with the process (see ``namespace``).
 
 import fcntl
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -31,38 +30,18 @@ class Names:
         return _shelf() / str(self.number)
 
     @property
-    def bridge(self) -> str:
-        """Network interface of the machine that the node's pods are connected to."""
-        return f"tranche{self.number}"
-
-    @property
     def cgroup(self) -> str:
         """Name of the control group that contains the node's pods, below the root of each hierarchy."""
         return f"tranche-{self.number}"
 
-    @property
-    def address(self) -> str:
-        """IP address of the node, and gateway of its pods."""
-        return f"10.222.{self.number}.1"
-
-    @property
-    def subnet(self) -> str:
-        """Addresses of the node's pods."""
-        return f"10.222.{self.number}.0/24"
-
     def create(self) -> None:
-        """Create the folder, the bridge and the control groups."""
+        """Create the folder and the control groups."""
         self.folder.mkdir()
         cgroup.create(self.cgroup)
-        _ip("link", "add", self.bridge, "type", "bridge")
-        _ip("address", "add", f"{self.address}/24", "dev", self.bridge)
-        _ip("link", "set", self.bridge, "up")
 
     def remove(self) -> None:
         """Remove what exists of them, and kill the processes in the control groups."""
         cgroup.remove(self.cgroup)
-        if Path("/sys/class/net", self.bridge).exists():
-            _ip("link", "delete", self.bridge)
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
@@ -111,9 +90,3 @@ def _take(number: int) -> TextIO | None:
         lock.close()
         return None
     return lock
-
-
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
-    if done.returncode:
-        raise ClusterError(f"ip {' '.join(words)}: {done.stderr.strip()}")
