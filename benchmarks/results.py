@@ -244,6 +244,7 @@ def tables() -> list[Table]:
     found.append(Table("speeds", speeds, sigmas_table))
     found.append(Table("peers", ("benchmarks/peer_jct.py",), None, pages=(PAGE, COMPARISON)))
     found.append(Table("scale", ("benchmarks/scale.py",), None))
+    found.append(Table("real-nodes", ("benchmarks/real_nodes.py",), None))
     return found
 
 

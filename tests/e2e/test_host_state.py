@@ -12,12 +12,18 @@ from tranche_testcluster.node.reservation import Reservation
 
 STARTS = """
 import time
+from support import product_images
 from support.real_pods import await_phase, container, create_pod
 from tranche_testcluster import Cluster
-from tranche_testcluster.node import RealNode
+from tranche_testcluster.node import Network, RealNode
 
-with Cluster() as cluster, RealNode(cluster, "real-0", site="edge-a") as node:
-    create_pod(cluster, "left", container("import time; time.sleep(600)"), "real-0")
+images = [product_images.archive("worker")]
+with (
+    Network() as network,
+    Cluster(pod_address=network.address) as cluster,
+    RealNode(cluster, network, "real-0", site="edge-a", images=images) as node,
+):
+    create_pod(cluster, "left", container(), "real-0")
     await_phase(cluster, "left", "Running")
     print(node.pid("kubelet"), flush=True)
     time.sleep(600)
@@ -36,6 +42,10 @@ def processes_in(namespace: str) -> list[str]:
     """Return the programs of the processes in a process namespace."""
     processes = (path for path in Path("/proc").iterdir() if path.name.isdigit())
     return [(path / "comm").read_text().strip() for path in processes if namespace_of(path) == namespace]
+
+
+def interfaces() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").iterdir()}
 
 
 def members(groups: Iterable[Path]) -> list[str]:
@@ -61,5 +71,6 @@ def test_killed_process_leaves_no_trace_after_the_next_start() -> None:
     assert {"containerd", "containerd-shim", "kubelet"} <= set(running)
     eventually(lambda: not processes_in(namespace), "all programs of the node have ended", seconds=10)
     eventually(lambda: not members(groups), "all containers have ended", seconds=10)
+    eventually(lambda: interfaces() == before.interfaces, "the kernel has removed the network", seconds=10)
     Reservation().close()
     assert before.changes(HostState.read()) == []

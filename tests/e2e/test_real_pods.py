@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
+from support import product_images
+from support.real_lab import GPU, Lab, real_lab
 from support.real_pods import (
     await_phase,
     await_waiting,
@@ -17,11 +18,8 @@ from support.real_pods import (
     remove_pod,
 )
 from support.waiting import eventually
-from tranche_testcluster import Cluster
-from tranche_testcluster.node import HostState, RealNode
-from tranche_testcluster.node.reservation import Reservation
+from tranche_testcluster.node import cluster_dns
 
-GPU = "nvidia.com/gpu"
 START_SECONDS = 5.0
 SAVES = """
 import signal, sys, time
@@ -37,27 +35,13 @@ while True:
 """Program that saves for half a second after SIGTERM."""
 
 
-@dataclass(frozen=True)
-class Lab:
-    cluster: Cluster
-    node: RealNode
-    other: RealNode
-
-
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Two real nodes in two sites, and a simulated node; afterwards the machine is as before."""
-    Reservation().close()  # removes what earlier processes have left
-    before = HostState.read()
-    with Cluster() as cluster:
-        cluster.add_site("simulated")
-        cluster.start_scheduler()
-        with (
-            RealNode(cluster, "real-0", site="edge-a", gpus=2) as node,
-            RealNode(cluster, "real-1", site="edge-b") as other,
-        ):
-            yield Lab(cluster, node, other)
-    assert before.changes(HostState.read()) == []
+    """Two real nodes in two sites, without tranche."""
+    images = [cluster_dns.archive(), product_images.archive("worker")]
+    first, second = {"site": "edge-a", "gpus": 2, "images": images}, {"site": "edge-b", "images": images}
+    with real_lab({"real-0": first, "real-1": second}) as found:
+        yield found
 
 
 def gpus(number: int) -> dict[str, dict[str, str]]:
@@ -77,15 +61,15 @@ def test_scheduled_pod_runs_within_five_seconds(lab: Lab) -> None:
     pod = await_phase(lab.cluster, "starts", "Running")
     assert time.monotonic() - begin < START_SECONDS
     assert pod["spec"]["nodeName"] == "real-0"
-    assert pod["status"]["hostIP"] == lab.node.address
+    assert pod["status"]["hostIP"] == lab.nodes["real-0"].address
     remove_pod(lab.cluster, "starts")
 
 
 def test_nodes_have_addresses_and_pods_of_their_own(lab: Lab) -> None:
-    assert lab.node.address != lab.other.address
-    for node in (lab.node, lab.other):
+    assert lab.nodes["real-0"].address != lab.nodes["real-1"].address
+    for node in lab.nodes.values():
         create_pod(lab.cluster, f"on-{node.name}", container(), node.name)
-    for node in (lab.node, lab.other):
+    for node in lab.nodes.values():
         pod = await_phase(lab.cluster, f"on-{node.name}", "Running")
         assert pod["status"]["podIP"].rpartition(".")[0] == node.address.rpartition(".")[0]
         remove_pod(lab.cluster, f"on-{node.name}")
@@ -133,10 +117,10 @@ def test_container_receives_the_devices_it_requested(lab: Lab) -> None:
 
 
 def test_failed_device_is_not_allocatable_until_it_recovers(lab: Lab) -> None:
-    lab.node.set_health("gpu-1", healthy=False)
-    eventually(lambda: lab.node.allocatable(GPU) == 1, "one GPU is left")
-    lab.node.set_health("gpu-1", healthy=True)
-    eventually(lambda: lab.node.allocatable(GPU) == 2, "both GPUs are back")
+    lab.nodes["real-0"].set_health("gpu-1", healthy=False)
+    eventually(lambda: lab.nodes["real-0"].allocatable(GPU) == 1, "one GPU is left")
+    lab.nodes["real-0"].set_health("gpu-1", healthy=True)
+    eventually(lambda: lab.nodes["real-0"].allocatable(GPU) == 2, "both GPUs are back")
 
 
 @pytest.mark.parametrize(
@@ -163,10 +147,62 @@ def test_container_above_its_memory_limit_is_oom_killed(lab: Lab) -> None:
 
 def test_pod_survives_a_kubelet_that_is_killed(lab: Lab) -> None:
     saves(lab, "survivor")
-    lab.node.stop("kubelet", 9)
-    lab.node.start("kubelet")
+    lab.nodes["real-0"].stop("kubelet", 9)
+    lab.nodes["real-0"].start("kubelet")
     pod = evict(lab.cluster, "survivor", grace_seconds=10)
     assert end_of(pod)["exitCode"] == 143
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
-    eventually(lambda: lab.node.allocatable(GPU) == 2, "the device plugin has registered again")
+    eventually(lambda: lab.nodes["real-0"].allocatable(GPU) == 2, "the device plugin has registered again")
     remove_pod(lab.cluster, "survivor")
+
+
+SERVES = """
+import socket
+server = socket.create_server(("", 8000))
+print("serves", flush=True)
+while True:
+    with server.accept()[0] as connection:
+        connection.sendall(bytes(4_000_000))
+"""
+FETCHES = """
+import socket, time
+begin, count = time.monotonic(), 0
+with socket.create_connection(("server.files.default.svc.cluster.local", 8000)) as connection:
+    while part := connection.recv(65536):
+        count += len(part)
+open("/dev/termination-log", "w").write(f"{count} {time.monotonic() - begin}")
+"""
+
+
+@pytest.fixture(scope="module")
+def server(lab: Lab) -> Iterator[None]:
+    """A pod of a headless Service on real-0, which sends 4 MB to each client."""
+    labels = {"app": "server"}
+    service = {"metadata": {"name": "files"}, "spec": {"clusterIP": "None", "selector": labels}}
+    assert lab.cluster.request("POST", "/api/v1/namespaces/default/services", service)[0] == 201
+    own = {"hostname": "server", "subdomain": "files"}
+    create_pod(lab.cluster, "server", container(SERVES), "real-0", labels, dnsPolicy="ClusterFirst", **own)
+    eventually(lambda: "serves" in lab.cluster.kubectl("logs", "server", check=False), "the server listens")
+    yield
+    remove_pod(lab.cluster, "server")
+
+
+def fetched(lab: Lab, name: str) -> tuple[int, float]:
+    """Fetch the file from a pod on real-1; return its bytes and the seconds."""
+    create_pod(lab.cluster, name, container(FETCHES), "real-1", dnsPolicy="ClusterFirst", restartPolicy="OnFailure")
+    count, seconds = end_of(await_phase(lab.cluster, name, "Succeeded"))["message"].split()
+    remove_pod(lab.cluster, name)
+    return int(count), float(seconds)
+
+
+@pytest.mark.usefixtures("server")
+def test_pod_reaches_a_pod_of_another_node_by_its_name(lab: Lab) -> None:
+    assert fetched(lab, "client")[0] == 4_000_000
+
+
+@pytest.mark.usefixtures("server")
+def test_link_to_a_node_has_the_bandwidth_it_is_limited_to(lab: Lab) -> None:
+    lab.nodes["real-1"].limit_bandwidth(megabits=16)
+    count, seconds = fetched(lab, "slow-client")
+    assert count == 4_000_000
+    assert seconds > 1.5, "4 MB over 16 Mbit/s take 2 s"

@@ -1,80 +1,95 @@
-"""TrainingJobs whose workers train in real containers."""
+"""Training in real containers, by tranche as its chart installs it."""
 
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from support.full_stack import VALIDATED, Whole
-from support.real_pods import MOUNTS, VOLUMES, container
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
-from tranche_testcluster.node import HostState, RealNode
-from tranche_testcluster.node.reservation import Reservation
+from support.real_lab import DIGIT_BATCHES, DIGIT_CHUNKS, Installed
+from support.training_programs import trains
 
-LIBRARY = Path(__file__).resolve().parents[2] / "worker"
-TRAINS = f"""
-import sys, time
-sys.path.insert(0, {str(LIBRARY)!r})
-from tranche_worker import Session, assignment
-with Session(assignment()) as session:
-    for chunk, batch in session.batches():
-        time.sleep(SECONDS)
-        session.trained({{chunk: batch + 1}})
-        print(batch, flush=True)
-    session.saved()
-sys.exit(session.exit_code)
-"""
-"""Program that trains with the worker library; a batch takes SECONDS."""
-BATCHES = 50
+EPOCHS, WORKERS = 100, 3
+EACH_ONCE = {(chunk, batch): 1 for chunk in range(DIGIT_CHUNKS) for batch in range(EPOCHS * DIGIT_BATCHES)}
+SECONDS = 120
 
 
-@pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
-    """tranche on a cluster with one real node; afterwards the machine is as before."""
-    Reservation().close()  # removes what earlier processes have left
-    before = HostState.read()
-    with Cluster() as cluster:
-        apply_manifests(cluster)
-        with (
-            RealNode(cluster, "real-0", site="edge-a", gpus=1),
-            Stack(cluster, scheduler_options=VALIDATED) as stack,
-        ):
-            yield Whole(cluster, stack)
-    assert before.changes(HostState.read()) == []
-
-
-def submit(whole: Whole, name: str, chunks: int, seconds: float) -> None:
-    """Submit a job whose chunks take some seconds each, on the network of the node, where the report API is."""
-    mounts = [*MOUNTS, {"name": "library", "mountPath": str(LIBRARY), "readOnly": True}]
-    main = container(TRAINS.replace("SECONDS", str(seconds / BATCHES)), volumeMounts=mounts)
-    volumes = [*VOLUMES, {"name": "library", "hostPath": {"path": str(LIBRARY), "type": "Directory"}}]
-    pod = {"hostNetwork": True, "dnsPolicy": "Default", "volumes": volumes}
-    whole.submit(name, chunks=chunks, seconds=seconds, container=main, pod=pod)
-
-
-def resume_points(whole: Whole, job: str) -> list[str]:
+def resume_points(installed: Installed, job: str) -> list[str]:
     """Return TRANCHE_RESUME of the pods of a job that have one."""
-    variables = [one for pod in whole.pods(job) for one in pod["spec"]["containers"][0]["env"]]
+    variables = [one for pod in installed.pods(job) for one in pod["spec"]["containers"][0]["env"]]
     return [one["value"] for one in variables if one["name"] == "TRANCHE_RESUME" and one.get("value")]
 
 
-def test_job_trains_all_chunks_in_real_containers(whole: Whole) -> None:
-    submit(whole, "first", chunks=2, seconds=2.0)
-    progress = whole.until_phase("first", "Succeeded", 60)["progress"]
-    assert (progress["chunks"], progress["done"]) == ("2/2", "0-1")
-    whole.delete("first")
+def finish_digits(installed: Installed, name: str) -> float:
+    """Wait until a job of the digits has succeeded and its server has saved; return its loss."""
+    installed.until_phase(name, "Succeeded", SECONDS)
+    installed.until("its server has ended", lambda: any(line[1] == "ps-0" for line in installed.ended(name)), 60)
+    return installed.loss(name)
 
 
-def test_preempted_worker_saves_and_resumes_in_a_new_container(whole: Whole) -> None:
-    submit(whole, "large", chunks=1, seconds=20.0)
-    whole.until("large runs", lambda: whole.status("large").get("activeWorkers") == 1, 30)
-    whole.until("ten batches", lambda: len(whole.cluster.kubectl("logs", "large-worker-0-1").split()) >= 10, 30)
-    submit(whole, "small", chunks=1, seconds=1.0)
-    whole.until_phase("small", "Succeeded", 60)
-    resumed = whole.until("a second attempt", lambda: resume_points(whole, "large"), 30)
-    assert 10 <= int(resumed[0].removeprefix("0:")) < BATCHES
-    status = whole.until_phase("large", "Succeeded", 60)
-    assert status["progress"]["preemptions"] == 1
-    assert "Preempted" in {attempt["reason"] for attempt in status["progress"]["attempts"]}
-    whole.delete("large", "small")
+@pytest.fixture(scope="module")
+def calm(installed: Installed) -> Iterator[float]:
+    """Loss of an undisturbed run of the example with a parameter server."""
+    installed.submit_digits("calm", epochs=EPOCHS, workers=WORKERS)
+    yield finish_digits(installed, "calm")
+    installed.delete("calm")
+
+
+def test_job_trains_all_chunks_in_real_containers(installed: Installed) -> None:
+    installed.submit_program("first", trains(2.0, 50), chunks=3, seconds=2.0)
+    progress = installed.until_phase("first", "Succeeded", SECONDS)["progress"]
+    assert (progress["chunks"], progress["done"]) == ("3/3", "0-2")
+    assert {line[3] for line in installed.ended("first")} == {"Succeeded"}
+    assert "SidecarsStopped" not in installed.events("first")
+    installed.delete("first")
+
+
+def test_preempted_worker_saves_and_resumes_in_a_new_container(installed: Installed) -> None:
+    both = ("large", "other")
+    for name in both:
+        installed.submit_program(name, trains(20.0, 50), chunks=2, seconds=20.0)
+    installed.until("four workers", lambda: sum(installed.status(one).get("activeWorkers", 0) for one in both) == 4)
+    running = [pod["metadata"]["name"] for name in both for pod in installed.pods(name)]
+    installed.until("ten batches each", lambda: all(len(installed.logs(pod).split()) >= 20 for pod in running))
+    installed.submit_program("small", trains(1.0, 50), seconds=1.0)
+    installed.until_phase("small", "Succeeded", SECONDS)
+    [victim] = [name for name in both if installed.status(name)["progress"].get("preemptions")]
+    resumed = installed.until("a second attempt", lambda: resume_points(installed, victim))
+    assert 10 <= int(resumed[0].partition(":")[2]) < 50
+    for name in both:
+        installed.until_phase(name, "Succeeded", SECONDS)
+    history = installed.plugin("history", victim)
+    assert "Preempted" in history
+    assert "143" in history
+    assert "default/small" in history
+    installed.delete(*both, "small")
+
+
+def test_undisturbed_server_applies_each_batch_once(installed: Installed, calm: float) -> None:
+    assert Counter(installed.applied("calm")) == EACH_ONCE
+    assert calm < 1.0
+
+
+def test_preempted_job_with_a_server_trains_as_well(installed: Installed, calm: float) -> None:
+    installed.submit_digits("disturbed", epochs=EPOCHS, workers=WORKERS)
+    installed.until("batches are applied", lambda: len(installed.applied("disturbed")) > 100, 60)
+    for number in range(2):
+        installed.submit_program(f"small-{number}", trains(1.0, 50), seconds=1.0, priorityClassName="tranche-high")
+    installed.submit_program("wide", trains(1.0, 50), seconds=1.0, chunks=4, priorityClassName="tranche-high")
+    loss = finish_digits(installed, "disturbed")
+    assert installed.status("disturbed")["progress"]["preemptions"] > 0
+    assert Counter(installed.applied("disturbed")) == EACH_ONCE
+    assert loss == pytest.approx(calm, rel=0.02)
+    installed.delete("disturbed", "small-0", "small-1", "wide")
+
+
+def test_killed_server_loses_only_what_it_had_not_saved(installed: Installed, calm: float) -> None:
+    installed.submit_digits("killed", epochs=EPOCHS, workers=WORKERS)
+    installed.until("batches are applied", lambda: len(installed.applied("killed")) > 200, 60)
+    [server] = [pod for pod in installed.pods("killed") if pod["metadata"]["labels"]["tranche.dev/role"] == "ps"]
+    installed.kill(server)
+    loss = finish_digits(installed, "killed")
+    assert set(Counter(installed.applied("killed"))) == set(EACH_ONCE)
+    assert installed.status("killed")["progress"]["failures"] == 1
+    assert [line[4] for line in installed.ended("killed") if line[3] == "Failed"] == ["137"]
+    assert loss == pytest.approx(calm, rel=0.02)
+    installed.delete("killed")

@@ -56,11 +56,50 @@ def declare_site(cluster: Cluster, name: str, **fields: Any) -> None:
     assert status == 201, answer
 
 
-class Whole:
-    """Cluster with tranche on it, with short methods for tests."""
+class Jobs:
+    """TrainingJobs of a cluster, with short methods for tests."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def create(self, name: str, spec: Mapping[str, Any], namespace: str = "default") -> None:
+        """Create a job with this specification."""
+        metadata = {"name": name, "namespace": namespace}
+        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata, "spec": spec}
+        status, answer = self.cluster.request("POST", f"{API}/namespaces/{namespace}/trainingjobs", body)
+        assert status == 201, answer
+
+    def job(self, name: str) -> dict[str, Any]:
+        """Return the current job; empty if it is gone."""
+        status, answer = self.cluster.request("GET", f"{API}/namespaces/default/trainingjobs/{name}")
+        return answer if status == 200 else {}
+
+    def status(self, name: str) -> dict[str, Any]:
+        return dict(self.job(name).get("status", {}))
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        path = f"/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job={name}"
+        return list(self.cluster.request("GET", path)[1]["items"])
+
+    def until(self, what: str, true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+        """Wait until the result of a function is true, and return it."""
+        return eventually(true, what, seconds=seconds)
+
+    def until_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
+        self.until(f"{name} {phase}", lambda: self.status(name).get("phase") == phase, seconds)
+        return self.status(name)
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/{name}")
+            self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
+
+
+class Whole(Jobs):
+    """Cluster of simulated nodes with tranche on it."""
 
     def __init__(self, cluster: Cluster, stack: Stack) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         self.stack = stack
         self._token = ""
 
@@ -101,30 +140,12 @@ class Whole:
             pod["nodeSelector"] = {"kubernetes.io/hostname": node}
         template = {"metadata": {"annotations": annotations}, "spec": pod}
         body = {
-            "apiVersion": "tranche.dev/v1alpha1",
-            "kind": "TrainingJob",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "data": {"chunks": chunks, "batchesPerChunk": 50},
-                "workers": {"maxReplicas": chunks, "template": template},
-                "model": {"stepTime": f"{1000 * seconds / 50:.3f}ms"},
-                **spec,
-            },
+            "data": {"chunks": chunks, "batchesPerChunk": 50},
+            "workers": {"maxReplicas": chunks, "template": template},
+            "model": {"stepTime": f"{1000 * seconds / 50:.3f}ms"},
+            **spec,
         }
-        status, answer = self.cluster.request("POST", f"{API}/namespaces/{namespace}/trainingjobs", body)
-        assert status == 201, answer
-
-    def job(self, name: str) -> dict[str, Any]:
-        """Return the current job; empty if it is gone."""
-        status, answer = self.cluster.request("GET", f"{API}/namespaces/default/trainingjobs/{name}")
-        return answer if status == 200 else {}
-
-    def status(self, name: str) -> dict[str, Any]:
-        return dict(self.job(name).get("status", {}))
-
-    def pods(self, name: str) -> list[dict[str, Any]]:
-        path = f"/api/v1/namespaces/default/pods?labelSelector=tranche.dev/job={name}"
-        return list(self.cluster.request("GET", path)[1]["items"])
+        self.create(name, body, namespace)
 
     def read(self, path: str, replica: str = "scheduler") -> Any:
         """Return the read API's answer for a user who may read all jobs."""
@@ -136,14 +157,6 @@ class Whole:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
-    def until(self, what: str, true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-        """Wait until the result of a function is true, and return it."""
-        return eventually(true, what, seconds=seconds)
-
-    def until_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
-        self.until(f"{name} {phase}", lambda: self.status(name).get("phase") == phase, seconds)
-        return self.status(name)
-
     def until_trained(self, name: str, batches: int) -> None:
         """Wait until the pods of a job that run now have each trained at least this many batches."""
         self.until(
@@ -152,11 +165,6 @@ class Whole:
                 (done := [trained_batches(pod) for pod in self.pods(name) if is_running(pod)]) and min(done) >= batches
             ),
         )
-
-    def delete(self, *names: str) -> None:
-        for name in names:
-            self.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/{name}")
-            self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:

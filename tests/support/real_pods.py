@@ -1,38 +1,34 @@
-"""Pods of real nodes: containers that mount this machine's libraries and Python read-only, and run Python programs."""
+"""Pods of real nodes whose containers run Python programs."""
 
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from support.real_lab import worker_container
 from support.waiting import eventually
 from tranche_testcluster import Cluster
-from tranche_testcluster.node import PAUSE_IMAGE
 
 PODS = "/api/v1/namespaces/default/pods"
-PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
-"""Interpreter in the container; the environment of the tests itself is not mounted."""
 FINALIZER = "tests.tranche.dev/kept"
-_MOUNTED = {"libraries": "/usr"} | ({} if Path(sys.base_prefix) == Path("/usr") else {"python": sys.base_prefix})
-VOLUMES = [{"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in _MOUNTED.items()]
-"""Volumes of each pod."""
-MOUNTS = [{"name": name, "mountPath": path, "readOnly": True} for name, path in _MOUNTED.items()]
-"""Mounts of each container."""
 
 
-def container(program: str = "", name: str = "main", **fields: Any) -> dict[str, Any]:
-    """Return a container that runs a Python program, or waits if there is none."""
-    command = [PYTHON, "-I", "-S", "-c", program] if program else ["/pause"]
-    own = {"name": name, "image": PAUSE_IMAGE, "imagePullPolicy": "Never", "command": command, "volumeMounts": MOUNTS}
-    return {**own, "env": [{"name": "LD_LIBRARY_PATH", "value": f"{sys.base_prefix}/lib"}], **fields}
+def container(program: str = "import signal; signal.pause()", **fields: Any) -> dict[str, Any]:
+    """Return a container that runs a Python program; the default one waits."""
+    return {**worker_container(["python", "-c", program]), **fields}
 
 
-def create_pod(cluster: Cluster, name: str, main: dict[str, Any], node: str = "", **spec: Any) -> None:
+def create_pod(
+    cluster: Cluster,
+    name: str,
+    main: dict[str, Any],
+    node: str = "",
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> None:
     """Create a pod, on this node if one is named; its object outlives its deletion until `remove_pod`."""
     body = {
-        "metadata": {"name": name, "finalizers": [FINALIZER]},
+        "metadata": {"name": name, "finalizers": [FINALIZER], "labels": dict(labels or {})},
         "spec": {
             "containers": [main],
-            "volumes": VOLUMES,
             "restartPolicy": "Never",
             "dnsPolicy": "Default",
             **({"nodeName": node} if node else {}),

@@ -98,7 +98,7 @@ def test_job_that_cannot_be_planned_says_why_everywhere(whole: Whole, kubectl: R
 
 
 def test_unknown_site_is_told_before_and_after_submission(whole: Whole, kubectl: Run) -> None:
-    words = "spec.data.site edge-z is neither a Site nor the zone of a node"
+    words = "spec.data.site edge-z is not the name of a Site"
     assert words in said(kubectl, "tranche", "whatif", "-f", path("unknown-site"))
     said(kubectl, "apply", "-f", path("unknown-site"))
     refusal = whole.until("it is judged", lambda: refused(whole, "unknown-site"))

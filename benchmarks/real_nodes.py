@@ -1,0 +1,213 @@
+"""Delays and completion times on real kubelets, beside simulated nodes and beside the simulator: ten gangs on each.
+
+``python benchmarks/real_nodes.py`` takes about five minutes and needs Linux, root and Debian, as ``make e2e`` does. The
+gangs have 1 or 2 members of one GPU each, on two nodes of two GPUs; arrivals and durations are drawn. The planner, the
+extender and the operator are processes, and every member is a container (or a pod that kwok plays): it sleeps for its
+duration, and after SIGTERM it saves for 0.1 s what it has done. The simulated figures are the production planner on the
+same jobs in virtual time, with the delays that the run above them measured.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from tranche.demo.cluster_snapshot import Snapshot
+from tranche.demo.job_timeline import Course
+from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.submission import journal_of, outcome_of, replay
+from tranche.demo.summary import Outcome, simulate_outcome
+from tranche_testcluster import Cluster
+from tranche_testcluster.node import cluster_dns, unavailable
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "worker" / "examples")]
+
+from support import product_images  # noqa: E402 - the nodes of the tests
+from support.real_lab import WORKER_IMAGE, real_lab  # noqa: E402
+
+GANGS, NODES, GPUS = 10, 2, 2
+SPREAD_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 30.0, 2.0, 20.0
+SAVE_SECONDS = 0.1
+LIMIT_SECONDS = 300.0
+PROGRAM = f"""
+import signal, sys, time
+begin, done, file = time.monotonic(), 0.0, None
+def save(*_):
+    trained = done + time.monotonic() - begin
+    time.sleep({SAVE_SECONDS})
+    if file:
+        file.write_text(str(trained))
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)  # first, since the first process of a container ignores signals without a handler
+from tranche_worker import assignment
+mine, seconds = assignment(), float(sys.argv[1])
+file = mine.checkpoint_directory / f"member-{{mine.index}}"
+done = float(file.read_text()) if file.exists() else 0.0
+time.sleep(max(0.0, seconds - done - (time.monotonic() - begin)))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Job of the workload."""
+
+    name: str
+    arrival_seconds: float
+    members: int
+    seconds: float
+    checkpoints: Path
+
+    def manifest(self, namespace: str) -> dict[str, Any]:
+        """Return the manifest that its user applies."""
+        annotations = {
+            "kwok.tranche.dev/batch-seconds": f"{self.seconds:.6f}",
+            "kwok.tranche.dev/checkpoint-batches": "0.001",
+            "kwok.tranche.dev/checkpoint-seconds": f"{SAVE_SECONDS:g}",
+        }
+        requests = {"cpu": "50m", "memory": "64Mi", "nvidia.com/gpu": "1"}
+        container = {
+            "name": "train",
+            "image": WORKER_IMAGE,
+            "imagePullPolicy": "Never",
+            "command": ["python", "-c", PROGRAM, f"{self.seconds:g}"],
+            "resources": {"requests": requests, "limits": {"nvidia.com/gpu": "1"}},
+        }
+        template = {
+            "metadata": {"annotations": annotations},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 5},
+        }
+        volume = {"hostPath": {"path": str(self.checkpoints), "type": "Directory"}}
+        return {
+            "apiVersion": "tranche.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": self.name, "namespace": namespace},
+            "spec": {
+                "workers": {"maxReplicas": self.members, "template": template},
+                "estimatedDuration": f"{1000 * self.seconds:.3f}ms",
+                "checkpoint": {"volume": volume, "scope": "Cluster"},
+            },
+        }
+
+
+def draw(seed: int, checkpoints: Path) -> list[Gang]:
+    """Return the workload, in order of arrival."""
+    rng = random.Random(seed)
+    arrivals = sorted(rng.uniform(0.0, SPREAD_SECONDS) for _ in range(GANGS))
+    return [
+        Gang(
+            f"gang-{number}",
+            arrival,
+            rng.randint(1, 2),
+            round(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS), 3),
+            checkpoints,
+        )
+        for number, arrival in enumerate(arrivals)
+    ]
+
+
+def measure(cluster: Cluster, gangs: list[Gang], policy: str) -> Outcome:
+    """Run all jobs on a cluster with nodes."""
+    apply_manifests(cluster)
+
+    def show(_seconds: float, _snapshot: Snapshot) -> None:
+        """Print nothing: the machine has two cores."""
+
+    options = ["--seed", "1", "--journal", str(journal_of(cluster))]
+    with Stack(cluster, policy, scheduler_options=options) as ours:
+        snapshot, submitted = replay(cluster, ours, gangs, LIMIT_SECONDS, show)
+        return outcome_of(cluster, snapshot, submitted, SAVE_SECONDS)
+
+
+@contextmanager
+def simulated_nodes() -> Iterator[Cluster]:
+    """Start a cluster whose nodes kwok simulates."""
+    with Cluster() as cluster:
+        cluster.add_site("edge", nodes=NODES, gpus=GPUS, cpu="2", memory="16Gi")
+        yield cluster
+
+
+@contextmanager
+def real_nodes() -> Iterator[Cluster]:
+    """Start a cluster with real nodes."""
+    images = [cluster_dns.archive(), product_images.archive("worker")]
+    with real_lab(
+        {f"edge-{number}": {"site": "edge", "gpus": GPUS, "images": images} for number in range(NODES)}
+    ) as lab:
+        yield lab.cluster
+
+
+def print_windows(courses: Mapping[str, Course]) -> None:
+    """Print each window of a run: when it was opened, when its worker trained and ended, and how."""
+    first = min(course.submitted for course in courses.values())
+    for key, course in courses.items():
+        print(f"{key}, submitted {course.submitted - first:.2f}")
+        for stay in course.stays.values():
+            moments = (stay.opened, stay.started, stay.ended)
+            told = "".join(f"{'-' if at is None else f'{at - first:.2f}':>9}" for at in moments)
+            print(f"  {stay.node:<10}{told}  {stay.outcome}")
+
+
+def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> list[float]:
+    """Print delays and completion times of a run, measured and simulated; return the measured times."""
+    result, courses = simulate_outcome(outcome, policy, 1)
+    simulated = [job.jct_seconds + outcome.report_seconds for job in result.jobs]
+    if windows:
+        print(f"{name}: measured")
+        print_windows(outcome.courses)
+        print(f"{name}: simulated with these delays")
+        print_windows(courses)
+    delays, times = outcome.delays, outcome.jct_seconds
+    cells = [
+        *(f"{one:.2f}" for one in (delays.start_seconds, delays.notice_seconds, delays.handover_seconds)),
+        f"{outcome.report_seconds:.2f}",
+        str(outcome.preemptions),
+        *(f"{one:.1f}" for one in (mean(times), median(times), mean(simulated), median(simulated))),
+    ]
+    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    return times
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", default="chunk")
+    parser.add_argument("--seed", type=int, default=1, help="seed of arrivals, members and durations")
+    parser.add_argument("--windows", action="store_true", help="print the windows of all jobs too")
+    asked = parser.parse_args()
+    if reason := unavailable():
+        print(f"skipped: {reason}")
+        return 0
+    head = f"{GANGS} gangs, {asked.policy}, seed {asked.seed}; seconds on"
+    columns = (
+        "start",
+        "notice",
+        "handover",
+        "status",
+        "preemptions",
+        "average JCT",
+        "median",
+        "simulated average",
+        "median",
+    )
+    print(f"| {head} | {' | '.join(columns)} |\n| :-- |{' --: |' * len(columns)}")
+    found = {}
+    for name, nodes in (("kwok", simulated_nodes), ("kubelet", real_nodes)):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o777)
+            gangs = draw(asked.seed, Path(folder))
+            with nodes() as cluster:
+                found[name] = report(name, measure(cluster, gangs, asked.policy), asked.policy, windows=asked.windows)
+    ratio = median(found["kubelet"]) / median(found["kwok"])
+    print(f"\nMedian JCT on kubelets over that on kwok: {ratio:.3f}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
