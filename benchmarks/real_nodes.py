@@ -1,6 +1,7 @@
 """Delays and completion times on real kubelets, beside simulated nodes and beside the simulator: ten gangs on each.
 
-``python benchmarks/real_nodes.py`` takes about five minutes and needs Linux, root and Debian, as ``make e2e`` does. The
+``python benchmarks/real_nodes.py`` takes about five minutes and needs Linux, root and Debian, as ``make e2e`` does. A
+third run has simulated nodes whose pods start and end with the delays of the real ones, by their annotations. The
 gangs have 1 or 2 members of one GPU each, on two nodes of two GPUs; arrivals and durations are drawn. The planner, the
 extender and the operator are processes, and every member is a container (or a pod that kwok plays): it sleeps for its
 duration, and after SIGTERM it saves for 0.1 s what it has done. The simulated figures are the production planner on the
@@ -11,9 +12,9 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -23,7 +24,9 @@ from tranche.demo.job_timeline import Course
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.submission import journal_of, outcome_of, replay
 from tranche.demo.summary import Outcome, simulate_outcome
+from tranche.simulation.engine.control_plane_delays import Delays
 from tranche_testcluster import Cluster
+from tranche_testcluster.annotations import RELEASE_SECONDS, START_SECONDS
 from tranche_testcluster.node import cluster_dns, unavailable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +66,8 @@ class Gang:
     members: int
     seconds: float
     checkpoints: Path
+    delays: Mapping[str, float] = field(default_factory=dict)
+    """Annotations of the simulated nodes: seconds by name."""
 
     def manifest(self, namespace: str) -> dict[str, Any]:
         """Return the manifest that its user applies."""
@@ -70,6 +75,7 @@ class Gang:
             "kwok.tranche.dev/batch-seconds": f"{self.seconds:.6f}",
             "kwok.tranche.dev/checkpoint-batches": "0.001",
             "kwok.tranche.dev/checkpoint-seconds": f"{SAVE_SECONDS:g}",
+            **{name: f"{seconds:.3f}" for name, seconds in self.delays.items()},
         }
         requests = {"cpu": "50m", "memory": "64Mi", "nvidia.com/gpu": "1"}
         container = {
@@ -96,7 +102,7 @@ class Gang:
         }
 
 
-def draw(seed: int, checkpoints: Path) -> list[Gang]:
+def draw(seed: int, checkpoints: Path, delays: Mapping[str, float]) -> list[Gang]:
     """Return the workload, in order of arrival."""
     rng = random.Random(seed)
     arrivals = sorted(rng.uniform(0.0, SPREAD_SECONDS) for _ in range(GANGS))
@@ -107,6 +113,7 @@ def draw(seed: int, checkpoints: Path) -> list[Gang]:
             rng.randint(1, 2),
             round(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS), 3),
             checkpoints,
+            delays,
         )
         for number, arrival in enumerate(arrivals)
     ]
@@ -122,7 +129,8 @@ def measure(cluster: Cluster, gangs: list[Gang], policy: str) -> Outcome:
     options = ["--seed", "1", "--journal", str(journal_of(cluster))]
     with Stack(cluster, policy, scheduler_options=options) as ours:
         snapshot, submitted = replay(cluster, ours, gangs, LIMIT_SECONDS, show)
-        return outcome_of(cluster, snapshot, submitted, SAVE_SECONDS)
+        training_seconds = {f"default/{gang.name}": gang.seconds for gang in gangs}
+        return outcome_of(cluster, snapshot, submitted, SAVE_SECONDS, training_seconds=training_seconds)
 
 
 @contextmanager
@@ -143,6 +151,14 @@ def real_nodes() -> Iterator[Cluster]:
         yield lab.cluster
 
 
+def later(real: Delays, simulated: Delays) -> dict[str, float]:
+    """Return by how much the pods of real nodes start and end later, as annotations of simulated nodes."""
+    return {
+        START_SECONDS: max(0.0, real.start_seconds - simulated.start_seconds),
+        RELEASE_SECONDS: max(0.0, real.release_seconds - simulated.release_seconds),
+    }
+
+
 def print_windows(courses: Mapping[str, Course]) -> None:
     """Print each window of a run: when it was opened, when its worker trained and ended, and how."""
     first = min(course.submitted for course in courses.values())
@@ -154,8 +170,8 @@ def print_windows(courses: Mapping[str, Course]) -> None:
             print(f"  {stay.node:<10}{told}  {stay.outcome}")
 
 
-def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> list[float]:
-    """Print delays and completion times of a run, measured and simulated; return the measured times."""
+def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> None:
+    """Print delays and completion times of a run, measured and simulated."""
     result, courses = simulate_outcome(outcome, policy, 1)
     simulated = [job.jct_seconds + outcome.report_seconds for job in result.jobs]
     if windows:
@@ -165,13 +181,15 @@ def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> list[f
         print_windows(courses)
     delays, times = outcome.delays, outcome.jct_seconds
     cells = [
-        *(f"{one:.2f}" for one in (delays.start_seconds, delays.notice_seconds, delays.handover_seconds)),
+        f"{delays.start_seconds:.2f}",
+        f"{delays.notice_seconds:.2f}",
+        f"{delays.release_seconds:.2f}",
+        f"{delays.handover_seconds:.2f}",
         f"{outcome.report_seconds:.2f}",
         str(outcome.preemptions),
         *(f"{one:.1f}" for one in (mean(times), median(times), mean(simulated), median(simulated))),
     ]
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    return times
 
 
 def main() -> int:
@@ -188,6 +206,7 @@ def main() -> int:
     columns = (
         "start",
         "notice",
+        "release",
         "handover",
         "status",
         "preemptions",
@@ -197,15 +216,25 @@ def main() -> int:
         "median",
     )
     print(f"| {head} | {' | '.join(columns)} |\n| :-- |{' --: |' * len(columns)}")
-    found = {}
-    for name, nodes in (("kwok", simulated_nodes), ("kubelet", real_nodes)):
+    found: dict[str, Outcome] = {}
+
+    def run(name: str, nodes: Callable[[], AbstractContextManager[Cluster]], delays: Mapping[str, float]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o777)
-            gangs = draw(asked.seed, Path(folder))
+            gangs = draw(asked.seed, Path(folder), delays)
             with nodes() as cluster:
-                found[name] = report(name, measure(cluster, gangs, asked.policy), asked.policy, windows=asked.windows)
-    ratio = median(found["kubelet"]) / median(found["kwok"])
-    print(f"\nMedian JCT on kubelets over that on kwok: {ratio:.3f}.")
+                found[name] = measure(cluster, gangs, asked.policy)
+        report(name, found[name], asked.policy, windows=asked.windows)
+
+    run("kwok", simulated_nodes, {})
+    run("kubelet", real_nodes, {})
+    extra = later(found["kubelet"].delays, found["kwok"].delays)
+    run("kwok with delays", simulated_nodes, extra)
+    real = median(found["kubelet"].jct_seconds)
+    ratios = {name: real / median(found[name].jct_seconds) for name in ("kwok", "kwok with delays")}
+    told = ", ".join(f"{ratio:.3f} of that on {name}" for name, ratio in ratios.items())
+    annotated = ", ".join(f"{name.rpartition('/')[2]} {seconds:.2f}" for name, seconds in extra.items())
+    print(f"\nMedian JCT on kubelets: {told} ({annotated}).")
     return 0
 
 

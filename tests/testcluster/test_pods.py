@@ -144,6 +144,25 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     assert ready["Ready"] == "False"
 
 
+@pytest.mark.parametrize("evicted", [False, True])
+def test_pod_ends_some_time_after_its_containers(pods: Pods, evicted: bool) -> None:
+    name, run = f"released-{evicted}".lower(), "60" if evicted else "0.1"
+    asked = {annotations.RUN_SECONDS: run, annotations.RELEASE_SECONDS: "0.6"}
+    pods.create(name, asked, containers=2, finalizers=(FINALIZER,))
+    pods.until_phase(name, "Running")
+    if evicted:
+        pods.evict(name)
+    pod = pods.until(name, has_ended)
+    assert pod["status"]["phase"] == "Running"
+    code = 143 if evicted else 0
+    assert [terminated(pod, number)["exitCode"] for number in (0, 1)] == [code, code]
+    over = pods.until_phase(name, "Succeeded", "Failed")
+    assert_takes(time.time() - moment(pod, "ended"), 0.6)
+    assert over["status"]["phase"] == ("Failed" if evicted else "Succeeded")
+    assert terminated(over)["exitCode"] == code
+    pods.release(name)
+
+
 def test_pod_with_exit_code_annotation_fails_without_progress(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "0.01", annotations.EXIT_CODE: "3"}
     pods.create("crash", asked, training("0", 10))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
 from statistics import fmean, linear_regression
+from types import MappingProxyType
 
 from tranche.demo.job_timeline import Course, Stay, stays_of
 from tranche.simulation.engine.control_plane_delays import Delays
@@ -20,26 +21,43 @@ class Kinds:
     """Unlimited sites with the minimum node start time in seconds."""
 
 
-def measure_delays(courses: Mapping[str, Course], save_seconds: float, kinds: Kinds = Kinds()) -> Delays:
+def measure_delays(
+    courses: Mapping[str, Course],
+    save_seconds: float,
+    kinds: Kinds = Kinds(),
+    training_seconds: Mapping[str, float] = MappingProxyType({}),
+) -> Delays:
     """Measure mean delays and their growth with concurrency, by a linear fit of the starts on free slots.
 
     Args:
         courses: Timelines of all jobs.
         save_seconds: Checkpoint time of a worker, from its specification.
         kinds: Starts of gangs and at unlimited sites.
+        training_seconds: Time that each worker of a job trains, by key, of the jobs for which it is known. From those
+            among them that were never stopped follows the time until the end of a pod is reported.
     """
     stays = stays_of(courses)
     single = stays_of({key: course for key, course in courses.items() if key not in kinds.gangs})
     start, crowd = _line(_starts(single, kinds))
     together = stays_of({key: course for key, course in courses.items() if key in kinds.gangs})
     gang = _mean([seconds - start - crowd * among for among, seconds in _starts(together, kinds)])
+    release = _mean(_releases(courses, training_seconds))
     stops = [
-        s.ended - s.closing - save_seconds - crowd * s.closing_crowd
+        s.ended - s.closing - save_seconds - release - crowd * s.closing_crowd
         for s in stays
         if s.ended is not None and s.closing is not None and _trained_before(s, s.closing) and s.outcome == "Preempted"
     ]
     handovers = [gap for stay in stays if stay.handover for gap in _handover(stay, stays)]
-    return Delays(start, _mean(stops), save_seconds, _mean(handovers), crowd, gang, _mean(_node_starts(stays, kinds)))
+    return Delays(
+        start_seconds=start,
+        notice_seconds=_mean(stops),
+        save_seconds=save_seconds,
+        release_seconds=release,
+        handover_seconds=_mean(handovers),
+        crowd_seconds=crowd,
+        gang_seconds=gang,
+        node_seconds=_mean(_node_starts(stays, kinds)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +149,17 @@ def _node_starts(stays: Sequence[Stay], kinds: Kinds) -> list[float]:
     """Seconds of each start that waited for a node, recognized by its duration."""
     times = [(s.started - s.opened, kinds.clouds[s.node]) for s in stays if s.started and s.node in kinds.clouds]
     return [seconds for seconds, node in times if seconds >= node]
+
+
+def _releases(courses: Mapping[str, Course], training_seconds: Mapping[str, float]) -> list[float]:
+    """Seconds from the end of the training of each worker to the end of its pod, of jobs without a stop."""
+    return [
+        s.ended - s.started - seconds
+        for key, seconds in training_seconds.items()
+        if key in courses and all(s.outcome == "Succeeded" for s in courses[key].stays.values())
+        for s in courses[key].stays.values()
+        if s.ended is not None and s.started is not None
+    ]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tranche.demo.cluster_snapshot import API, Snapshot, observe, observe_nodes
@@ -96,6 +97,7 @@ def outcome_of(
     submitted: dict[str, float],
     save_seconds: float,
     scalings: Sequence[Scaling] = (),
+    training_seconds: Mapping[str, float] = MappingProxyType({}),
 ) -> Outcome:
     """Measure the outcome of ended jobs.
 
@@ -105,6 +107,7 @@ def outcome_of(
         submitted: Submission times from `replay`.
         save_seconds: Checkpoint time of a worker, from its specification.
         scalings: Autoscaler settings of the unlimited sites.
+        training_seconds: Time that each worker of a job trains, by key, where it is known.
     """
     completed: dict[str, float] = {}
     planned: list[Job] = []
@@ -129,7 +132,7 @@ def outcome_of(
         node_seconds,
         uses_of(snapshot.jobs, sites),
     )
-    return replace(outcome, delays=measure_delays(courses, save_seconds, outcome.kinds))
+    return replace(outcome, delays=measure_delays(courses, save_seconds, outcome.kinds, training_seconds))
 
 
 def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tuple[SiteUse, ...]:

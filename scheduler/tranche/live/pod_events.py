@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
-from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pod_identity import Identity, identity
 from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
 from tranche.kube.convert.pods_and_nodes import (
     NodeObject,
@@ -16,6 +16,7 @@ from tranche.kube.convert.pods_and_nodes import (
     started_at,
     termination_progress,
 )
+from tranche.kube.convert.training_container import has_terminated
 from tranche.planner import (
     ChiefEnded,
     Event,
@@ -60,50 +61,85 @@ def events_of(
     over = new is None or has_ended(new)
     was_over = old is not None and has_ended(old)
     by = preemptor_of(pod, others()) if over and not was_over and is_evicted_by_scheduler(pod) else ""
-    if who.role in (ROLE_SERVER, ROLE_CHIEF):
-        if over and not was_over:
-            known = node(new.spec.node_name) if new is not None else None
-            ended: Outcome = "Lost" if new is None else outcome(new, known)
-            end = ParameterServerLost(who.job, who.index, who.attempt, ended)
-            yield replace(
-                ChiefEnded(who.job, who.attempt, ended) if who.role == ROLE_CHIEF else end,
-                exit_code=exit_code(new) if new is not None else None,
-                preempted_by=by,
-                reason=end_reason(new) if new is not None else "",
-                stopped_by=_stopped_by(new, known, by),
-                log=failure_log(new) if new is not None else "",
-                started=started_at(pod),
-            )
-        return
+    ends = over and not was_over
+    if who.role == ROLE_WORKER and not was_over:
+        if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
+            yield WorkerBound(who.job, who.attempt, new.spec.node_name)
+        seen = old is not None  # a pod found at a restore may have started at any time
+        if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
+            yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
+    if ends and (new is not None or has_terminated(pod)):
+        yield from _ends(pod, who, now, node(pod.spec.node_name), by)
+    elif ends:
+        yield from _gone(pod, who, now, by)
+
+
+def end_of(pod: Pod, now: float, node: NodeObject | None) -> Event | None:
+    """Translate the end of a pod whose training container has terminated; None for a pod that is not ours.
+
+    Args:
+        pod: The pod.
+        now: Clock, in seconds.
+        node: Its node; None if it is unknown.
+    """
+    who = identity(pod)
+    return next(_ends(pod, who, now, node, ""), None) if who is not None else None
+
+
+def _ends(pod: Pod, who: Identity, now: float, node: NodeObject | None, by: str) -> Iterator[Event]:
+    """Translate the end of a pod that exists.
+
+    Args:
+        pod: The pod.
+        who: Its identity.
+        now: Clock, in seconds.
+        node: Its node; None if it is unknown.
+        by: Pod or job for which kube-scheduler evicted it; empty for none.
+    """
+    ended = outcome(pod, node)
     if who.role == ROLE_STAGING:
-        if over and not was_over:
-            yield StagingEnded(
-                who.job, who.attempt, outcome(new, node(new.spec.node_name)) if new else "Lost", run_seconds(pod)
-            )
-        return
-    if who.role != ROLE_WORKER or was_over:
-        return
-    if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
-        yield WorkerBound(who.job, who.attempt, new.spec.node_name)
-    seen = old is not None  # a pod found at a restore may have started at any time
-    if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
-        yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)
-    if new is None:
-        yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by, stopped_by=_stopped_by(None, None, by))
-    elif over:
-        known = node(new.spec.node_name)
+        yield StagingEnded(who.job, who.attempt, ended, run_seconds(pod))
+    elif who.role == ROLE_WORKER:
         yield WorkerEnded(
             who.job,
             who.attempt,
-            outcome(new, known),
+            ended,
             now,
-            termination_progress(new),
-            exit_code(new),
+            termination_progress(pod),
+            exit_code(pod),
             preempted_by=by,
-            reason=end_reason(new),
-            stopped_by=_stopped_by(new, known, by),
-            log=failure_log(new),
+            reason=end_reason(pod),
+            stopped_by=_stopped_by(pod, node, by),
+            log=failure_log(pod),
         )
+    elif who.role in (ROLE_SERVER, ROLE_CHIEF):
+        yield replace(
+            _helper_end(who, ended),
+            exit_code=exit_code(pod),
+            preempted_by=by,
+            reason=end_reason(pod),
+            stopped_by=_stopped_by(pod, node, by),
+            log=failure_log(pod),
+            started=started_at(pod),
+        )
+
+
+def _gone(pod: Pod, who: Identity, now: float, by: str) -> Iterator[Event]:
+    """Translate the removal of a pod that had not ended; the arguments are those of `_ends`."""
+    stopped = _stopped_by(None, None, by)
+    if who.role == ROLE_STAGING:
+        yield StagingEnded(who.job, who.attempt, "Lost", run_seconds(pod))
+    elif who.role == ROLE_WORKER:
+        yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by, stopped_by=stopped)
+    elif who.role in (ROLE_SERVER, ROLE_CHIEF):
+        end = _helper_end(who, "Lost")
+        yield replace(end, preempted_by=by, stopped_by=stopped, started=started_at(pod))
+
+
+def _helper_end(who: Identity, ended: Outcome) -> ParameterServerLost | ChiefEnded:
+    if who.role == ROLE_CHIEF:
+        return ChiefEnded(who.job, who.attempt, ended)
+    return ParameterServerLost(who.job, who.index, who.attempt, ended)
 
 
 def _stopped_by(pod: Pod | None, node: NodeObject | None, preemptor: str) -> str:

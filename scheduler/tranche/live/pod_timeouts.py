@@ -28,7 +28,8 @@ from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, started_at
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
-from tranche.live.pod_events import GONE
+from tranche.kube.convert.training_container import has_terminated
+from tranche.live.pod_events import GONE, end_of
 from tranche.model import PlannedServer, Window
 from tranche.model.quantity import parse_duration
 from tranche.planner import (
@@ -40,7 +41,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerUnschedulable,
 )
-from tranche.planner.job_actions import end_of
+from tranche.planner.job_actions import end_of as end_of_helper
 from tranche.state.entities import JobState, Server, TrackedWindow
 
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
@@ -50,6 +51,9 @@ RIGID_TOLERANCE_SECONDS = 60.0
 runs there. A later pod is safe before the node returns, because reports and results of earlier attempts are fenced."""
 LONGEST_GRACE_SECONDS = 600.0
 """Longest grace period during which the room of a pod that stops counts as free; a longer one keeps it."""
+RELEASE_SECONDS = 5.0
+"""Time after the end of the last container in which the kubelet should report the end of the pod. After it, the attempt
+is counted, and the pod counts as foreign usage until the kubelet reports its end."""
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
 DEFAULT_GRACE_SECONDS = 30.0
@@ -64,6 +68,10 @@ class UnreachableNodes:
         self._sites = sites
         self._seen: dict[str, float] = {}
         """Time at which each node was first seen not ready, by our own clock."""
+
+    def node(self, name: str) -> NodeObject | None:
+        """Return the node of a name; None for an unknown node."""
+        return self._nodes.get(name)
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
@@ -272,6 +280,8 @@ class Timeouts:
             lost = WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=GONE)
             unpublished = (state.job.key, window.attempt) in self._unpublished
             return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
+        if (release := self._release(pod, now)) is not None:
+            return release
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence(pod)))
         if run.closing:
@@ -282,6 +292,13 @@ class Timeouts:
         if pod.spec.node_name:
             return self._unstarted(state, window, pod, now) if run.started is None else None
         return self._unplaced(state, window, pod)
+
+    def _release(self, pod: Pod, now: float) -> _Wait | None:
+        """Wait for the kubelet to report the end of a pod whose containers have ended; None for other pods."""
+        if not has_terminated(pod):
+            return None
+        end = end_of(pod, now, self._unreachable.node(pod.spec.node_name))
+        return _Wait(RELEASE_SECONDS, end, kind="ended") if end is not None else None
 
     def _patience(self, state: JobState, pod: Pod, *, closing: bool) -> float:
         """Most seconds that the pod's node may be unreachable."""
@@ -294,9 +311,11 @@ class Timeouts:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
         pod = self._pod(state, name)
-        lost = replace(end_of(state.job.key, planned), stopped_by=GONE)
+        lost = replace(end_of_helper(state.job.key, planned), stopped_by=GONE)
         if pod is None:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
+        if (release := self._release(pod, now)) is not None:
+            return release
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=server.closing)):
             return _Wait(0.0, replace(lost, stopped_by=_silence(pod), started=started_at(pod)))
         if server.closing:

@@ -25,6 +25,16 @@ def test_starts_stops_and_handovers_are_averaged_apart() -> None:
     assert measured.handover_seconds == pytest.approx(11.2 - 10.9)
 
 
+def test_release_is_measured_on_jobs_without_a_stop() -> None:
+    whole = Stay("a", (0,), 0.0, started=1.0, ended=11.7, outcome="Succeeded")
+    victim = Stay("b", (0,), 0.0, started=1.0, closing=5.0, ended=6.2, outcome="Preempted")
+    rest = Stay("b", (0,), 7.0, started=7.0, ended=99.0, outcome="Succeeded")
+    courses = {"w": course(whole), "v": course(victim, rest), "unknown": course(rest)}
+    measured = measure_delays(courses, 0.1, training_seconds={"w": 10.0, "v": 10.0, "gone": 1.0})
+    assert measured.release_seconds == pytest.approx(0.7)
+    assert measured.notice_seconds == pytest.approx(1.2 - 0.1 - 0.7)
+
+
 def test_pod_stopped_before_training_adds_no_notice_delay() -> None:
     unborn = Stay("a", (0,), 0.0, closing=1.0, ended=7.0, outcome="Lost")
     late = Stay("a", (0,), 0.0, started=2.0, closing=1.0, ended=9.0, outcome="Preempted")

@@ -115,6 +115,15 @@ class TestForeignPods:
         reported(controller, "pods", "default/j-worker-0-1", None)
         assert (foreign(controller), free(controller)) == (0, 2)
 
+    def test_window_keeps_gpu_until_the_end_of_the_pod(self) -> None:
+        controller = started(resource("j"))
+        ended = [{"name": "t", "state": CODE_0}]
+        seen(controller, pod())
+        seen(controller, pod(status={"phase": "Running", "containerStatuses": ended}))
+        assert (foreign(controller), free(controller)) == (0, 0)
+        seen(controller, pod(status={"phase": "Succeeded", "containerStatuses": ended}))
+        assert (foreign(controller), free(controller)) == (0, 1)
+
     def test_sidecar_that_runs_on_holds_the_room(self) -> None:
         controller = started(resource("j"))
         seen(controller, pod(sidecar=True))

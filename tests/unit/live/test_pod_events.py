@@ -11,7 +11,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import ControllerSettings, job_events, pod_events
 from tranche.live.foreign_usage import NodeBook
-from tranche.live.pod_timeouts import Timeouts, UnreachableNodes
+from tranche.live.pod_timeouts import RELEASE_SECONDS, Timeouts, UnreachableNodes
 from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,
@@ -71,6 +71,33 @@ def test_a_pod_is_bound_started_and_ended_once_each() -> None:
     assert (ended.attempt, ended.outcome) == (3, "Succeeded")
     assert list(pod_events.events_of(DONE, DONE, NOW)) == []
     assert list(pod_events.events_of(DONE, None, NOW)) == []
+
+
+def exited(code: int = 0) -> Pod:
+    """A pod whose only container has ended and whose end the kubelet has not reported."""
+    state = {"terminated": {"exitCode": code, "startedAt": stamp(NOW)}}
+    return pod(spec={"nodeName": "n1"}, phase="Running", containerStatuses=[{"name": "t", "state": state}])
+
+
+@pytest.mark.parametrize("end", [DONE, None], ids=["reported", "unseen"])
+def test_worker_ends_with_its_pod_and_not_with_its_container(end: Pod | None) -> None:
+    assert list(pod_events.events_of(RUNNING, exited(), NOW)) == []
+    (ended,) = pod_events.events_of(exited(), end, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert ended.outcome == "Succeeded"
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(0, "Succeeded"), (7, "Failed")])
+def test_worker_ends_without_report_of_its_pods_end(code: int, outcome: str) -> None:
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": exited(code)}, UnreachableNodes({}, {}))
+    states = list(p.cluster.jobs.values())
+    assert timeouts.due(states, NOW, 0.0) == []
+    assert timeouts.next_due == RELEASE_SECONDS
+    (ended,) = timeouts.due(states, NOW + RELEASE_SECONDS, RELEASE_SECONDS)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.outcome, ended.exit_code) == (outcome, code)
 
 
 def test_a_start_found_after_a_restart_counts_from_when_it_was() -> None:

@@ -212,11 +212,12 @@ def is_over(pod: Pod) -> bool:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Whether the pod's training is over: its training container has terminated permanently, or `is_over`.
+    """Whether the pod has ended: `is_over`, or its training container has terminated and only other containers run.
 
-    Until `is_over`, other containers may run, and the pod holds its resources.
+    A kubelet reports the end of the last container up to a second before that of the pod, which frees its resources.
+    In between the pod has not ended, so that its window keeps them.
     """
-    return is_over(pod) or training_container.has_terminated(pod)
+    return is_over(pod) or (training_container.has_terminated(pod) and training_container.others_remain(pod))
 
 
 def is_evicted_by_scheduler(pod: Pod) -> bool:

@@ -6,7 +6,7 @@ time; a worker that is to stop trains until the signal arrives, then it saves, a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tranche.model import Window
 from tranche.planner import Event, Instruction, WorkerEnded
@@ -24,7 +24,7 @@ class Delays:
     notice_seconds: float = 0.0
     """Time from the closing of a window until its worker gets the signal, likewise; the worker trains until then."""
     save_seconds: float = 0.0
-    """Time from then to the worker's end: the checkpoint."""
+    """Time from then to the end of the worker's containers: the checkpoint."""
     handover_seconds: float = 0.0
     """Time from the end of a worker to the first batch of the worker that waited for its slots."""
     crowd_seconds: float = 0.0
@@ -33,6 +33,8 @@ class Delays:
     """Additional time of the start of a gang's member: no pod is scheduled before all of them exist."""
     node_seconds: float = 0.0
     """Time from the opening of a window at an unlimited site to its first batch if a node has to be created for it."""
+    release_seconds: float = 0.0
+    """Time from the end of a worker's containers to that of its pod, which frees its slots, as a kubelet reports it."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class DelayedSimulation(Simulation):
     """Times when workers that are to stop will have ended."""
     _saving: set[tuple[str, int]] = field(default_factory=set)
     """Workers among them that will not reach the end of their work."""
+    _released: set[tuple[str, int]] = field(default_factory=set)
+    """Workers that have reached the end of their work and whose pods have not ended."""
     _machines: dict[str, Machines] = field(default_factory=dict)
     """Created nodes by site."""
 
@@ -112,8 +116,8 @@ class DelayedSimulation(Simulation):
         self._under_way.pop(who, None)
         notice = self.now + self.delays.notice_seconds + self._crowd()
         done = worker.starts + worker.rest_seconds()
-        end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0)
-        self._leaving[who] = done if done <= notice else end
+        end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0) + self.delays.release_seconds
+        self._leaving[who] = done + self.delays.release_seconds if done <= notice else end
         if worker.training:
             self._under_way[who] = self._leaving[who]
         if done > notice:
@@ -128,14 +132,20 @@ class DelayedSimulation(Simulation):
         worker = self._workers.get(who)
         if worker is None or (event.outcome == "Succeeded" and who in self._saving):
             return  # the node was lost, or the worker had been stopped before its end
+        if event.outcome == "Succeeded" and self.delays.release_seconds and who not in self._released:
+            self._released.add(who)
+            end = self.now + self.delays.release_seconds
+            self.at(end, replace(event, at=end))
+            return
         self._leaving.pop(who, None)
         self._saving.discard(who)
+        self._released.discard(who)
+        if worker.training:
+            idle = self.delays.release_seconds + (self.delays.save_seconds if event.outcome != "Succeeded" else 0.0)
+            worker.account.attained -= idle * max(1, worker.account.job.gpus)
+            worker.account.lost += idle * max(1, worker.account.job.gpus)
         if event.outcome == "Succeeded":
             Simulation._happen(self, event)
             return
-        if worker.training:
-            saved = self.delays.save_seconds * max(1, worker.account.job.gpus)
-            worker.account.attained -= saved
-            worker.account.lost += saved
         self._leave(worker, event.outcome)
         self._untold.append(event)
