@@ -353,6 +353,7 @@ class _Run:
         command = [str(python_of(self.trial.example.framework)), "-m", f"{module}.states"]
         variables = {
             "TRANCHE_CHECKPOINT_DIR": str(self.directory / "checkpoint"),
+            "TRANCHE_JOB_UID": resource(KEY, self.trial.example.members).metadata.uid,
             "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "worker" / "examples")]),
         }
         told = subprocess.run(

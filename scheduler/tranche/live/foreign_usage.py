@@ -3,7 +3,8 @@
 Foreign usage of each ResourceQuota: the used amount, minus the pods that the planner counts itself.
 
 Admission uses ``status.used``. It leads the pod watch at creation and lags behind it at the end, so the foreign usage
-may be too high for a moment, but not for long, because every change of either is processed.
+may be too high for a moment, but not for long, because every change of either is processed. If the watch of quotas is
+behind that of pods, it may be too low for a moment too: then a pod may be refused, and its window waits and is retried.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -37,6 +37,10 @@ def refused(whole: Whole, name: str) -> list[Any]:
     return [c for c in whole.status(name).get("conditions", ()) if c["type"] == "PodsRejected"]
 
 
+def planned(whole: Whole, name: str) -> list[Any]:
+    return list(whole.status(name).get("plan", {}).get("workers", ()))
+
+
 def explanation(whole: Whole, name: str) -> str:
     return str(whole.status(name).get("plan", {}).get("explanation", ""))
 
@@ -78,10 +82,10 @@ def test_pods_of_others_use_the_quota_too_until_they_are_gone(whole: Whole) -> N
     assert status == 201, answer
     whole.until("it counts", lambda: used(whole)[GPU] == "1")
     whole.submit("beside", chunks=2, seconds=8.0)
+    # A second worker may be planned and refused if the watch of quotas is behind that of pods.
+    whole.until("one is planned", lambda: len(planned(whole, "beside")) == 1)
     whole.until("one worker runs", lambda: whole.status("beside").get("activeWorkers") == 1)
-    assert len(whole.status("beside")["plan"]["workers"]) == 1
     whole.cluster.request("DELETE", f"{PODS}/service")
     whole.until("both run", lambda: whole.status("beside").get("activeWorkers") == 2)
     whole.until_phase("beside", "Succeeded")
-    assert refused(whole, "beside") == []
     whole.delete("beside")
