@@ -44,6 +44,7 @@ class Tunnel:
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # a connection beyond the queue is refused at once, and the API server answers 503
     tunnel: Tunnel
 
 

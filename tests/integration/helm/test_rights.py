@@ -156,7 +156,7 @@ def visit(whole: Installed, job: str) -> None:
 
 def events(whole: Installed, job: str) -> list[dict[str, Any]]:
     items = whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
-    return [event for event in items if event["involvedObject"]["name"] == job]
+    return [event for event in items if event["involvedObject"].get("name") == job]
 
 
 @pytest.fixture(scope="module")
