@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -74,6 +74,11 @@ e2e: control-plane  ## Run the tests on real nodes: kubelet, containerd, the cha
 		else $(BIN)/python -m tranche_testcluster build kubelet coredns helm && PYTHONPATH=tests $(BIN)/python -m support.product_images && \
 		$(BIN)/python -m pytest tests/e2e; fi
 
+containers: control-plane image-tools  ## Start three real nodes with tranche and keep them until Ctrl-C (Debian, as root)
+	@$(BIN)/python -m tranche_testcluster build kubelet coredns helm
+	@PYTHONPATH=tests $(BIN)/python -m support.product_images >/dev/null
+	@PYTHONPATH=tests:worker/examples $(BIN)/python tools/keep_real_nodes.py
+
 image-tools:  ## Install buildah and debootstrap, which build images without Docker (Debian, as root)
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update --quiet && \
 		apt-get install --yes --no-install-recommends buildah debootstrap; }
@@ -101,6 +106,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/filter_latency.py
 	$(BIN)/python benchmarks/rejected_statuses.py
 	$(BIN)/python benchmarks/real_nodes.py
+	$(BIN)/python -m pytest tests/e2e/test_frameworks.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT)

@@ -19,6 +19,7 @@ INSTALLING = "tests/integration/docs/test_installing.py"
 PILOT = "tests/integration/docs/test_pilot.py"
 PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
+CONTAINERS = "tests/e2e/test_tutorial.py"
 ADD_A_POLICY = "tests/unit/docs/test_add_a_policy.py"
 _TYPED_ON_A_RELEASE = (
     "README.md",
@@ -37,6 +38,7 @@ _TYPED_ON_A_RELEASE = (
 )
 TYPED = {
     "docs/tutorial/first-job.md": TUTORIAL,
+    "docs/tutorial/real-containers.md": CONTAINERS,
     "docs/how-to/installing.md": INSTALLING,
     "docs/how-to/pilot.md": PILOT,
     "docs/reference/presets.md": SIMULATIONS,
@@ -48,7 +50,7 @@ SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche 
 """Commands on some pages of `TYPED` that are typed without a cluster, with a log of a few jobs."""
 
 NOT_HERE = {
-    r"make (demo|test|kind-demo)( .*)?": "the whole demo, all tests, and Docker: each has tests of its own",
+    r"make (demo|test|kind-demo|containers)( .*)?": "the demo, all tests, Docker and nodes: each has tests of its own",
     r"(digest=\$\()?docker (build|buildx|push) .*": "there is no Docker here",
     r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
     r"pip install --dry-run .*": "asks PyPI for wheels of another architecture; the page says when it was typed",
