@@ -26,7 +26,8 @@ POLL_SECONDS = 0.05
 def start_seconds(cluster: Cluster, component: str) -> float:
     """Delete a pod of a component, and return the seconds from the binding of its successor to its readiness."""
     known = {pod["metadata"]["uid"] for pod in system_pods(cluster, component)}
-    cluster.kubectl("delete", "pod", system_pods(cluster, component)[0]["metadata"]["name"], f"--namespace={NAMESPACE}")
+    name = system_pods(cluster, component)[0]["metadata"]["name"]
+    cluster.kubectl("delete", "pod", name, f"--namespace={NAMESPACE}", "--wait=false")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component={component}"
     bound = None
     while True:

@@ -15,8 +15,8 @@
 * ``EXIT_CODE``: at the natural end; 0 (the default) is Succeeded, any other code Failed.
 * ``CHECKPOINT_SECONDS``: time to save when it is deleted or evicted while it runs (default 0). Then it is
   Failed with exit code 143, or, if the grace period ends before that, with 137.
-* ``RELEASE_SECONDS``: from the end of the containers to the phase Succeeded or Failed (default: both at once). A
-  kubelet reports the containers first, and the pod, with its GPUs, up to a second later.
+* ``RELEASE_SECONDS``: from the end of containers that end by themselves to the phase Succeeded or Failed (default:
+  both at once). A kubelet reports these containers first, and the pod, with its GPUs, up to a second later.
 * ``TRAINER``: name of the container that all this is about, if the pod has sidecars. Only this container ends by
   itself; the others, and the pod, run until the pod is deleted. Without it, it is the first container, and all
   containers end with it.

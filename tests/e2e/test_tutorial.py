@@ -11,6 +11,7 @@ PAGE = "docs/tutorial/real-containers.md"
 
 def test_tutorial_stops_and_resumes_workers(installed: Installed, tmp_path: Path) -> None:
     shell = Shell(installed.cluster, tmp_path)
+    shell.run("export PATH=$PWD/.venv/bin:$PATH")  # the line that `make containers` prints
     said = {command: shell.run(command) for command in typed_by(CONTAINERS, PAGE)}
     assert said["kubectl get nodes"].count(" Ready ") == 3
     assert "batch" in said["kubectl logs -l tranche.dev/job=containers --tail=2"]

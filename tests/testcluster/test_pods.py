@@ -144,23 +144,16 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     assert ready["Ready"] == "False"
 
 
-@pytest.mark.parametrize("evicted", [False, True])
-def test_pod_ends_some_time_after_its_containers(pods: Pods, evicted: bool) -> None:
-    name, run = f"released-{evicted}".lower(), "60" if evicted else "0.1"
-    asked = {annotations.RUN_SECONDS: run, annotations.RELEASE_SECONDS: "0.6"}
-    pods.create(name, asked, containers=2, finalizers=(FINALIZER,))
-    pods.until_phase(name, "Running")
-    if evicted:
-        pods.evict(name)
-    pod = pods.until(name, has_ended)
+def test_pod_ends_some_time_after_its_containers(pods: Pods) -> None:
+    asked = {annotations.RUN_SECONDS: "0.1", annotations.RELEASE_SECONDS: "0.6", annotations.EXIT_CODE: "3"}
+    pods.create("released", asked, containers=2)
+    pod = pods.until("released", has_ended)
     assert pod["status"]["phase"] == "Running"
-    code = 143 if evicted else 0
-    assert [terminated(pod, number)["exitCode"] for number in (0, 1)] == [code, code]
-    over = pods.until_phase(name, "Succeeded", "Failed")
+    assert [terminated(pod, number)["exitCode"] for number in (0, 1)] == [3, 3]
+    over = pods.until_phase("released", "Succeeded", "Failed")
     assert_takes(time.time() - moment(pod, "ended"), 0.6)
-    assert over["status"]["phase"] == ("Failed" if evicted else "Succeeded")
-    assert terminated(over)["exitCode"] == code
-    pods.release(name)
+    assert over["status"]["phase"] == "Failed"
+    assert terminated(over)["exitCode"] == 3
 
 
 def test_pod_with_exit_code_annotation_fails_without_progress(pods: Pods) -> None:

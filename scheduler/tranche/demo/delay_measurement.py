@@ -41,9 +41,8 @@ def measure_delays(
     start, crowd = _line(_starts(single, kinds))
     together = stays_of({key: course for key, course in courses.items() if key in kinds.gangs})
     gang = _mean([seconds - start - crowd * among for among, seconds in _starts(together, kinds)])
-    release = _mean(_releases(courses, training_seconds))
     stops = [
-        s.ended - s.closing - save_seconds - release - crowd * s.closing_crowd
+        s.ended - s.closing - save_seconds - crowd * s.closing_crowd
         for s in stays
         if s.ended is not None and s.closing is not None and _trained_before(s, s.closing) and s.outcome == "Preempted"
     ]
@@ -52,7 +51,7 @@ def measure_delays(
         start_seconds=start,
         notice_seconds=_mean(stops),
         save_seconds=save_seconds,
-        release_seconds=release,
+        release_seconds=_mean(_releases(courses, training_seconds)),
         handover_seconds=_mean(handovers),
         crowd_seconds=crowd,
         gang_seconds=gang,

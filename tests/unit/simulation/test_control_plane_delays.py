@@ -63,9 +63,9 @@ def test_slots_are_free_when_the_end_of_the_pod_is_reported() -> None:
     jobs, _ = ran([job("a", 0.0, seconds=10.0), job("b", 1.0, seconds=10.0)], [node("n")], late, "fifo")
     assert (jobs["a"].completed, jobs["b"].started) == (11.75, 12.75)
     jobs, _ = ran([job("long", 0.0, seconds=100.0), job("short", 50.0, seconds=10.0)], [node("n")], late, "srsf")
-    # long trains until 52, has saved at 52.5 and frees its slot at 53.25; short waits 0.25 and ends after 10.75
-    assert (jobs["short"].started, jobs["short"].completed) == (53.5, 64.25)
-    assert jobs["long"].completed == pytest.approx(65.25 + 49.0 + 0.75)
+    # long trains until 52 and frees its slot at 52.5, as it was stopped; short waits 0.25 and ends after 10.75
+    assert (jobs["short"].started, jobs["short"].completed) == (52.75, 63.5)
+    assert jobs["long"].completed == pytest.approx(64.5 + 49.0 + 0.75)
 
 
 def test_starting_pod_preempted_saves_nothing_and_ends_at_notice() -> None:

@@ -34,7 +34,8 @@ class Delays:
     node_seconds: float = 0.0
     """Time from the opening of a window at an unlimited site to its first batch if a node has to be created for it."""
     release_seconds: float = 0.0
-    """Time from the end of a worker's containers to that of its pod, which frees its slots, as a kubelet reports it."""
+    """Time from the last batch of a worker until a kubelet reports the end of its pod, which frees its slots. A kubelet
+    looks for containers that ended by themselves once in a second; the end of a stopped one it sees at once."""
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class DelayedSimulation(Simulation):
         self._under_way.pop(who, None)
         notice = self.now + self.delays.notice_seconds + self._crowd()
         done = worker.starts + worker.rest_seconds()
-        end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0) + self.delays.release_seconds
+        end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0)
         self._leaving[who] = done + self.delays.release_seconds if done <= notice else end
         if worker.training:
             self._under_way[who] = self._leaving[who]
@@ -141,7 +142,7 @@ class DelayedSimulation(Simulation):
         self._saving.discard(who)
         self._released.discard(who)
         if worker.training:
-            idle = self.delays.release_seconds + (self.delays.save_seconds if event.outcome != "Succeeded" else 0.0)
+            idle = self.delays.release_seconds if event.outcome == "Succeeded" else self.delays.save_seconds
             worker.account.attained -= idle * max(1, worker.account.job.gpus)
             worker.account.lost += idle * max(1, worker.account.job.gpus)
         if event.outcome == "Succeeded":
