@@ -87,7 +87,8 @@ class Gang:
         }
         template = {
             "metadata": {"annotations": annotations},
-            "spec": {"containers": [container], "terminationGracePeriodSeconds": 5},
+            # The trainer is not the first process then, so that SIGTERM ends it before it has a handler, too.
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 5, "shareProcessNamespace": True},
         }
         volume = {"hostPath": {"path": str(self.checkpoints), "type": "Directory"}}
         return {

@@ -64,6 +64,20 @@ def test_preempted_worker_saves_and_resumes_in_a_new_container(installed: Instal
     installed.delete(*both, "small")
 
 
+@pytest.mark.parametrize(("shares", "code"), [(True, "143"), (False, "137")])
+def test_program_without_handler_stops_unless_it_is_first(installed: Installed, shares: bool, code: str) -> None:
+    name = f"deaf-{code}"
+    pod = {"shareProcessNamespace": shares, "terminationGracePeriodSeconds": 3}
+    installed.submit_program(name, "import time; print('begun', flush=True); time.sleep(600)", pod=pod)
+    installed.until(
+        "it runs", lambda: any("begun" in installed.logs(one["metadata"]["name"]) for one in installed.pods(name))
+    )
+    installed.cluster.kubectl("delete", "pod", installed.pods(name)[0]["metadata"]["name"], "--wait=false")
+    ended = installed.until("it has ended", lambda: installed.ended(name))
+    assert ended[0][3:5] == ["Preempted", code]
+    installed.delete(name)
+
+
 def test_undisturbed_server_applies_each_batch_once(installed: Installed, calm: float) -> None:
     assert Counter(installed.applied("calm")) == EACH_ONCE
     assert calm < 1.0
