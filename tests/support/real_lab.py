@@ -246,6 +246,8 @@ def installed_chart(folder: Path) -> Iterator[Installed]:
     edges = {f"{site}-0": {"site": site, "gpus": 2, "images": images} for site in SITES}
     with real_lab({"cloud-0": {"site": "cloud", "images": images}, **edges}) as lab:
         helm = Helm(lab.cluster)
+        lab.cluster.kubectl("create", "namespace", NAMESPACE)
+        lab.cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         helm.install(*SETTINGS)
         await_kinds(lab.cluster)
         for site in ("cloud", *SITES):
