@@ -106,6 +106,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/filter_latency.py
 	$(BIN)/python benchmarks/rejected_statuses.py
 	$(BIN)/python benchmarks/real_nodes.py
+	$(BIN)/python benchmarks/image_start.py
 	$(BIN)/python -m pytest tests/e2e/test_frameworks.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py

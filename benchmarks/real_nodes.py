@@ -39,6 +39,8 @@ GANGS, NODES, GPUS = 10, 2, 2
 SPREAD_SECONDS, SHORTEST_SECONDS, LONGEST_SECONDS = 30.0, 2.0, 20.0
 SAVE_SECONDS = 0.1
 LIMIT_SECONDS = 300.0
+LIMIT_SHARE = 0.05
+"""Most by which the median JCT on kubelets may differ from that of the simulation and of kwok, both with its delays."""
 PROGRAM = f"""
 import signal, sys, time
 begin, done, file = time.monotonic(), 0.0, None
@@ -171,8 +173,8 @@ def print_windows(courses: Mapping[str, Course]) -> None:
             print(f"  {stay.node:<10}{told}  {stay.outcome}")
 
 
-def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> None:
-    """Print delays and completion times of a run, measured and simulated."""
+def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> float:
+    """Print delays and completion times of a run, measured and simulated; return the simulated median."""
     result, courses = simulate_outcome(outcome, policy, 1)
     simulated = [job.jct_seconds + outcome.report_seconds for job in result.jobs]
     if windows:
@@ -191,10 +193,11 @@ def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> None:
         *(f"{one:.1f}" for one in (mean(times), median(times), mean(simulated), median(simulated))),
     ]
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    return median(simulated)
 
 
 def main() -> int:
-    """Measure and print."""
+    """Measure, print, and compare the medians with the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", default="chunk")
     parser.add_argument("--seed", type=int, default=1, help="seed of arrivals, members and durations")
@@ -219,16 +222,16 @@ def main() -> int:
     print(f"| {head} | {' | '.join(columns)} |\n| :-- |{' --: |' * len(columns)}")
     found: dict[str, Outcome] = {}
 
-    def run(name: str, nodes: Callable[[], AbstractContextManager[Cluster]], delays: Mapping[str, float]) -> None:
+    def run(name: str, nodes: Callable[[], AbstractContextManager[Cluster]], delays: Mapping[str, float]) -> float:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o777)
             gangs = draw(asked.seed, Path(folder), delays)
             with nodes() as cluster:
                 found[name] = measure(cluster, gangs, asked.policy)
-        report(name, found[name], asked.policy, windows=asked.windows)
+        return report(name, found[name], asked.policy, windows=asked.windows)
 
     run("kwok", simulated_nodes, {})
-    run("kubelet", real_nodes, {})
+    simulated = run("kubelet", real_nodes, {})
     extra = later(found["kubelet"].delays, found["kwok"].delays)
     run("kwok with delays", simulated_nodes, extra)
     real = median(found["kubelet"].jct_seconds)
@@ -236,7 +239,7 @@ def main() -> int:
     told = ", ".join(f"{ratio:.3f} of that on {name}" for name, ratio in ratios.items())
     annotated = ", ".join(f"{name.rpartition('/')[2]} {seconds:.2f}" for name, seconds in extra.items())
     print(f"\nMedian JCT on kubelets: {told} ({annotated}).")
-    return 0
+    return int(max(abs(real / simulated - 1.0), abs(ratios["kwok with delays"] - 1.0)) > LIMIT_SHARE)
 
 
 if __name__ == "__main__":
