@@ -71,7 +71,7 @@ def learnt_factor(installed: Installed) -> float:
 
 
 @pytest.mark.usefixtures("slow_link")
-def test_chunks_are_copied_at_the_real_bandwidth_and_it_is_learnt(installed: Installed) -> None:
+def test_chunks_are_copied_at_the_real_bandwidth_which_is_learnt(installed: Installed) -> None:
     copies = worker_container(["python", "-c", COPIES]) | {"resources": resources()}
     data = {"chunkSize": str(CHUNK_BYTES), "site": "edge-a"}
     staging = {"staging": {"template": {"spec": {"containers": [copies]}}}}
