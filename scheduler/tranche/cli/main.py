@@ -6,8 +6,19 @@ import click
 
 import tranche
 
-COMMANDS = ("api", "compare", "demo", "extender", "planner", "policies", "presets", "replay", "scheduler", "simulate")
-"""Commands, each the attribute of its name in the module of its name."""
+COMMANDS = {
+    "api": "Run the report API, the web page and the read API.",
+    "compare": "Compare policies on the same jobs.",
+    "demo": "Run a demo on a real Kubernetes control plane.",
+    "extender": "Run the extender of kube-scheduler.",
+    "planner": "Run the planner.",
+    "policies": "List the scheduling policies, or the options of one.",
+    "presets": "List the presets of clusters and the layouts of logs.",
+    "replay": "Compare the history of a cluster with other policies.",
+    "scheduler": "Run extender, planner and API on one machine.",
+    "simulate": "Simulate the jobs of a log under one policy.",
+}
+"""First sentences of the commands' help, by name; a command is the attribute of its name in the module of its name."""
 
 
 class Commands(click.Group):
@@ -23,6 +34,11 @@ class Commands(click.Group):
             return None
         found: click.Command = getattr(import_module(f"tranche.cli.{cmd_name}"), cmd_name)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

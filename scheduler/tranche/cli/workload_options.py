@@ -295,10 +295,10 @@ def _shown(value: object) -> str:
 
 def _export(options: WorkloadOptions) -> "Export | None":
     """Read the input as the export of a cluster; None if it is a job log."""
-    from tranche.replay.export import scan_export
-
     if options.trace is None or options.layout != "auto" or not _is_json(options.trace):
         return None
+    from tranche.replay.export import scan_export  # the objects of Kubernetes, which a log does not need
+
     export = scan_export(options.trace)
     if export.problems and options.on_error == "stop":
         more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""

@@ -11,20 +11,13 @@ from pydantic_core import ErrorDetails
 
 from tranche.model import Tier
 from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores
+from tranche.simulation.cluster_limit import MAX_GPUS_PER_NODE, MAX_NODES, ClusterError
 
 MAX_BYTES = 10 * 2**20
 MAX_VALUES = 1_000_000
 """Maximum number of values in a file, with aliases counted at every place where they appear."""
 MAX_DEPTH = 50
 """Maximum nesting; libyaml's loader recurses without a limit of its own and would end the process."""
-MAX_NODES = 100_000
-MAX_GPUS_PER_NODE = 100_000
-MAX_GPUS = 1_000_000
-"""Maximum number of GPUs of all nodes, because each has a queue of its own."""
-
-
-class ClusterError(ValueError):
-    """Invalid description of a cluster; the text is one line that names file, field and allowed values."""
 
 
 def _quantity(parse: Callable[[str | float], int], least: int, unit: str) -> BeforeValidator:

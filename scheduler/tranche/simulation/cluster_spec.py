@@ -3,20 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tranche.model import Link, Node, Resources, Site
-from tranche.simulation.cluster_file import (
-    MAX_GPUS,
-    MAX_GPUS_PER_NODE,
-    MAX_NODES,
-    ClusterError,
-    ClusterFile,
-    NodeSection,
-    SiteSection,
-    read_file,
-    shown,
-)
+from tranche.simulation.cluster_limit import MAX_GPUS, MAX_GPUS_PER_NODE, MAX_NODES, ClusterError
 from tranche.simulation.scenario import NodeFailure
+
+if TYPE_CHECKING:
+    from tranche.simulation.cluster_file import ClusterFile, NodeSection, SiteSection
 
 __all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "pool", "read_cluster"]
 
@@ -44,8 +38,8 @@ def pool(gpus: int) -> ClusterSpec:
     """
     if not 1 <= gpus <= MAX_GPUS_PER_NODE:
         raise ClusterError(f"{gpus} GPUs: choose 1 to {MAX_GPUS_PER_NODE:,}")
-    node = Node("pool", "pool", Resources(AMPLE.cpu, AMPLE.memory, gpus, AMPLE.pods), labels={})
-    return ClusterSpec(f"{gpus} GPUs", (node,), (Site("pool", links={}),))
+    node = Node("pool", "pool", Resources(AMPLE.cpu, AMPLE.memory, gpus, AMPLE.pods), extended={}, labels={})
+    return ClusterSpec(f"{gpus} GPUs", (node,), (Site("pool", links={}, labels={}),))
 
 
 def read_cluster(path: Path) -> ClusterSpec:
@@ -57,6 +51,8 @@ def read_cluster(path: Path) -> ClusterSpec:
     Raises:
         ClusterError: The file is invalid; one line names the file, the field and the allowed values.
     """
+    from tranche.simulation.cluster_file import read_file, shown  # pydantic and yaml, which a pool does not need
+
     described = read_file(path)
     try:
         _check(described)
@@ -67,7 +63,7 @@ def read_cluster(path: Path) -> ClusterSpec:
     return ClusterSpec(path.stem, nodes, tuple(_site(site) for site in described.sites), failures)
 
 
-def _check(described: ClusterFile) -> None:
+def _check(described: "ClusterFile") -> None:
     """Check the rules that concern more than one section."""
     names: set[str] = set()
     for index, site in enumerate(described.sites):
@@ -87,7 +83,7 @@ def _check(described: ClusterFile) -> None:
         raise ClusterError("sites: no node has a GPU and no site is unlimited, so no job can run")
 
 
-def _check_links(site: SiteSection, names: set[str], where: str) -> None:
+def _check_links(site: "SiteSection", names: set[str], where: str) -> None:
     seen: set[str] = set()
     for index, link in enumerate(site.links):
         if link.to not in names:
@@ -97,20 +93,20 @@ def _check_links(site: SiteSection, names: set[str], where: str) -> None:
         seen.add(link.to)
 
 
-def _check_kinds(site: SiteSection, described: ClusterFile, where: str) -> None:
+def _check_kinds(site: "SiteSection", described: "ClusterFile", where: str) -> None:
     for index, group in enumerate(site.nodes):
         if group.gpu is not None and group.gpu not in described.gpu_kinds:
             known = ", ".join(sorted(described.gpu_kinds)) or "it is empty"
             raise ClusterError(f"{where}[{index}].gpu: {group.gpu!r} is not in gpuKinds ({known})")
 
 
-def _nodes(site: SiteSection, described: ClusterFile) -> Iterator[Node]:
+def _nodes(site: "SiteSection", described: "ClusterFile") -> Iterator[Node]:
     groups = (group for group in site.nodes for _ in range(group.count))
     for index, group in enumerate(groups):
         yield _node(f"{site.name}-{index}", site.name, group, described)
 
 
-def _node(name: str, site: str, group: NodeSection, described: ClusterFile) -> Node:
+def _node(name: str, site: str, group: "NodeSection", described: "ClusterFile") -> Node:
     labels = dict(group.labels)
     if group.gpu is not None:
         labels[GPU_LABEL] = group.gpu
@@ -118,22 +114,24 @@ def _node(name: str, site: str, group: NodeSection, described: ClusterFile) -> N
         name,
         site,
         Resources(group.cpu, group.memory, group.gpus, group.pods),
+        extended={},
         labels=labels,
         speed=1.0 if group.gpu is None else described.gpu_kinds[group.gpu],
     )
 
 
-def _site(site: SiteSection) -> Site:
+def _site(site: "SiteSection") -> Site:
     return Site(
         site.name,
         site.tier,
         site.unlimited,
         {link.to: Link(float(link.bandwidth), link.latency) for link in site.links},
         site.node_startup,
+        labels={},
     )
 
 
-def _failures(described: ClusterFile, nodes: tuple[Node, ...]) -> tuple[NodeFailure, ...]:
+def _failures(described: "ClusterFile", nodes: tuple[Node, ...]) -> tuple[NodeFailure, ...]:
     names = {node.name for node in nodes}
     for index, failure in enumerate(described.failures):
         if failure.node not in names:

@@ -1,0 +1,55 @@
+"""The commands import what they need: help and the simulator load no server, no Kubernetes client and no plotting."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tranche.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = (
+    "aiohttp",
+    "cryptography",
+    "distributed",
+    "fastapi",
+    "highspy",
+    "kopf",
+    "kubernetes",
+    "matplotlib",
+    "msgspec",
+    "prometheus_client",
+    "pydantic",
+    "scipy",
+    "uvicorn",
+    "yaml",
+)
+"""Packages that cost a tenth of a second or more, or belong to the live product."""
+SIMULATE = ["simulate", "data/traces/tiresias_60.csv", "--gpus", "16", "--policy", "srsf"]
+
+
+def imported(words: list[str], names: tuple[str, ...]) -> str:
+    code = (
+        f"import sys\nsys.argv[1:] = {words!r}\nfrom tranche.cli.main import main\nmain(standalone_mode=False)\n"
+        f"print(sorted({set(names)!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return ran.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["policies"], SIMULATE], ids=lambda words: words[0])
+def test_command_imports_nothing_of_the_live_product(words: list[str]) -> None:
+    assert imported(words, HEAVY) == "[]"
+
+
+def test_help_of_the_group_imports_no_command() -> None:
+    assert imported(["--help"], ("numpy", "rich", "tranche.model", "tranche.policies")) == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_listed_sentence_is_the_first_of_the_command(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.get_short_help_str(limit=200) == COMMANDS[name]
