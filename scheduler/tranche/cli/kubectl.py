@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand
@@ -100,8 +99,14 @@ def opened(values: dict[str, Any]) -> "Iterator[Client]":
 def answer(values: dict[str, Any], value: Any, text: str) -> None:
     """Print `text`, or the whole value as JSON, by the option ``--output``."""
     if values["output"] == "json":
-        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        text = _json(value, indent=2).decode()
     click.echo(text.rstrip("\n"))
+
+
+def _json(value: Any, indent: int) -> bytes:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=indent)
 
 
 def _note(text: str) -> None:
@@ -202,7 +207,7 @@ def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> 
     with opened(values) as client:
         namespace = "" if all_namespaces else client.namespace
         taken, notes = client.call(snapshot(client.session, namespace, gpu_resources))
-    click.echo(msgspec.json.format(msgspec.json.encode(taken), indent=1))
+    click.echo(_json(taken, indent=1))
     for note in notes:
         click.echo(note, err=True)
 

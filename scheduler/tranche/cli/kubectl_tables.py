@@ -4,15 +4,17 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tranche.client.chunk_plan import ChunkPlan
-from tranche.client.job_history import Attempt, History
-from tranche.client.job_usage import JobUsage
-from tranche.client.what_if import WhatIf
 from tranche.model import format_chunks
-from tranche.web.chunk_plan import Chunk
-from tranche.web.job_views import JobDetail, JobSummary
+
+if TYPE_CHECKING:  # the client takes most of a second to import
+    from tranche.client.chunk_plan import ChunkPlan
+    from tranche.client.job_history import Attempt, History
+    from tranche.client.job_usage import JobUsage
+    from tranche.client.what_if import WhatIf
+    from tranche.web.chunk_plan import Chunk
+    from tranche.web.job_views import JobDetail, JobSummary
 
 GAP = "   "
 NONE = "-"
@@ -34,7 +36,7 @@ def moment(at: datetime | str | None) -> str:
     return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if known else ""
 
 
-def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
+def queue_text(jobs: "Sequence[JobSummary]", namespace: str) -> str:
     """Format the list of jobs; an empty namespace means all namespaces."""
     if not jobs:
         return f"no running or waiting TrainingJobs in {f'namespace {namespace}' if namespace else 'any namespace'}"
@@ -46,11 +48,11 @@ def queue_text(jobs: Sequence[JobSummary], namespace: str) -> str:
     return columns(heads, rows)
 
 
-def _expected(job: JobSummary) -> list[str]:
+def _expected(job: "JobSummary") -> list[str]:
     return [moment(job.planned_start), moment(job.planned_completion)]
 
 
-def plan_text(job: JobDetail) -> str:
+def plan_text(job: "JobDetail") -> str:
     """Format the plan of a job: facts, then windows and helpers."""
     facts = [
         ("job", f"{job.namespace}/{job.name}"),
@@ -90,7 +92,7 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
     return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "UNUSED GB"], rows) if rows else ""
 
 
-def usage_text(rows: Sequence[JobUsage]) -> str:
+def usage_text(rows: "Sequence[JobUsage]") -> str:
     """Format the GPU time of jobs, or of namespaces, in hours, with the sum in the last row."""
     if not rows:
         return "no TrainingJobs\n"
@@ -119,8 +121,10 @@ def _hours(*seconds: float) -> list[str]:
     return [f"{one / 3600:,.2f}" for one in seconds]
 
 
-def usage_csv(rows: Sequence[JobUsage]) -> str:
+def usage_csv(rows: "Sequence[JobUsage]") -> str:
     """Format the GPU time of jobs, or of namespaces, as CSV in seconds, with times in RFC 3339."""
+    from tranche.client.job_usage import JobUsage
+
     fields = [name for name in JobUsage.__struct_encode_fields__ if name != "sites"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -139,7 +143,7 @@ def _cell(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def chunks_text(plan: ChunkPlan) -> str:
+def chunks_text(plan: "ChunkPlan") -> str:
     """Format the chunks of a job; consecutive chunks with equal values share a row, such as ``0-11``."""
     if not plan.chunks:
         return (
@@ -157,13 +161,13 @@ def chunks_text(plan: ChunkPlan) -> str:
     return columns(heads, [[format_chunks(numbers), *cells] for numbers, cells in rows])
 
 
-def _chunk(one: Chunk, *, costed: bool) -> list[str]:
+def _chunk(one: "Chunk", *, costed: bool) -> list[str]:
     slots = ",".join(map(str, one.slots))
     cost = [f"{one.q:.6g} s" if one.q is not None else ""] if costed else []
     return [one.state, one.site, one.node, slots, moment(one.start), moment(one.end), *cost]
 
 
-def whatif_text(told: WhatIf) -> str:
+def whatif_text(told: "WhatIf") -> str:
     """Format the result of a what-if."""
     facts = [
         ("job", f"{told.namespace}/{told.name}"),
@@ -181,7 +185,7 @@ def _row(role: str, one: dict[str, Any]) -> list[str]:
     return [role, *numbers, chunks, moment(one.get("start")), moment(one.get("end"))]
 
 
-def attempts_text(history: History) -> str:
+def attempts_text(history: "History") -> str:
     """Format the attempts of a job, then their last log lines."""
     if not history.attempts:
         return f"TrainingJob {history.name} has had no pods yet\n"
@@ -198,7 +202,7 @@ def attempts_text(history: History) -> str:
     return text + "".join(_without_log(pods, reason) for reason, pods in missing.items())
 
 
-def _left_out(history: History) -> str:
+def _left_out(history: "History") -> str:
     """Say how many attempts are not listed; "" if all are."""
     listed, every = len(history.attempts), history.attempt_count
     if every <= listed:
@@ -207,7 +211,7 @@ def _left_out(history: History) -> str:
     return f"last {listed} of {every} (ended: {totals})\n"
 
 
-def _victims(history: History) -> str:
+def _victims(history: "History") -> str:
     """List the jobs whose workers were stopped for this one; "" if there are none."""
     if not history.victims:
         return ""
@@ -222,12 +226,12 @@ def _without_log(pods: list[str], reason: str) -> str:
     return f"\nno log of {', '.join(pods[-MOST_NAMED:])}{more}: {reason}\n"
 
 
-def _attempt(one: Attempt) -> list[str]:
+def _attempt(one: "Attempt") -> list[str]:
     code = "" if one.exit_code is None else str(one.exit_code)
     return [str(one.attempt), one.pod, one.node, moment(one.started), moment(one.ended), one.outcome, code, one.why]
 
 
-def event_text(history: History) -> str:
+def event_text(history: "History") -> str:
     """Format the events of a job; "" if there are none."""
     rows = [[moment(one.at), one.reason, str(one.count), one.message] for one in history.events]
     return columns(["SEEN", "EVENT", "COUNT", "MESSAGE"], rows) if rows else ""

@@ -30,9 +30,9 @@ HEAVY = (
 SIMULATE = ["simulate", "data/traces/tiresias_60.csv", "--gpus", "16", "--policy", "srsf"]
 
 
-def imported(words: list[str], names: tuple[str, ...]) -> str:
+def imported(words: list[str], names: tuple[str, ...], program: str = "main") -> str:
     code = (
-        f"import sys\nsys.argv[1:] = {words!r}\nfrom tranche.cli.main import main\nmain(standalone_mode=False)\n"
+        f"import sys\nsys.argv[1:] = {words!r}\nfrom tranche.cli.{program} import main\nmain(standalone_mode=False)\n"
         f"print(sorted({set(names)!r} & set(sys.modules)), file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -42,6 +42,10 @@ def imported(words: list[str], names: tuple[str, ...]) -> str:
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["policies"], SIMULATE], ids=lambda words: words[0])
 def test_command_imports_nothing_of_the_live_product(words: list[str]) -> None:
     assert imported(words, HEAVY) == "[]"
+
+
+def test_help_of_the_plugin_imports_no_client() -> None:
+    assert imported(["--help"], (*HEAVY, "tranche.client", "tranche.planner"), "kubectl") == "[]"
 
 
 def test_help_of_the_group_imports_no_command() -> None:
