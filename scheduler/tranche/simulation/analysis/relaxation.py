@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BATCH = 2_000_000
-"""Number of elements of one array while prices are evaluated; keeps a large trace below some hundred megabytes."""
+BATCH = 16_000
+"""Number of elements of one array while prices are evaluated: several such arrays fit into the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ class PriceBound:
         beyond = 2 * max(busy_until, float((pool.release + pool.ideal).max())) - begin + 1.0
         self.edges: Floats = np.append(inner, beyond)
         self.lengths: Floats = np.diff(self.edges)
+        self._begins: Floats = np.append(self.edges[:-1], self.edges[-2])
+        self._ends: Floats = np.append(self.edges[1:], -inf)
         self._first: Ints = np.searchsorted(self.edges, pool.release, side="right") - 1
 
     def at(self, prices: Floats) -> tuple[float, Floats]:
@@ -116,7 +118,7 @@ class PriceBound:
             cost, cells, spans = self._answer(jobs, int(widths[jobs].max()), prices, reach[jobs])
             total += float(cost.sum())
             rates = (pool.work / pool.ideal)[jobs]
-            used += np.bincount(cells.ravel(), (spans * rates[:, None]).ravel(), minlength=len(prices))
+            used += np.bincount(cells.ravel(), (spans * rates[:, None]).ravel(), minlength=len(prices) + 1)[:-1]
         return total, used / self.lengths - pool.capacity
 
     def _answer(self, jobs: Ints, width: int, prices: Floats, reach: Floats) -> tuple[Floats, Ints, Floats]:
@@ -128,14 +130,14 @@ class PriceBound:
         pool = self.pool
         release, ideal = pool.release[jobs, None], pool.ideal[jobs]
         cells = self._first[jobs, None] + np.arange(width)
-        beyond = cells >= len(prices)
-        cells[beyond] = len(prices) - 1
-        begins = np.maximum(self.edges[cells], release)
-        spans = np.where(beyond, 0.0, np.maximum(self.edges[cells + 1] - begins, 0.0))
-        levels = begins - release + pool.work[jobs, None] * prices[cells]
+        np.minimum(cells, len(prices), out=cells)  # cells beyond the last one have no span
+        begins = np.maximum(self._begins[cells], release)
+        spans = np.maximum(self._ends[cells] - begins, 0.0)
+        levels = begins - release + pool.work[jobs, None] * np.append(prices, prices[-1])[cells]
         water = np.minimum(_water_level(levels, spans, ideal), reach)
-        depths = np.clip(water[:, None] - levels, 0.0, spans)
-        saved = (depths * (water[:, None] - levels) - depths**2 / 2).sum(axis=1)
+        heights = water[:, None] - levels
+        depths = np.minimum(np.maximum(heights, 0.0), spans)
+        saved = (depths * heights - depths**2 / 2).sum(axis=1)
         return water - saved / ideal, cells, depths
 
     def _reach(self, prices: Floats) -> Floats:
@@ -155,6 +157,7 @@ def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
     chosen = max(range(len(starts)), key=lambda i: answers[i][0])
     prices, (best, slope) = starts[chosen], answers[chosen]
     value, kept, ambition, idle = best, prices, 0.03, 0
+    best_slope = slope
     for _ in range(passes):
         direction = np.where((prices <= 0) & (slope < 0), 0.0, slope)
         direction[-1] = 0.0
@@ -164,13 +167,12 @@ def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
         prices = np.maximum(prices + direction * ((1 + ambition) * best - value) / steepness, 0.0)
         value, slope = bound.at(prices)
         if value > best:
-            best, kept, idle = value, prices, 0
+            best, kept, best_slope, idle = value, prices, slope, 0
         else:
             idle += 1
             if idle == 3:
                 ambition, idle = ambition / 2, 0
-                prices = kept
-                value, slope = bound.at(prices)
+                prices, value, slope = kept, best, best_slope
     return best
 
 
@@ -202,14 +204,14 @@ def queue_prices(bound: PriceBound, served: list[tuple[float, float, int]]) -> F
 def _water_level(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
     """Return the z of each row with ``Σ clip(z − level, 0, span) = volume``."""
     points = np.concatenate((levels, levels + spans), axis=1)
+    rows = np.arange(len(points))
     order = np.argsort(points, axis=1)
-    points = np.take_along_axis(points, order, axis=1)
+    points = points[rows[:, None], order]
     rising = np.cumsum(np.where(order < levels.shape[1], 1.0, -1.0), axis=1)
     filled = np.zeros_like(points)
-    np.cumsum(rising[:, :-1] * np.diff(points, axis=1), axis=1, out=filled[:, 1:])
-    at = np.maximum((filled < volumes[:, None]).sum(axis=1) - 1, 0)[:, None]
-    before, slope, point = (np.take_along_axis(a, at, axis=1)[:, 0] for a in (filled, rising, points))
-    level: Floats = point + (volumes - before) / np.maximum(slope, 1.0)
+    np.cumsum(rising[:, :-1] * (points[:, 1:] - points[:, :-1]), axis=1, out=filled[:, 1:])
+    at = np.maximum((filled < volumes[:, None]).sum(axis=1) - 1, 0)
+    level: Floats = points[rows, at] + (volumes - filled[rows, at]) / np.maximum(rising[rows, at], 1.0)
     return level
 
 
