@@ -10,7 +10,7 @@ from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 from tranche.kube.convert.attempt_history import attempt_status, count_attempts, ended_attempts, resume_times
-from tranche.model import AttemptRecord
+from tranche.model import AttemptRecord, WindowState
 from tranche.model.share_text import share_text, with_share
 from tranche.model.stop_text import stop_text
 
@@ -184,8 +184,14 @@ def _present_share(trained: dict[str, Any], explanation: str) -> dict[str, Any]:
 
 
 def phase_of(job: TrainingJob) -> str:
-    """Return the phase from the operator; Waiting before the operator has set one."""
-    return job.status.phase or "Waiting"
+    """Return the phase from the operator, or Starting if it is Waiting although the plan has open windows.
+
+    The operator writes Starting after the scheduler has written these windows.
+    """
+    phase, plan = job.status.phase or "Waiting", job.status.plan
+    if phase == "Waiting" and plan is not None and any(window.state == WindowState.OPEN for window in plan.workers):
+        return "Starting"
+    return phase
 
 
 def total_batches(job: TrainingJob) -> float | None:
