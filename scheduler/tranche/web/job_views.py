@@ -10,7 +10,7 @@ from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 from tranche.kube.convert.attempt_history import attempt_status, count_attempts, ended_attempts, resume_times
-from tranche.model import AttemptRecord, WindowState
+from tranche.model import AttemptRecord
 from tranche.model.share_text import share_text, with_share
 from tranche.model.stop_text import stop_text
 
@@ -189,7 +189,7 @@ def phase_of(job: TrainingJob) -> str:
     The operator writes Starting after the scheduler has written these windows.
     """
     phase, plan = job.status.phase or "Waiting", job.status.plan
-    if phase == "Waiting" and plan is not None and any(window.state == WindowState.OPEN for window in plan.workers):
+    if phase == "Waiting" and plan is not None and any(window.state == "Open" for window in plan.workers):
         return "Starting"
     return phase
 

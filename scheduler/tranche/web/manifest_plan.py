@@ -83,7 +83,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """Number of these jobs."""
     cut_short: bool
     note: str
-    """What the API server did not check; empty if it checked the job."""
+    """Checks that the API server has not made; empty if it has made all."""
 
 
 @dataclass(frozen=True, slots=True)
