@@ -39,7 +39,7 @@ class Api:
             self.written.append((method, path, body))
             if self.rejection is not None:
                 raise self.rejection
-            return {}
+            return body if options.get("params", {}).get("dryRun") else {}
         self.asked.append(path.rpartition("/")[2])
         if self.down:
             raise ApiError(503, "Unavailable", "down")

@@ -12,7 +12,13 @@ from typing import Any
 
 import yaml
 
-CHART_FILES = ("admission-policies.yaml", "priorityclasses.yaml", "rbac.yaml", "scheduler-config.yaml")
+CHART_FILES = (
+    "admission-policies.yaml",
+    "page-policy.yaml",
+    "priorityclasses.yaml",
+    "rbac.yaml",
+    "scheduler-config.yaml",
+)
 """Hand-written files in ``manifests`` that are copied to the chart."""
 _KEEP = {"helm.sh/resource-policy": "keep"}
 """Annotation that keeps the CRDs when the release is removed: otherwise all jobs would be deleted with them."""

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.web.job_views import phase_of
 
 
 class JobBar:
@@ -55,7 +56,7 @@ def done_share(job: TrainingJob) -> float:
 
 def state_of(job: TrainingJob) -> str:
     """Return the phase and planned completion (planned start while it waits), such as ``Running, done 14:20:00Z``."""
-    phase, plan = job.status.phase or "Waiting", job.status.plan
+    phase, plan = phase_of(job), job.status.plan
     if phase == "Waiting" and plan is not None and plan.estimated_start is not None:
         return f"Waiting, starts {plan.estimated_start:%H:%M:%SZ}"
     if phase in ("Starting", "Running") and plan is not None and plan.estimated_completion is not None:

@@ -14,6 +14,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live.foreign_usage import NodeBook
 from tranche.model import Node
+from tranche.web.job_views import phase_of
 from tranche_testcluster import Cluster, ClusterError
 
 ENDED = ("Succeeded", "Failed")
@@ -46,7 +47,7 @@ class Snapshot:
     @property
     def phases(self) -> Counter[str]:
         """Number of jobs by phase."""
-        return Counter(job.status.phase or "Waiting" for job in self.jobs)
+        return Counter(phase_of(job) for job in self.jobs)
 
     @property
     def preemptions(self) -> int:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tranche.demo.cluster_snapshot import Snapshot, age
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.web.job_views import phase_of
 
 SHOWN_JOBS = 8
 COLUMNS = (("next to complete", 17), ("phase", 8), ("chunks", 6), ("planned completion", 20), ("why", None))
@@ -138,7 +139,7 @@ def _job_row(job: TrainingJob) -> tuple[str, ...]:
     when = f"{end:%H:%M:%S} (in {max(0.0, age(end)):.0f} s)" if end else ""
     return (
         job.metadata.name,
-        job.status.phase or "Waiting",
+        phase_of(job),
         progress.chunks if progress else "",
         when,
         plan.explanation if plan else "",

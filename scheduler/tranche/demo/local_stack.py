@@ -43,14 +43,14 @@ def manifests() -> Path:
 
 
 def apply_manifests(cluster: Cluster) -> None:
-    """Install CRDs, priority classes and RBAC, and wait until clients can use the CRDs.
+    """Install CRDs, priority classes, RBAC and the policy of the web page, and wait until clients can use the CRDs.
 
     Raises:
         ClusterError: a manifest is rejected, or the CRDs are not served in time.
     """
     folder = manifests()
     cluster.kubectl("apply", "-f", str(folder / "crds"), "-f", str(folder / "priorityclasses.yaml"))
-    cluster.kubectl("apply", "-f", str(folder / "rbac.yaml"))
+    cluster.kubectl("apply", "-f", str(folder / "rbac.yaml"), "-f", str(folder / "page-policy.yaml"))
     await_kinds(cluster)
 
 

@@ -14,6 +14,7 @@ from tranche.demo import workload
 from tranche.demo.cluster_snapshot import API, Copy, Snapshot, observe_copies
 from tranche.demo.live_screen import Screen, Step
 from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.machine_load import ProcessorTimes
 from tranche.demo.page_account import NAME as VISITOR
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche.demo.submission import journal_of, outcome_of, replay
@@ -152,7 +153,7 @@ def _watch(
 ) -> Outcome:
     """Submit the jobs at their times and update the screen until all have ended."""
     work = sum(job.chunks * job.chunk_seconds for job in jobs)
-    unsaved, copies = [picture] if picture else [], _Copies()
+    unsaved, copies, before = [picture] if picture else [], _Copies(), ProcessorTimes.read()
     with Screen(console, len(jobs), ours.policy) as screen:
 
         def show(seconds: float, snapshot: Snapshot) -> None:
@@ -164,7 +165,8 @@ def _watch(
                 screen.save(unsaved.pop(), seconds, snapshot)
 
         seen, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
-    return outcome_of(cluster, seen, submitted, workload.CHECKPOINT_SECONDS, scalings())
+    load = ProcessorTimes.read().load_since(before)
+    return replace(outcome_of(cluster, seen, submitted, workload.CHECKPOINT_SECONDS, scalings()), load=load)
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

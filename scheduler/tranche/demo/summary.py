@@ -12,6 +12,7 @@ from rich.table import Table
 from tranche.demo.delay_measurement import Kinds, start_errors
 from tranche.demo.deviation import Deviation, compare, spread, within
 from tranche.demo.job_timeline import Course, read_courses
+from tranche.demo.machine_load import MachineLoad
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
 from tranche.planner.journal import Fact, JournaledPlanner
@@ -55,6 +56,8 @@ class Outcome:
     """Minimum node start time of unlimited sites in seconds, from the autoscaler settings."""
     uses: tuple[SiteUse, ...] = ()
     """GPU time and bytes by site, as the statuses of the jobs have them."""
+    load: MachineLoad | None = None
+    """Load of the machine while the jobs ran; None if it was not measured."""
 
     @property
     def kinds(self) -> Kinds:
@@ -100,7 +103,8 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
         f"jobs: {_delays(outcome)}."
     )
     deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
-    _compare(console, deviations, simulated_ranges(outcome, policy, seed))
+    if _compare(console, deviations, simulated_ranges(outcome, policy, seed)) and outcome.load is not None:
+        _blame_load(console, outcome.load)
 
 
 def simulate_outcome(
@@ -153,7 +157,19 @@ def _delays(outcome: Outcome) -> str:
     )
 
 
-def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[str, tuple[float, float]]) -> None:
+def _blame_load(console: Console, load: MachineLoad) -> None:
+    """Say that the load of the machine is a likely cause of differences, if it was high."""
+    if load.is_high:
+        console.print(
+            f"\nWhile the jobs ran, the demo used {load.own:.0%} of this machine's processor time and other programs "
+            f"{load.other:.0%}. On a loaded machine, delays vary, and the simulation uses their means: the load is a "
+            f"likely cause of these differences. Run the demo again while nothing else runs, or slow the jobs down "
+            f"(make demo SLOWER=3)."
+        )
+
+
+def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[str, tuple[float, float]]) -> int:
+    """Print how the jobs differ from the simulation; returns how many differ by more than `TOLD_SHARE`."""
     middle, high = spread(deviations)
     told = [one for one in deviations if one.relative > TOLD_SHARE]
     inside = sum(within(one.measured.total, ranges.get(one.job)) for one in deviations)
@@ -163,7 +179,7 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
         f"{inside} of them lie in the range of {DRAWS} simulations with pod starts that vary as in this run."
     )
     if not told:
-        return
+        return 0
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
@@ -181,3 +197,4 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
     console.print(table)
     if len(told) > MOST_TOLD:
         console.print(f"[dim]and {len(told) - MOST_TOLD} more[/]")
+    return len(told)

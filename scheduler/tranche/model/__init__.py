@@ -8,7 +8,7 @@ from tranche.model.attempt_record import AttemptRecord, PreemptedJob
 from tranche.model.chunk_ranges import format_chunks, parse_chunks
 from tranche.model.chunk_window import ChunkState, ChunkWindow, ExecutedWindow, PlannedWindow
 from tranche.model.cluster import Link, Node, Resources, Site, Tier
-from tranche.model.explanation_text import expected, free_gpus, until, without_moments
+from tranche.model.explanation_text import expected, free_gpus, since, until, without_moments
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job, PodShape, Preemption
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
@@ -72,6 +72,7 @@ __all__ = [
     "format_chunks",
     "free_gpus",
     "parse_chunks",
+    "since",
     "until",
     "without_moments",
 ]

@@ -15,6 +15,11 @@ def until(at: float | None, now: float) -> str:
     return "" if at is None else f" until {_time(at, now) or _FAR}"
 
 
+def since(at: float, now: float) -> str:
+    """Return such as " since 14:20:00Z"."""
+    return f" since {_time(at, now)}"
+
+
 def expected(at: float | None, now: float) -> str:
     """Return such as ", expected at 14:20:00Z"; "" for None."""
     if at is None:

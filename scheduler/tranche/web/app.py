@@ -135,7 +135,7 @@ def create_page_app(
     app.include_router(_many(context, guard))
     app.include_router(_one(context, guard))
     if planning.what_if is not None:
-        app.include_router(what_if_routes(board, planning.what_if, guard, clock))
+        app.include_router(what_if_routes(board, client, planning.what_if, guard, clock))
     if actions:
         app.include_router(action_routes(view, client, guard, clock))
     return app

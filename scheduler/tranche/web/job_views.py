@@ -184,8 +184,14 @@ def _present_share(trained: dict[str, Any], explanation: str) -> dict[str, Any]:
 
 
 def phase_of(job: TrainingJob) -> str:
-    """Return the phase from the operator; Waiting before the operator has set one."""
-    return job.status.phase or "Waiting"
+    """Return the phase from the operator, or Starting if it is Waiting although the plan has open windows.
+
+    The operator writes Starting after the scheduler has written these windows.
+    """
+    phase, plan = job.status.phase or "Waiting", job.status.plan
+    if phase == "Waiting" and plan is not None and any(window.state == "Open" for window in plan.workers):
+        return "Starting"
+    return phase
 
 
 def total_batches(job: TrainingJob) -> float | None:

@@ -1,15 +1,17 @@
 """Plan of a job that is not created, from a manifest: a what-if on the page.
 
-The leader's planner computes it on its live state. The manifest is checked against the schema of the CRD here; its CEL
-rules, admission policies and webhooks are not evaluated, because a dry run would need the right to create jobs. Of the
-other jobs, the answer has only those that the user may list.
+The leader's planner computes it on its live state, for the job as a dry run of the API server returns it. Without a
+right to dry runs, the manifest is checked against the schema of the CRD alone, and a note says so. Of the other jobs,
+the answer has only those that the user may list.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 import yaml
@@ -20,6 +22,7 @@ from tranche.auth.review_cache import BusyError
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.api.timestamp import whole_second
+from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.manifest import training_job_manifest
 from tranche.model import WhatIf
 from tranche.planner_api.desk import NotLeadingError
@@ -36,6 +39,11 @@ PER_SECOND, BURST = 0.2, 5
 SHOWN_DELAYS = 50
 WhatIfs = Callable[[bytes], Awaitable[WhatIf]]
 """Function from a TrainingJob in JSON to its plan; raises NotLeadingError, BusyError and ValueError."""
+WITHOUT_RIGHT = "cannot create resource"
+"""Part of the message of the API server if RBAC does not let this process make a dry run."""
+NOT_CHECKED = (
+    "not checked by the API server: rules of the API, admission policies, webhooks and quotas (no right to dry runs)"
+)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -74,6 +82,17 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     delayed: int
     """Number of these jobs."""
     cut_short: bool
+    note: str
+    """Checks that the API server has not made; empty if it has made all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A job that the API server would accept, as far as it was asked."""
+
+    job: TrainingJob
+    note: str = ""
+    """As in `Answer`."""
 
 
 _decode = msgspec.json.Decoder(Asked).decode
@@ -81,12 +100,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def what_if_routes(
-    board: Board, planned: WhatIfs, guard: Guard, clock: Callable[[], float] = time.monotonic
+    board: Board, client: ApiClient, planned: WhatIfs, guard: Guard, clock: Callable[[], float] = time.monotonic
 ) -> APIRouter:
     """Create the route of what-ifs.
 
     Args:
         board: The jobs.
+        client: Client for dry runs.
         planned: Plan of a job, from the leader's planner.
         guard: Authentication of users.
         clock: Monotonic seconds, for the rate limit.
@@ -102,7 +122,8 @@ def what_if_routes(
             raise Refusal(429, "too many what-ifs: retry in a few seconds")
         try:
             asked = _decode(body)
-            job = await asyncio.to_thread(read_job, asked.manifest, asked.namespace)
+            manifest = await asyncio.to_thread(read_manifest, asked.manifest, asked.namespace)
+            job = await asyncio.to_thread(read_job, manifest)
         except msgspec.DecodeError as error:
             raise Refusal(400, f"the body is not a what-if: {error}") from None
         except ValueError as error:
@@ -111,6 +132,8 @@ def what_if_routes(
         if job.key in board.rows:
             raise Refusal(409, f"TrainingJob {job.key} already exists: choose another name")
         scope = await visitor.scope(board.namespaces)
+        checked = await _dry_run(client, job, manifest)
+        job = checked.job
         try:
             found = await planned(job.model_dump_json(by_alias=True, exclude_none=True).encode())
         except BusyError:
@@ -119,16 +142,16 @@ def what_if_routes(
             raise Refusal(503, f"no planner answers: {error}") from None
         except ValueError as error:
             raise Refusal(422, str(error)) from None
-        return Response(_encode(_answer(job, found, scope)), media_type="application/json")
+        return Response(_encode(_answer(checked, found, scope)), media_type="application/json")
 
     return router
 
 
-def read_job(text: str, namespace: str) -> TrainingJob:
-    """Read one TrainingJob from YAML or JSON, with the defaults of the CRD.
+def read_manifest(text: str, namespace: str) -> dict[str, Any]:
+    """Read the name, the namespace and the specification of one TrainingJob from YAML or JSON, as written.
 
     Raises:
-        ValueError: the text is not exactly one TrainingJob with known fields and valid values.
+        ValueError: the text is not exactly one TrainingJob with known fields.
     """
     objects = _parsed(text)
     try:
@@ -140,15 +163,19 @@ def read_job(text: str, namespace: str) -> TrainingJob:
         raise ValueError("metadata.name is missing")
     if unknown := next(_unknown_fields(TrainingJob, found, ""), None):
         raise ValueError(f'unknown field "{unknown}"')
-    known = {
-        "name": metadata["name"],
-        "namespace": metadata.get("namespace") or namespace,
-        "uid": "what-if",
-        "creationTimestamp": datetime.now(UTC).isoformat(),
-    }
-    whole = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": known, "spec": found.get("spec")}
+    known = {"name": metadata["name"], "namespace": metadata.get("namespace") or namespace}
+    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": known, "spec": found.get("spec")}
+
+
+def read_job(manifest: dict[str, Any]) -> TrainingJob:
+    """Return the job of a manifest, with the defaults of the CRD.
+
+    Raises:
+        ValueError: a value is not valid.
+    """
+    known = manifest["metadata"] | {"uid": "what-if", "creationTimestamp": datetime.now(UTC).isoformat()}
     try:
-        return TrainingJob.model_validate(whole)
+        return TrainingJob.model_validate(manifest | {"metadata": known})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -195,7 +222,28 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _answer(job: TrainingJob, found: WhatIf, scope: Scope) -> Answer:
+async def _dry_run(client: ApiClient, job: TrainingJob, manifest: dict[str, Any]) -> Checked:
+    """Return the job with the spec that the API server would store.
+
+    Raises:
+        Refusal: the API server would not accept the job, or does not respond.
+    """
+    path = f"/apis/{API_VERSION}/namespaces/{quote(job.metadata.namespace, '')}/trainingjobs"
+    try:
+        stored = await client.request(
+            "POST", path, body=manifest, params={"dryRun": "All", "fieldValidation": "Strict"}
+        )
+    except ApiError as error:
+        if error.status == 403 and WITHOUT_RIGHT in error.message:
+            return Checked(job, NOT_CHECKED)
+        if 400 <= error.status < 500 and error.status not in (401, 429):
+            raise Refusal(422, " ".join(error.message.split()) or error.reason) from error
+        raise Refusal(503, f"the API server does not check the job: {error.reason or error.status}") from error
+    return Checked(job.model_copy(update={"spec": TrainingJob.model_validate(stored).spec}))
+
+
+def _answer(checked: Checked, found: WhatIf, scope: Scope) -> Answer:
+    job = checked.job
     delays = [
         DelayedJob(
             one.job.partition("/")[0], one.job.partition("/")[2], whole_second(one.before), whole_second(one.after)
@@ -215,4 +263,5 @@ def _answer(job: TrainingJob, found: WhatIf, scope: Scope) -> Answer:
         delays[:SHOWN_DELAYS],
         len(delays),
         found.cut_short,
+        checked.note,
     )

@@ -139,7 +139,7 @@ def do_everything(whole: Installed) -> None:
 
 
 def visit(whole: Installed, job: str) -> None:
-    """Look at a job on the web page, set its weight and delete it, as a user with the role edit."""
+    """Look at a job, ask for the plan of another, set the weight and delete it, as a user with the role edit."""
     whole.cluster.kubectl("create", "serviceaccount", "visitor")
     whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=edit", "--serviceaccount=default:visitor")
     token = whole.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
@@ -147,6 +147,13 @@ def visit(whole: Installed, job: str) -> None:
     headers = {"Authorization": f"Bearer {token}", "Tranche-Request": "page", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(f"{url}/events", headers=headers)) as reply:
         assert json.load(reply)["events"]
+    asked = {"apiVersion": API.removeprefix("/apis/"), "kind": "TrainingJob", "metadata": {"name": "asked"}}
+    asked["spec"] = whole.job(job)["spec"]
+    what_if = json.dumps({"manifest": json.dumps(asked), "namespace": "default"}).encode()
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{whole.release.page_url}/v1/what-if", what_if, headers)
+    ) as reply:
+        assert json.load(reply)["note"] == ""
     uid = whole.job(job)["metadata"]["uid"]
     for action in ({"action": "weight", "weight": 2}, {"action": "delete"}):
         body = json.dumps({**action, "uid": uid}).encode()
@@ -212,7 +219,7 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
         for kind, answer, suffix in kinds
         for o in answer[1]["items"]
     }
-    assert len(bindings) == 8
+    assert len(bindings) == 9
     reasons = " ".join({one.reason for one in asked})
     assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
 

@@ -38,7 +38,7 @@ def by_key(objects: list[dict[str, Any]]) -> dict[Key, dict[str, Any]]:
 
 def manifests() -> dict[Key, dict[str, Any]]:
     files = [*sorted((MANIFESTS / "crds").glob("*.yaml")), MANIFESTS / "priorityclasses.yaml", MANIFESTS / "rbac.yaml"]
-    files.append(MANIFESTS / "admission-policies.yaml")
+    files += [MANIFESTS / "admission-policies.yaml", MANIFESTS / "page-policy.yaml"]
     documents = [one for file in files for one in load_all_yaml(file.read_text(encoding="utf-8"))]
     return by_key([one for one in documents if one["kind"] != "Namespace"])
 
@@ -267,6 +267,17 @@ def test_page_actions_need_a_right_that_a_value_removes(render: Render) -> None:
     assert "--page-actions" not in containers(without)["api"]["args"]
     shadow = [one for one in render("--set", "mode=shadow") if one["apiVersion"].startswith("rbac.authorization")]
     assert "tranche-page-actions" not in yaml.safe_dump(shadow)
+
+
+def test_dry_runs_of_the_page_need_their_admission_policy(render: Render) -> None:
+    name = "tranche-page-what-if"
+    objects = by_key(render())
+    assert objects["ClusterRole", "", name]["rules"] == [
+        {"apiGroups": ["tranche.dev"], "resources": ["trainingjobs"], "verbs": ["create"]}
+    ]
+    assert ("ValidatingAdmissionPolicyBinding", "", "tranche-page-actions") in objects
+    for value in ("page.whatIf.enabled=false", "admissionPolicies.enabled=false", "mode=shadow"):
+        assert not [key for key in by_key(render("--set", value)) if key[2] == name]
 
 
 def test_certificate_of_the_reports_can_be_of_cert_manager(render: Render) -> None:

@@ -41,7 +41,8 @@ def guarded(cluster: Cluster) -> Cluster:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tranche-tenancy"}, "data": LIMITS}
     config["metadata"]["namespace"] = "tranche-system"  # type: ignore[index]
     apply(cluster, config)
-    cluster.kubectl("apply", "-f", str(manifests() / "admission-policies.yaml"))
+    for name in ("admission-policies.yaml", "page-policy.yaml"):
+        cluster.kubectl("apply", "-f", str(manifests() / name))
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
     eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
     eventually(lambda: "leave it out" in refusal(cluster, pod("probe")), "policy tranche-pods")
@@ -194,6 +195,19 @@ def test_policies_have_no_type_errors(guarded: Cluster) -> None:
         return True
 
     eventually(checked)
+
+
+def test_account_of_the_page_creates_jobs_in_dry_runs_only(guarded: Cluster) -> None:
+    guarded.kubectl("apply", "-f", str(manifests() / "rbac.yaml"))
+    kubeconfig = guarded.service_account_kubeconfig("tranche-system", "tranche-scheduler")
+
+    async def create(**params: str) -> dict[str, Any]:
+        async with ApiClient.connect(str(kubeconfig)) as client:
+            return await client.request("POST", JOBS, body=job("asked"), params=params)
+
+    assert asyncio.run(create(dryRun="All"))["metadata"]["name"] == "asked"
+    with pytest.raises(ApiError, match="may create TrainingJobs in a dry run only"):
+        asyncio.run(create())
 
 
 def test_account_of_the_page_changes_suspension_and_weight_only(guarded: Cluster) -> None:

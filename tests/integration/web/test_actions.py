@@ -165,6 +165,9 @@ def test_what_if_shows_start_end_and_delayed_jobs(stage: Stage) -> None:
         page.fill("#manifest", MANIFEST.replace("stepTime", "stepSeconds"))
         page.get_by_role("button", name="Plan", exact=True).click()
         page.locator(".problem", has_text='unknown field "spec.model.stepSeconds"').wait_for()
+        page.fill("#manifest", MANIFEST.replace("stepTime: 1s", "stepTimes: {A100: 1s}"))
+        page.get_by_role("button", name="Plan", exact=True).click()
+        page.locator(".problem", has_text="declare stepTime, the time on all others, too").wait_for()
         page.fill("#manifest", MANIFEST)
         page.get_by_role("button", name="Plan", exact=True).click()
         page.wait_for_selector("#h-answer")
@@ -173,6 +176,7 @@ def test_what_if_shows_start_end_and_delayed_jobs(stage: Stage) -> None:
         delayed = page.locator("table:has(caption:text-is('Delayed jobs')) tbody th").all_inner_texts()
         assert set(delayed) == {"default/first", "default/second"}, facts
         assert stage.whole.job("asked") == {}
+        assert "Note" not in facts
         window.expected = ("422",)
         assert window.faults() == []
 

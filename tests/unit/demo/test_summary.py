@@ -10,6 +10,7 @@ from support.builders import job, node
 from support.operator_objects import training_job
 from tranche.demo.delay_measurement import measure_delays
 from tranche.demo.deviation import compare, spread
+from tranche.demo.machine_load import MachineLoad
 from tranche.demo.submission import uses_of
 from tranche.demo.summary import Outcome, report, simulate_outcome
 from tranche.kube.api.resources import SiteObject
@@ -74,6 +75,26 @@ def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome)
     assert "1 of 12 jobs by more than 15%" in text
     (line,) = [line for line in text.splitlines() if line.startswith("j3")]
     assert "status written +20.0 s" in line
+
+
+@pytest.mark.parametrize(
+    ("load", "late_seconds", "blamed"),
+    [
+        (MachineLoad(0.38, 0.6), 20.0, True),
+        (MachineLoad(0.38, 0.02), 20.0, False),
+        (MachineLoad(0.38, 0.6), 0.0, False),
+        (None, 20.0, False),
+    ],
+    ids=["loaded", "idle", "no difference", "not measured"],
+)
+def test_load_is_named_as_cause_of_differences(
+    outcome: Outcome, load: MachineLoad | None, late_seconds: float, blamed: bool
+) -> None:
+    late = {**outcome.completed, "default/j3": outcome.completed["default/j3"] + late_seconds}
+    text = " ".join(printed(replace(outcome, completed=late, load=load)).split())
+    words = "the demo used 38% of this machine's processor time and other programs 60%"
+    assert (words in text) is blamed
+    assert ("the load is a likely cause" in text) is blamed
 
 
 def test_report_has_use_of_sites_beside_both_simulations(outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from tranche.planner import (
     NodeRemoved,
     OpenWindow,
     Planner,
+    SiteChanged,
     SiteRemoved,
     StageData,
     StagingEnded,
@@ -143,3 +144,21 @@ def test_staged_chunk_starts_in_cloud_after_its_staging_pod() -> None:
     staging = made.cluster.jobs["default/a"].stagings["cloud"]
     assert not opened(made, Tick(), UPLOAD_SECONDS)
     assert opened(made, StagingEnded("default/a", staging.attempt, "Succeeded", 240.0), 130.0) == ["cloud", "cloud"]
+
+
+def test_job_that_stays_with_its_data_uses_no_other_node() -> None:
+    made = planner("chunk", [node("n1", "edge"), node("n2", "far")], [*sites(start_seconds=9.0), Site("far")])
+    assert opened(made, JobSubmitted(job("lost", data_site="nowhere")), 0.0) == ["cloud"]
+    assert opened(made, JobSubmitted(job("near", data_site="edge")), 1.0) == ["edge"]
+
+
+def test_job_without_a_node_near_its_data_has_no_planned_start() -> None:
+    made = planner("chunk", [node("n1", "edge"), node("n2", "far")], [*sites(), Site("far")])
+    edge_only = worker(constraints=Constraints(affinity=((Requirement("zone", "NotIn", ("cloud",)),),)))
+    cloud = Site("cloud", Tier.CLOUD, unlimited=True, labels={"zone": "cloud"})
+    made.handle(SiteChanged(cloud), 0.0)
+    made.handle(JobSubmitted(job("lost", data_site="nowhere", worker=edge_only)), 0.0)
+    made.forecast(1.0)
+    plan = made.plan_of("default/lost", 1.0)
+    assert (plan.estimated_start, plan.unplannable) == (None, "Unschedulable")
+    assert plan.explanation.startswith("no node takes a worker: 2 of 2 nodes are not at nowhere")

@@ -63,7 +63,17 @@ def test_the_name_of_an_existing_job_is_refused() -> None:
         asked(one_gpu("fifo"), JobSubmitted(job("b", chunks=1)))
 
 
-def test_binding_policy_is_refused() -> None:
+def test_plan_under_binding_policy_is_that_of_a_submitted_job() -> None:
+    p = one_gpu("round-robin")
+    told = asked(p, JobSubmitted(job("new", chunks=1)))
+    assert (told.start, told.completion, told.site, told.behind) == (400.0, 500.0, "edge-a", "default/b")
+    p.handle(JobSubmitted(job("new", chunks=1)), 0.0)
+    estimate = p.forecast(0.0)["default/new"]
+    assert (estimate.start, estimate.completion) == (told.start, told.completion)
+
+
+def test_denser_chunk_of_a_binding_policy_delays_others() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=1)])
-    with pytest.raises(ValueError, match="binds chunks at arrival: use kubectl tranche whatif"):
-        asked(p, JobSubmitted(job("new", chunks=1)))
+    p.handle(JobSubmitted(job("long", chunks=1, seconds=1000.0)), 0.0)
+    told = asked(p, JobSubmitted(job("new", chunks=1, seconds=100.0)))
+    assert [one.job for one in told.delays] == ["default/long"]

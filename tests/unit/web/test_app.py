@@ -37,6 +37,15 @@ def test_jobs_are_chosen_by_namespace_and_phase() -> None:
     assert app.told("jobs?namespace=other")["jobs"] == []
 
 
+def test_job_with_windows_is_starting_before_the_operator_says() -> None:
+    app = Visited()
+    app.stores.add_job("cats", window(0, 1, "n1"), phase="Waiting")
+    app.stores.add_job("dogs", window(0, 2, "n1", state="Closing"), phase="Waiting")
+    app.stores.add_job("eels", phase="Waiting")
+    assert [job["phase"] for job in app.told("jobs")["jobs"]] == ["Starting", "Waiting", "Waiting"]
+    assert (app.told("overview")["totals"]["running"], app.told("jobs/ns/cats")["phase"]) == (1, "Starting")
+
+
 def test_job_detail_includes_its_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")

@@ -119,7 +119,7 @@ def test_without_the_option_there_are_no_actions() -> None:
 
 
 def test_admission_policy_covers_every_field_of_the_spec() -> None:
-    policy = (Path(__file__).parents[3] / "manifests/admission-policies.yaml").read_text()
+    policy = (Path(__file__).parents[3] / "manifests/page-policy.yaml").read_text()
     spec: Any = TrainingJob.model_fields["spec"].annotation
     names = {field.alias or name for name, field in spec.model_fields.items()} - {"suspend", "weight"}
     assert [name for name in names if f"object.spec.?{name} == oldObject.spec.?{name}" not in policy] == []

@@ -9,10 +9,11 @@ from support.extender_objects import job
 from support.page_visitor import Visited
 from tranche.auth.review_cache import BusyError
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiError
 from tranche.model import Delay, WhatIf
 from tranche.planner_api.desk import NotLeadingError
 from tranche.web.app import Planning
-from tranche.web.manifest_plan import BURST, read_job
+from tranche.web.manifest_plan import BURST, read_job, read_manifest
 
 MANIFEST = """
 apiVersion: tranche.dev/v1alpha1
@@ -107,6 +108,38 @@ def test_errors_of_the_planner_reach_the_user(error: Exception, status: int) -> 
     assert asking(Planner(error)).send("what-if", {"manifest": MANIFEST}).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("rejection", "status", "message"),
+    [
+        (ApiError(422, "Invalid", "spec.data.chunks:\n  too many"), 422, "spec.data.chunks: too many"),
+        (ApiError(403, "Forbidden", "exceeded quota: jobs, used: count=1"), 422, "exceeded quota"),
+        (ApiError(504, "Timeout", "webhook"), 503, "the API server does not check the job: Timeout"),
+    ],
+)
+def test_job_that_the_api_server_rejects_is_not_planned(rejection: ApiError, status: int, message: str) -> None:
+    planner = Planner()
+    app = asking(planner)
+    app.api.rejection = rejection
+    response = app.send("what-if", {"manifest": MANIFEST})
+    assert (response.status_code, message in response.json()["error"]) == (status, True), response.json()
+    assert planner.asked == []
+
+
+def test_dry_run_has_the_manifest_as_written() -> None:
+    app = asking(Planner())
+    assert app.send("what-if", {"manifest": MANIFEST}).json()["note"] == ""
+    ((method, path, body),) = app.api.written
+    assert (method, path) == ("POST", "/apis/tranche.dev/v1alpha1/namespaces/ns/trainingjobs")
+    assert body["spec"]["data"] == {"chunks": 4, "batchesPerChunk": 10}
+    assert (body["kind"], body["metadata"]) == ("TrainingJob", {"name": "new", "namespace": "ns"})
+
+
+def test_without_the_right_to_dry_runs_a_note_says_so() -> None:
+    app = asking(Planner())
+    app.api.rejection = ApiError(403, "Forbidden", 'User "x" cannot create resource "trainingjobs" in API group')
+    assert "not checked by the API server" in app.send("what-if", {"manifest": MANIFEST}).json()["note"]
+
+
 def test_bodies_are_bounded_and_requests_limited() -> None:
     app = asking(Planner())
     assert app.send("what-if", {"manifest": "x" * 100_000}).status_code == 413
@@ -138,9 +171,9 @@ def test_any_manifest_is_read_or_refused(change: Any) -> None:
         word, value = change
         text = MANIFEST.replace(word, value if isinstance(value, str) else str(value), 1)
     with suppress(ValueError):
-        assert read_job(text, "ns").model_dump_json()
+        assert read_job(read_manifest(text, "ns")).model_dump_json()
 
 
 def test_a_manifest_without_a_namespace_takes_the_chosen_one() -> None:
-    read: Any = read_job(MANIFEST.replace(", namespace: ns", ""), "lab")
+    read: Any = read_job(read_manifest(MANIFEST.replace(", namespace: ns", ""), "lab"))
     assert read.key == "lab/new"

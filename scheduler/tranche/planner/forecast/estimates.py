@@ -15,6 +15,7 @@ from tranche.model import PodShape
 from tranche.planner.context import PlannerContext
 from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFactory, Rollout, Start, prepare
 from tranche.planner.forecast.steps import Steps
+from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
@@ -66,6 +67,8 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
     last = waiting[SIMULATED_JOBS - 1].job.key if later else None
     fluid = Fluid(context.cluster, now, ahead, last)
     for state in later:
+        if is_cut_off(context.cluster, context.queue.policy, state):
+            continue
         fluid.add(state, None, estimates)
         yield
     return estimates
@@ -84,7 +87,8 @@ def _estimates_of_rollout(rollout: Rollout, policy: QueuePolicy) -> Steps[dict[s
         )  # without a start, it completes by the progress that a stopped pod saved
         estimates[key] = Estimate(start.at, completion, start.behind, start.site, start.node)
     known = simulated.jobs if rollout.cut_short else rollout.chunks
-    open_ended = [simulated.jobs[key] for key in known if simulated.jobs[key].active]
+    active = [simulated.jobs[key] for key in known if simulated.jobs[key].active]
+    open_ended = [state for state in active if not is_cut_off(simulated, policy, state)]
     ranks: dict[str, tuple[Standing, Arrival]] = {}
     for state in open_ended:
         ranks[state.job.key] = (policy.standing(state, simulated, rollout.now), state.arrival)

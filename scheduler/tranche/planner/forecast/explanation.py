@@ -1,9 +1,10 @@
 """Explanation of a job's state in one sentence, for its status, its events, the API and the CLI."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tranche.model import Admission, Job, Measure, expected, free_gpus, until
+from tranche.model import Admission, Job, Measure, expected, free_gpus, since, until
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
 from tranche.model.share_text import share_text, told_share
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
@@ -13,12 +14,16 @@ from tranche.planner.handlers.progress import trained
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
-from tranche.state.phases import JobPhase
+from tranche.state.node import TOO_SMALL, NodeState
+from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.quota_usage import Shortage
 from tranche.state.remaining_work import overruns
 
 LONGEST = 2000
 """Longest explanation in characters; longer ones, which contain messages of the API server, are cut."""
+NODE_START_FACTOR, LEAST_NODE_SECONDS = 2.0, 30.0
+"""A worker waits too long for a node of an unlimited site after this multiple of the site's `start_seconds`, and at
+least this number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,36 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
         notes.append(f"its duration is unknown, and {hours:g} h is assumed: set spec.estimatedDuration")
     elif state.runs and overruns(state, now):
         notes.append("it has overrun its expected training time, and its planned completion is a guess")
+    if cluster.clouds and state.runs:
+        notes += _awaited_nodes(cluster, state, now)
     return notes
+
+
+def _awaited_nodes(cluster: ClusterState, state: JobState, now: float) -> list[str]:
+    """Return a note for each unlimited site that has no node for workers after twice the time that its nodes need."""
+    late: dict[str, list[float]] = {}
+    for run in state.runs.values():
+        site = cluster.sites.get(run.home.site)
+        if site is not None and site.unlimited and run.phase is WindowPhase.PENDING:
+            opened = run.held_from or run.opened
+            if now - opened > max(LEAST_NODE_SECONDS, NODE_START_FACTOR * site.start_seconds):
+                late.setdefault(site.name, []).append(opened)
+    return [_awaited(cluster, state, site, opened, now) for site, opened in sorted(late.items())]
+
+
+def _awaited(cluster: ClusterState, state: JobState, site: str, opened: list[float], now: float) -> str:
+    """Say how long workers have waited for nodes of a site, and what the nodes that it has lack."""
+    who = f"{len(opened)} workers have" if len(opened) > 1 else "1 worker has"
+    usual = cluster.sites[site].start_seconds
+    text = f"{who} waited for a node of {site}{since(min(opened), now)}, longer than its nodeStartup {usual:g} s"
+    nodes = [node for node in cluster.nodes.values() if node.node.site == site]
+    objections = Counter(node.objection(state.job.worker) or "" for node in nodes)
+    if not nodes or "" in objections:
+        return text
+    reason, count = objections.most_common(1)[0]
+    if reason == TOO_SMALL:
+        return f"{text}: {_too_small(nodes, state)}"
+    return f"{text}: {count} of its {len(nodes)} nodes {reason}"
 
 
 def _is_known(cluster: ClusterState, site: str | None) -> bool:
@@ -162,7 +196,7 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
         case WaitReasonKind.NO_NODES:
             return f"waits for {need}: the cluster has no nodes"
         case WaitReasonKind.SIZE:
-            return _too_small(cluster, state, need)
+            return _too_small(cluster.nodes.values(), state)
         case WaitReasonKind.NODE:
             return f"no node takes a worker: {reason.count} of {reason.nodes} nodes {reason.detail}"
         case WaitReasonKind.GANG:
@@ -274,11 +308,15 @@ def _gpus(count: int, resource: str = "") -> str:
     return f"{count} {resource}" if resource else f"{count} GPU{'' if count == 1 else 's'}"
 
 
-def _too_small(cluster: ClusterState, state: JobState, need: str) -> str:
+def _too_small(among: Iterable[NodeState], state: JobState) -> str:
     """Name the resources of which no node has enough for a worker, or all of them if only their sum is too large."""
     request = state.job.worker.requests
-    amounts = {"gpus": need, "cpu": _cpu(request.cpu), "memory": _memory(request.memory)}
-    nodes = [node for node in cluster.nodes.values() if node.capacity.gpu_resource == request.gpu_resource]
+    amounts = {
+        "gpus": _gpus(state.job.gpus, state.job.gpu_resource),
+        "cpu": _cpu(request.cpu),
+        "memory": _memory(request.memory),
+    }
+    nodes = [node for node in among if node.capacity.gpu_resource == request.gpu_resource]
     most = {name: max(getattr(node.capacity, name) for node in nodes) for name in amounts}
     short = [name for name in amounts if getattr(request, name) > most[name]]
     if not short:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tranche.model import Preemption
 from tranche.planner.forecast.estimates import Estimate
-from tranche.planner.scheduling.data_replication import moves_data
+from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.planner.scheduling.preemption import preempts_any
@@ -144,7 +144,7 @@ def wait_reason_of(
         where = _server_place(cluster, policy, state)
         return WaitReason(WaitReasonKind.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
     if estimate is None:
-        return _away_from_data(cluster, policy, state) or WaitReason(WaitReasonKind.UNKNOWN)
+        return WaitReason(WaitReasonKind.UNKNOWN)
     excluded = [name for name, at in state.excluded_nodes.items() if now < at <= start]
     if estimate.behind is None and excluded and (state.job.is_gang or estimate.node in excluded):
         node = estimate.node if estimate.node in excluded else excluded[0]
@@ -168,6 +168,9 @@ def _permanent(cluster: ClusterState, policy: Policy, state: JobState, estimate:
     """Return why the nodes can never take the job's pods; None if they can."""
     if not cluster.eligible(state.job.worker) and not cluster.clouds_for(state):
         return _no_node(cluster, state)
+    if is_cut_off(cluster, policy, state):
+        detail = f"are not at {state.job.data_site}, where its data stay without spec.data.chunkSize"
+        return WaitReason(WaitReasonKind.NODE, detail=detail, count=len(cluster.hosts(state)), nodes=len(cluster.nodes))
     if state.job.is_gang and not could_run(cluster, state):
         return WaitReason(WaitReasonKind.GANG)
     if not _servers_fit(cluster, policy, state):
@@ -279,16 +282,6 @@ def _is_first_in_slots(first: JobState, second: JobState) -> bool:
     return any(
         one.key < entry.key for entry in waiting for one in first.entries.values() if one.home.node == entry.home.node
     )
-
-
-def _away_from_data(cluster: ClusterState, policy: Policy, state: JobState) -> WaitReason | None:
-    """Return the site of the data as the reason if no node there takes a worker, and the data are never copied."""
-    site, nodes = state.job.data_site, cluster.hosts(state)
-    stay = policy.traits.needs_local_data and site is not None and not state.job.is_gang and not moves_data(state)
-    if not stay or any(node.node.site == site for node in nodes):
-        return None
-    detail = f"are not at {site}, where its data stay without spec.data.chunkSize"
-    return WaitReason(WaitReasonKind.NODE, detail=detail, count=len(nodes), nodes=len(cluster.nodes))
 
 
 def _no_node(cluster: ClusterState, state: JobState) -> WaitReason:

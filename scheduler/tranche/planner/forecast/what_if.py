@@ -1,7 +1,6 @@
 """A what-if on the live state: the plan that a job would get if it were submitted, and the jobs that it would delay.
 
-Two rollouts start from the same state, one of them with the job. Neither changes the planner. Binding policies have no
-rollouts; for them, `tranche.client.what_if` restores a planner of its own.
+Two rollouts start from the same state, one of them with the job. Neither changes the planner.
 """
 
 from dataclasses import replace
@@ -23,17 +22,16 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
     """Return the plan of a job that is not submitted, in steps.
 
     Args:
-        context: Context of the planner, whose policy has one queue; it is not changed.
+        context: Context of the planner, which is not changed.
         new_planner: Makes the planner that decides in a rollout.
         asked: The submission. Its pods count as admitted.
         now: Clock, in seconds.
 
     Raises:
-        ValueError: the policy has no queue, or the job exists.
+        ValueError: the job exists.
     """
-    if context.queue is None:
-        raise ValueError(f"the policy {context.policy.name} binds chunks at arrival: use kubectl tranche whatif")
-    later, key = context.queue.waiting()[SIMULATED_JOBS:], asked.job.key
+    later = context.queue.waiting()[SIMULATED_JOBS:] if context.queue is not None else ()
+    key = asked.job.key
     if key in context.cluster.jobs:
         raise ValueError(f"TrainingJob {key} already exists: choose another name")
     # Both copies in one step, so that no event is in one of them only.

@@ -255,6 +255,8 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
     """Return the pools of nodes at the nearest sites where the job's chunks could train."""
     cluster = queue.cluster
     by_site = cluster.hosts(state).by_site
+    if data_replication.stays_with_data(queue.policy, state):
+        by_site = {site: nodes for site, nodes in by_site.items() if site == state.job.data_site}
     delta = {site: cluster.transfer_seconds(state, site) for site in by_site}
     options = []
     for site in sorted(sorted(by_site, key=lambda site: (delta[site], site))[:NEAREST_SITES]):

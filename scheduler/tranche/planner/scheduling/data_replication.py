@@ -20,7 +20,7 @@ from tranche.planner.data_staging import demand, is_given_up
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.gpu_choice import site_batch_seconds
-from tranche.policies import Standing
+from tranche.policies import Policy, Standing
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
@@ -39,6 +39,19 @@ early may never be used, because plans change."""
 def moves_data(state: JobState) -> bool:
     """Return whether the job's data have to be copied to the sites where its chunks train."""
     return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
+
+
+def stays_with_data(policy: Policy, state: JobState) -> bool:
+    """Return whether the nodes of no other site can train the job's chunks, because its data are never copied."""
+    away = state.job.data_site is not None and not state.job.is_gang and not moves_data(state)
+    return away and policy.traits.needs_local_data
+
+
+def is_cut_off(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Return whether the job stays with its data, and no node of their site and no unlimited site takes a worker."""
+    if not stays_with_data(policy, state) or cluster.clouds_for(state):
+        return False
+    return all(node.node.site != state.job.data_site for node in cluster.hosts(state))
 
 
 def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:

@@ -30,7 +30,7 @@ export class WhatIf {
     this.element = el("article", { class: "job" },
       el("p", {}, el("a", { href: "#/", text: "← all jobs" })),
       el("h2", { text: "What if I submit a job?" }),
-      el("p", { class: "quiet", text: "The planner plans the job on the present state of the cluster. Nothing is created. The API server is not asked whether it accepts the job." }),
+      el("p", { class: "quiet", text: "The planner plans the job on the present state of the cluster. Nothing is created. The API server checks the job in a dry run." }),
       el("label", { for: "manifest", text: "TrainingJob (YAML)" }), this.manifest,
       el("p", { class: "actions" }, el("label", { for: "into", text: "Namespace, if the YAML has none" }), this.namespace, this.go), this.problem, this.answer);
   }
@@ -59,7 +59,7 @@ export class WhatIf {
   }
 
   show(told) {
-    const { plannedStart, plannedCompletion, workers, site, behind, delays, delayed, cutShort } = told;
+    const { plannedStart, plannedCompletion, workers, site, behind, delays, delayed, cutShort, note } = told;
     set(this.sentence, { text: told.explanation });
     const facts = [
       ["Planned start", moment(plannedStart, cutShort ? "after the end of the forecast" : "never, as the cluster is")],
@@ -67,6 +67,7 @@ export class WhatIf {
       ["Workers that start at once", String(workers)],
       ...(site ? [["First site", site]] : []),
       ...(behind ? [["After", behind]] : []),
+      ...(note ? [["Note", note]] : []),
     ];
     keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")),
       (pair, [, value]) => pair.lastChild.replaceChildren(value));
