@@ -6,8 +6,20 @@ import click
 
 import tranche
 
-COMMANDS = ("api", "compare", "demo", "extender", "planner", "policies", "presets", "replay", "scheduler", "simulate")
-"""Commands, each the attribute of its name in the module of its name."""
+COMMANDS = (
+    "api",
+    "batch-size",
+    "compare",
+    "demo",
+    "extender",
+    "planner",
+    "policies",
+    "presets",
+    "replay",
+    "scheduler",
+    "simulate",
+)
+"""Commands, each the attribute of its name in the module of its name, with underscores."""
 
 
 class Commands(click.Group):
@@ -21,7 +33,8 @@ class Commands(click.Group):
         """Import a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = getattr(import_module(f"tranche.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        found: click.Command = getattr(import_module(f"tranche.cli.{name}"), name)
         return found
 
 
