@@ -8,6 +8,7 @@ import tranche
 
 COMMANDS = {
     "api": "Run the report API, the web page and the read API.",
+    "batch-size": "Choose the size limits of the batches of an inference server.",
     "compare": "Compare policies on the same jobs.",
     "demo": "Run a demo on a real Kubernetes control plane.",
     "extender": "Run the extender of kube-scheduler.",
@@ -18,7 +19,7 @@ COMMANDS = {
     "scheduler": "Run extender, planner and API on one machine.",
     "simulate": "Simulate the jobs of a log under one policy.",
 }
-"""First sentences of the commands' help, by name; a command is the attribute of its name in the module of its name."""
+"""First sentences of the commands' help, by name; each is an attribute in the module of its name, with underscores."""
 
 
 class Commands(click.Group):
@@ -32,7 +33,8 @@ class Commands(click.Group):
         """Import a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = getattr(import_module(f"tranche.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        found: click.Command = getattr(import_module(f"tranche.cli.{name}"), name)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

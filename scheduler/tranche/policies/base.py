@@ -217,6 +217,13 @@ class QueuePolicy(Policy):
         """Return the hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
         return 0.0
 
+    def split_factor(self) -> float:
+        """Return how many times as long as on an idle slot the rest of a window takes that is moved there; 0: never.
+
+        See `tranche.planner.scheduling.chunk_split`.
+        """
+        return 0.0
+
     def prefetch_site_count(self) -> int:
         """Return the number of sites to which an arriving job's data are copied, if the policy `needs_local_data`."""
         return 0

@@ -6,12 +6,20 @@ has taken. In both cases an estimate that is overrun is doubled, so that no job 
 """
 
 from math import inf, log2
+from typing import NamedTuple
 
 from tranche.estimate import OVERRUN, believed_total
 from tranche.state.entities import JobState, TrackedWindow
 
 NEARLY = 1e-6
 """GPU-seconds by which rounding may keep a job below a limit that it has reached."""
+
+
+class WindowRest(NamedTuple):
+    """What is left of a window."""
+
+    seconds: float
+    batches: float
 
 
 def by_service(state: JobState) -> bool:
@@ -40,6 +48,17 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     return rest * state.job.gpus
 
 
+def reported_gpu_seconds(state: JobState) -> float:
+    """Return the remaining GPU-seconds by the last reports alone, without what running workers train after them."""
+    if not by_service(state):
+        return state.batches_left(range(state.job.chunks)) * state.nominal_batch_seconds * state.job.gpus
+    attained = state.counted_gpu_seconds + NEARLY
+    for run in state.runs.values():
+        if run.started is not None and run.since is not None:
+            attained += (run.since - run.started) * max(1, state.job.gpus)
+    return max(0.0, believed_total(told_gpu_seconds(state), attained) - attained)
+
+
 def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
     """Return the estimated remaining seconds of one window."""
     if by_service(state):
@@ -49,6 +68,16 @@ def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
         return rest
     expected, elapsed = _times(state, run, now)
     return max(0.0, believed_total(expected, elapsed) - elapsed) if expected > 0 else 0.0
+
+
+def rest_of(state: JobState, run: TrackedWindow, now: float) -> WindowRest:
+    """Return the estimated rest of a window that trains, of a job whose ledger counts mini-batches."""
+    expected, elapsed = _times(state, run, now)
+    if expected <= 0:
+        return WindowRest(0.0, 0.0)
+    total = believed_total(expected, elapsed)
+    left = max(0.0, total - elapsed)
+    return WindowRest(left, state.left_of(run) * left / total)
 
 
 def longest_rest_seconds(state: JobState, now: float) -> float:

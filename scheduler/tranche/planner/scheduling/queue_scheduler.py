@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, wants_at
 from tranche.planner.scheduling import cloud_burst, gang_placement, gpu_choice
+from tranche.planner.scheduling.chunk_split import split_lagging
 from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, free_hosts, free_nodes
@@ -59,6 +60,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     for state in cycle.passed_over:
         queue.stale[state.job.key] = None
     queue.settle()
+    split_lagging(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
     if queue.policy.traits.needs_local_data:

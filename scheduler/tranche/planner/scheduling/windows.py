@@ -1,6 +1,7 @@
 """Opening of windows: the chunks that each window gets, and the instructions that start its pod."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from tranche.model import Preemption, Window
 from tranche.planner.context import PlannerContext
@@ -53,11 +54,13 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
     if state.cloud and not at:
         waiting = [chunk for chunk in waiting if chunk not in state.cloud]
     uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
-    for node in nodes:
+    spreads = context.queue is not None and context.queue.policy.split_factor() > 0
+    for number, node in enumerate(nodes):
         if not waiting:
             return
         site, name = node.node.site, node.node.name
         count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
+        count = min(count, ceil(len(waiting) / (len(nodes) - number))) if spreads else count
         if uploading:
             chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
             waiting = [chunk for chunk in waiting if chunk not in chosen]

@@ -19,7 +19,7 @@ from tranche.policies.base import PolicyTraits, QueuePolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
-from tranche.state.remaining_work import next_overrun, overruns, rest_gpu_seconds, rest_rate
+from tranche.state.remaining_work import next_overrun, overruns, reported_gpu_seconds, rest_gpu_seconds, rest_rate
 
 AGE_STEP = 1.1
 """Factor between two steps of the age factor. A waiting job is ranked again at each step: logarithmically often."""
@@ -56,10 +56,19 @@ class Chunk(QueuePolicy):
     """1: within a priority class, tenants above their share of recent GPU time rank behind those below theirs."""
     halflife: float = 86_400.0
     """Time after which a tenant's GPU time counts half in its recent share, in seconds."""
+    belief: float = 1.0
+    """1: the work left of a job is a belief: its last reports, and what its workers have trained since by their pace;
+    0: its last reports alone."""
     price: float = 0.0
     """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
 
+    split: float = 0.0
+    """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
+    on an idle slot, with the restart; its partial work counts, and idle slots take the rest. 0: never."""
+
     def __post_init__(self) -> None:
+        if self.split and not self.split >= 1:
+            raise ValueError("chunk needs split ≥ 1, or 0")
         if not 0 < self.halflife < float("inf"):
             raise ValueError("chunk needs halflife > 0")
         if not self.price >= 0:
@@ -77,9 +86,9 @@ class Chunk(QueuePolicy):
             return reason
         if self.tier(first, cluster) < self.tier(second, cluster):
             return "whose namespace has used less than its share of GPU time"
-        if rest_gpu_seconds(first, now) < rest_gpu_seconds(second, now):
+        if self._rest(first, now) < self._rest(second, now):
             return reason
-        aged = [rest_gpu_seconds(one, now) / AGE_STEP ** self._age(one, now) for one in (first, second)]
+        aged = [self._rest(one, now) / AGE_STEP ** self._age(one, now) for one in (first, second)]
         if first.job.weight > second.job.weight and aged[0] >= aged[1]:
             return f"which has more weight ({first.job.weight:g})"
         return "which has waited longer for its size"
@@ -98,16 +107,16 @@ class Chunk(QueuePolicy):
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """Return the decrease of remaining GPU-seconds per second, over weight and age."""
-        return rest_rate(state, now) / self._divisor(state, now)
+        return rest_rate(state, now) / self._divisor(state, now) if self.belief else 0.0
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Return how often the job's estimate was overrun: a job that is larger than estimated may have to make way."""
-        return overruns(state, now)
+        return overruns(state, now) if self.belief else 0
 
     def next_rank_change(self, state: JobState, cluster: ClusterState, now: float) -> float | None:
         """Return when a waiting job ages by another step, or when a running one overruns its estimate."""
         if state.busy_since is not None or not self.aging:
-            return next_overrun(state, now)
+            return next_overrun(state, now) if self.belief else None
         age = self._age(state, now)
         if age == OLDEST:
             return None
@@ -128,6 +137,10 @@ class Chunk(QueuePolicy):
         """Return the option `price`."""
         return self.price
 
+    def split_factor(self) -> float:
+        """Return the option `split`."""
+        return self.split
+
     def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Return the bound above which the gain of the waiting job exceeds the loss of the victim.
 
@@ -141,7 +154,11 @@ class Chunk(QueuePolicy):
         return (seconds + victim.restart_seconds) * challenger / running if running else inf
 
     def _work(self, state: JobState, now: float) -> float:
-        return rest_gpu_seconds(state, now) / self._divisor(state, now)
+        return self._rest(state, now) / self._divisor(state, now)
+
+    def _rest(self, state: JobState, now: float) -> float:
+        """Return the remaining GPU-seconds of the job, as a belief or as last reported."""
+        return rest_gpu_seconds(state, now) if self.belief else reported_gpu_seconds(state)
 
     def _divisor(self, state: JobState, now: float) -> float:
         return state.job.weight * AGE_STEP ** self._age(state, now)
