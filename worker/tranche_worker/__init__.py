@@ -4,11 +4,18 @@
 `assignment` for the chunks and the point to resume from, and `report` to write durable progress for the scheduler. A
 parameter server rejects old attempts with a `Fence` and reports for its job with a `Reporter`. `checkpoints` saves
 files atomically.
+
+`Barrier` and `StalenessBound` synchronize the workers of a parameter server, `RateLimit` keeps a worker to its share of
+the bandwidth, and `DoubleBuffer` communicates one batch beside the computation of the next.
 """
 
 from tranche_worker import checkpoints
+from tranche_worker.allocation import Allocation, Communication, Iterations
 from tranche_worker.assignment import Assignment, assignment
+from tranche_worker.barrier import Barrier, StalenessBound
+from tranche_worker.double_buffer import DoubleBuffer
 from tranche_worker.fence import Fence
+from tranche_worker.rate_limit import RateLimit, TokenBucket
 from tranche_worker.reporter import Progress, Reporter
 from tranche_worker.session import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Session
 from tranche_worker.termination_message import TERMINATION_LOG, report
@@ -19,11 +26,19 @@ __all__ = [
     "EXIT_TERMINATED",
     "EXIT_UNFINISHED",
     "TERMINATION_LOG",
+    "Allocation",
     "Assignment",
+    "Barrier",
+    "Communication",
+    "DoubleBuffer",
     "Fence",
+    "Iterations",
     "Progress",
+    "RateLimit",
     "Reporter",
     "Session",
+    "StalenessBound",
+    "TokenBucket",
     "assignment",
     "checkpoints",
     "report",

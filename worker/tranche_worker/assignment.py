@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tranche_worker.allocation import Communication, read_communication
 from tranche_worker.termination_message import TERMINATION_LOG
 
 GRACE_SECONDS = 30.0
@@ -43,6 +44,8 @@ class Assignment:
     """File with the CA certificates of the API; without one, those of the system count."""
     renewed: int = 0
     """Fencing token of chunks that this pod received on request; 0 for its first chunks."""
+    communication: Communication = field(default_factory=Communication)
+    """Options of the job for barriers, aggregation and overlapping."""
 
     @property
     def fence(self) -> int:
@@ -83,4 +86,5 @@ def assignment(environment: Mapping[str, str] = os.environ) -> Assignment:
         termination_log=Path(environment.get("TRANCHE_TERMINATION_LOG", TERMINATION_LOG)),
         next_api=environment.get("TRANCHE_NEXT", "").rstrip("/"),
         authority=Path(environment["TRANCHE_CA"]) if environment.get("TRANCHE_CA") else None,
+        communication=read_communication(environment.get("TRANCHE_COMMUNICATION", "")),
     )

@@ -6,11 +6,12 @@ import random
 import threading
 import time
 import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from tranche_worker.allocation import Allocation, read_allocations
 from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
 
@@ -27,6 +28,8 @@ LAST_SECONDS = 20.0
 """Time for the last report of a process that was not asked to stop; a failover of the scheduler takes at most 15 s."""
 LAST_RESERVE_SECONDS = 1.0
 """Part of the grace period that is left when the last report is given up."""
+SHORTEST_PERIOD_SECONDS = 1.0
+"""Time before a report that `Reporter.report_soon` asks for: the scheduler accepts one per second."""
 FENCED = 409
 TRANSIENT = frozenset({408, 425, 429})
 """Client errors after which a repeated report may be accepted; so may it after any server error."""
@@ -44,6 +47,8 @@ class Progress:
     fetch_seconds: float | None = None
     """Part of `batch_seconds` spent waiting for parameters and data."""
     compute_seconds: float | None = None
+    iterations: Mapping[int, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
+    """Last iterations by worker (`Iterations.dump`), for a job with spec.communication."""
 
 
 class Reporter:
@@ -75,10 +80,21 @@ class Reporter:
         self._period = period_seconds or float(os.environ.get("TRANCHE_REPORT_SECONDS", PERIOD_SECONDS))
         self._seconds_left = seconds_left or (lambda: min(mine.grace_seconds, LAST_SECONDS))
         self._stop = threading.Event()
+        self._wake = threading.Event()
         self._fenced = False
         self._rejected = False
         """Whether the last report was refused for good."""
+        self._allocations: Mapping[int, Allocation] = {}
         self._thread = threading.Thread(target=self._run, name="tranche-reports", daemon=True)
+
+    @property
+    def allocations(self) -> Mapping[int, Allocation]:
+        """Bandwidth and batch size by worker, from the last report's response; empty if the job asks for none."""
+        return self._allocations
+
+    def report_soon(self) -> None:
+        """Send the next report at once, for example because a worker has joined or left; failures are not hurried."""
+        self._wake.set()
 
     def __enter__(self) -> Self:
         if self._mine.api:
@@ -91,6 +107,7 @@ class Reporter:
         """Send the last report until it is accepted, or refused for good, or the time is over."""
         deadline = time.monotonic() + self._seconds_left() - LAST_RESERVE_SECONDS
         self._stop.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(max(0.0, min(TIMEOUT_SECONDS, deadline - time.monotonic())))
         if self._mine.api and not self._fenced:
@@ -115,17 +132,21 @@ class Reporter:
                 return
             failures = 0 if pause is None else failures + 1
             if pause is None:
-                pause = self._period
+                pause, woken = self._period, self._wake
             else:
                 pause = min(max(pause, FIRST_PAUSE_SECONDS * 2.0 ** (failures - 1)), LONGEST_PAUSE_SECONDS)
-            self._stop.wait(pause * random.uniform(2 / 3, 4 / 3))  # noqa: S311 - so that not all come at once
+                woken = self._stop
+            pause *= random.uniform(2 / 3, 4 / 3)  # noqa: S311 - so that not all come at once
+            if woken.wait(pause) and not self._stop.is_set():
+                self._wake.clear()
+                self._stop.wait(SHORTEST_PERIOD_SECONDS)
 
     def _send(self, timeout: float) -> float | None:
         """Send one report; return None if it was accepted, else the minimum seconds to wait."""
         self._rejected = False
         try:
             current = self._progress()
-            body = {
+            body: dict[str, Any] = {
                 "attempt": self._mine.attempt,
                 "applied": current.applied,
                 "durable": current.durable,
@@ -133,7 +154,9 @@ class Reporter:
                 "fetchSeconds": current.fetch_seconds,
                 "computeSeconds": current.compute_seconds,
             }
-            post(self._mine, self._mine.api, "progress", body, timeout)
+            if current.iterations:
+                body["iterations"] = current.iterations
+            self._allocations = read_allocations(post(self._mine, self._mine.api, "progress", body, timeout))
             return None
         except urllib.error.HTTPError as error:
             with error:

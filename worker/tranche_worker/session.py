@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from tranche_worker import chunk_request
+from tranche_worker.allocation import Allocation, Iterations
 from tranche_worker.assignment import Assignment
 from tranche_worker.reporter import LAST_SECONDS, Progress, Reporter
 from tranche_worker.termination_message import report
@@ -57,13 +58,15 @@ class Session:
         self._deadline: float | None = None
         self._fenced = False
         self._timings: tuple[float | None, float | None, float | None] = (None, None, None)
+        self._iterations = Iterations()
+        self._reporter: Reporter | None = None
         self._handler: Any = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self._handler = signal.signal(signal.SIGTERM, self._terminate)
-        reporter = Reporter(self._mine, self.progress, self.refuse, seconds_left=self._report_seconds)
-        self._stack.enter_context(reporter)
+        self._reporter = Reporter(self._mine, self.progress, self.refuse, seconds_left=self._report_seconds)
+        self._stack.enter_context(self._reporter)
         return self
 
     def __exit__(
@@ -142,6 +145,15 @@ class Session:
         """Record the current time per batch, for reports."""
         self._timings = (batch_seconds, fetch_seconds, compute_seconds)
 
+    def iterated(self, worker: int, samples: float, compute_seconds: float, fetch_seconds: float = 0.0) -> None:
+        """Record an iteration of any worker of a gang at the member that reports, for `allocations`."""
+        self._iterations.record(worker, samples, compute_seconds, fetch_seconds)
+
+    @property
+    def allocations(self) -> Mapping[int, Allocation]:
+        """Batch sizes by worker, from the last report; empty if the job asks for none, or another member reports."""
+        return self._reporter.allocations if self._reporter is not None else {}
+
     def refuse(self) -> None:
         """Stop without a termination message, because another attempt has taken over."""
         self._fenced = True
@@ -149,7 +161,7 @@ class Session:
 
     def progress(self) -> Progress:
         """Return the content of a report."""
-        return Progress(dict(self._trained), dict(self._saved), *self._timings)
+        return Progress(dict(self._trained), dict(self._saved), *self._timings, self._iterations.dump())
 
     @property
     def exit_code(self) -> int:

@@ -96,8 +96,11 @@ def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_di
 def _common(
     job: TrainingJob, entry: PlannedWindow | PlannedParameterServer, checkpoint_directory: str
 ) -> dict[str, str]:
-    data = job.spec.data
-    return {
+    data, asked = job.spec.data, job.spec.communication
+    communication = (
+        {} if asked is None else {"TRANCHE_COMMUNICATION": asked.model_dump_json(by_alias=True, exclude_defaults=True)}
+    )
+    return communication | {
         "TRANCHE_JOB": job.key,
         "TRANCHE_JOB_UID": job.metadata.uid,
         "TRANCHE_INDEX": str(entry.index),

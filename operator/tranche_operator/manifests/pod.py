@@ -31,6 +31,7 @@ Manifest = dict[str, Any]
 TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
 GANG_GATE = "tranche.dev/gang"
 """Scheduling gate of the pods of a gang that was refused a pod. It is removed when all of them exist."""
+BANDWIDTH_ANNOTATIONS = ("kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth")
 SILENCE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHECKED_NAME = "check"
 
@@ -182,6 +183,7 @@ def _pod(
                 **({names.ANNOTATION_PLAN: f"{plan.term}.{plan.revision}"} if plan else {}),
                 **_report_annotations(job, role, entry.index, settings),
                 **_speed_annotations(job, role),
+                **_bandwidth_annotations(job, role),
             },
             "ownerReferences": [_owner(job)],
             "finalizers": [*(given.get("finalizers") or []), names.FINALIZER_LEDGER],
@@ -256,6 +258,15 @@ def _speed_annotations(job: TrainingJob, role: str) -> dict[str, str]:
     """Return the declared time of a mini-batch for a pod that trains."""
     trains = role in (names.ROLE_WORKER, names.ROLE_CHIEF)
     return {names.ANNOTATION_STEP_SECONDS: f"{declared_step_seconds(job):g}"} if trains else {}
+
+
+def _bandwidth_annotations(job: TrainingJob, role: str) -> dict[str, str]:
+    """Return the limits that the CNI bandwidth plugin enforces on a pod, which count from the start of the pod."""
+    asked = job.spec.communication
+    if asked is None:
+        return {}
+    limit = {names.ROLE_SERVER: asked.server_bandwidth, names.ROLE_WORKER: asked.worker_bandwidth}.get(role)
+    return {} if limit is None else dict.fromkeys(BANDWIDTH_ANNOTATIONS, str(limit))
 
 
 def _for_each_container(spec: Manifest, change: Callable[[Manifest], None]) -> None:

@@ -1,5 +1,7 @@
 """Worker API: ``POST /v1/jobs/{namespace}/{name}/progress`` receives progress reports of running jobs.
 
+The response to a report of a job with spec.communication has the shares of bandwidth and batch of its workers.
+
 ``POST /v1/jobs/{namespace}/{name}/next`` grants the next chunks to a worker that has trained its chunks.
 
 The API has its own port, because training pods connect to it, while the extender verbs listen on loopback only.
@@ -35,6 +37,7 @@ from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.planner_api.desk import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
 from tranche.runtime.request_body import read_body
+from tranche.worker_api.allocation import allocations
 
 LARGEST_REPORT = 256 * 2**10
 """Maximum size of a request body in bytes; two vectors of 2,000 chunks take a quarter of it."""
@@ -43,6 +46,8 @@ REPORTS_PER_SECOND, BURST = 1.0, 10
 REQUESTS_PER_SECOND = 10.0
 """Rate limit of chunk requests per pod."""
 REPORTER_NAMES = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
+MOST_ITERATIONS, LARGEST_FIGURE = 64, 1e9
+"""Limits of the iterations in a report, so that the shares are finite."""
 RETRY_SECONDS = 5
 """Value of Retry-After in responses with status 429 and 503."""
 
@@ -77,6 +82,7 @@ class _Body(msgspec.Struct, rename="camel"):
     batch_seconds: float | None = None
     fetch_seconds: float | None = None
     compute_seconds: float | None = None
+    iterations: dict[int, list[tuple[float, float, float]]] = {}
 
 
 _DECODER = msgspec.json.Decoder(_Body)
@@ -102,8 +108,8 @@ class ReportRoute:
     request_limit: RateLimit
     clock: Callable[[], float]
 
-    async def receive(self, request: Request) -> None:
-        """Authenticate, authorize and validate one report, and pass it to the sink.
+    async def receive(self, request: Request) -> dict[int, dict[str, float]] | None:
+        """Authenticate, authorize and validate one report, and pass it to the sink; return the workers' shares.
 
         Raises:
             _Refusal: the report is rejected, with an HTTP status and a one-line reason.
@@ -116,6 +122,8 @@ class ReportRoute:
             raise _Refusal(503, str(error)) from None
         if not taken:
             raise _Refusal(409, f"attempt {who.attempt} has ended: exit")
+        job = self.jobs.get(who.job)
+        return None if job is None else allocations(job, body.applied, body.iterations)
 
     async def allot(self, request: Request) -> ChunkGrant:
         """Check one chunk request and return the grant; raises the same errors as `receive`."""
@@ -215,9 +223,11 @@ def create_report_app(
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     async def receive(request: Request) -> Response:
-        await route.receive(request)
+        shares = await route.receive(request)
         metrics.count_report("accepted")
-        return Response(status_code=204)
+        if shares is None:
+            return Response(status_code=204)
+        return JSONResponse({"workers": {str(worker): share for worker, share in shares.items()}})
 
     async def allot(request: Request) -> Response:
         given = await route.allot(request)
@@ -271,6 +281,11 @@ def _read(body: bytes) -> _Body:
     seconds = (told.batch_seconds, told.fetch_seconds, told.compute_seconds)
     if not all(one is None or (isfinite(one) and one >= 0) for one in seconds):
         raise _Refusal(422, "request body: seconds must be finite numbers of at least 0")
+    if len(told.iterations) > MAX_CHUNKS or any(len(last) > MOST_ITERATIONS for last in told.iterations.values()):
+        raise _Refusal(422, f"request body: at most {MOST_ITERATIONS} iterations per worker")
+    figures = (one for last in told.iterations.values() for iteration in last for one in iteration)
+    if not all(0 <= one <= LARGEST_FIGURE for one in figures):
+        raise _Refusal(422, f"request body: samples and seconds of iterations must be from 0 to {LARGEST_FIGURE:g}")
     return told
 
 

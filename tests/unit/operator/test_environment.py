@@ -5,6 +5,7 @@ import json
 from support.operator_objects import UID, plan, server, training_job, window
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche_operator.manifests.environment import chief_environment, server_environment, worker_environment
+from tranche_worker.allocation import Communication, read_communication
 
 DIRECTORY = "/var/lib/tranche/checkpoint"
 
@@ -124,3 +125,14 @@ def test_a_parameter_server_has_no_chunks() -> None:
     variables = server_environment(training_job(servers=1), entry, DIRECTORY)
     assert variables["TRANCHE_ATTEMPT"] == "4"
     assert "TRANCHE_CHUNKS" not in variables
+
+
+def test_all_pods_know_how_the_job_communicates() -> None:
+    asked = {"barrier": 2, "staleness": 0, "aggregation": "median", "serverBandwidth": "1G"}
+    status = {"plan": plan(window(0, 1), servers=[server(0, 2)])}
+    job = training_job(servers=1, spec={"communication": asked}, status=status)
+    assert job.status.plan is not None
+    told = server_environment(job, job.status.plan.parameter_servers[0], DIRECTORY)["TRANCHE_COMMUNICATION"]
+    assert told == worker_of(job)["TRANCHE_COMMUNICATION"]
+    assert read_communication(told) == Communication(barrier=2, staleness=0, aggregation="median")
+    assert "TRANCHE_COMMUNICATION" not in worker_of(training_job(status=status))

@@ -318,3 +318,17 @@ def test_parameter_server_has_no_step_time() -> None:
     assert job.status.plan is not None
     made = pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS)
     assert "tranche.dev/step-seconds" not in made["metadata"]["annotations"]
+
+
+def test_pods_carry_the_bandwidth_that_the_job_asks_for() -> None:
+    asked = {"communication": {"serverBandwidth": "1G", "workerBandwidth": "200M"}}
+    for spec, limits in ((asked, {"worker": "200M", "ps": "1G"}), ({}, {"worker": None, "ps": None})):
+        job = training_job(servers=1, spec=spec, status={"plan": plan(window(0, 1), servers=[server(0, 2)])})
+        assert job.status.plan is not None
+        made = {
+            "worker": pods.worker_pod(job, job.status.plan.workers[0], SETTINGS),
+            "ps": pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS),
+        }
+        for role, pod in made.items():
+            for direction in ("ingress", "egress"):
+                assert pod["metadata"]["annotations"].get(f"kubernetes.io/{direction}-bandwidth") == limits[role]

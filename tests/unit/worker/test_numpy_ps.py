@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from numpy_ps import chunks, states
+from numpy_ps.aggregation import mean
 from numpy_ps.models import Network
-from numpy_ps.states import State
+from numpy_ps.states import Push, State
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
@@ -26,10 +27,10 @@ def test_batches_of_an_epoch_are_all_rows_once() -> None:
 
 
 def test_a_batch_is_applied_once_however_often_it_is_sent() -> None:
-    state = State(np.zeros(2))
-    assert state.apply(5, 0, np.array([1.0, 2.0]), 0.5)
-    assert not state.apply(5, 0, np.array([1.0, 2.0]), 0.5)
-    assert not state.apply(5, 2, np.array([9.0, 9.0]), 0.5), "not its next one"
+    state, push = State(np.zeros(2)), Push(5, 0, np.array([1.0, 2.0]))
+    assert state.apply_round([push], mean, 0.5) == [push]
+    assert state.apply_round([push], mean, 0.5) == []
+    assert state.apply_round([Push(5, 2, np.array([9.0, 9.0]))], mean, 0.5) == [], "not its next one"
     assert list(state.parameters) == [-0.5, -1.0]
     assert state.batches == {5: 1}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tranche_worker import Assignment, Progress, Reporter
+from tranche_worker import Allocation, Assignment, Progress, Reporter
 from tranche_worker import reporter as reporters
 
 
@@ -189,7 +189,29 @@ def test_reports_are_sent_every_15_to_30_seconds_with_jitter(tmp_path: Path, mon
     reporter, pauses = Reporter(assigned(tmp_path, "http://127.0.0.1:9"), halfway), Pauses()
     monkeypatch.setattr(reporter, "_send", lambda timeout: None)
     monkeypatch.setattr(reporter, "_stop", pauses)
+    monkeypatch.setattr(reporter, "_wake", pauses)
     reporter._run()
     assert min(pauses.noted) >= 15.0
     assert max(pauses.noted) <= 30.0
     assert len(set(pauses.noted)) > 50
+
+
+def test_a_report_that_is_asked_for_brings_new_allocations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporters, "SHORTEST_PERIOD_SECONDS", 0.01)
+    answers = [b"", b'{"workers": {"0": {"bitsPerSecond": 5e6, "samples": 24}, "2": {}}}']
+    bodies, answered = [], threading.Event()
+
+    def post(mine: Assignment, api: str, action: str, body: dict[str, Any], timeout: float) -> bytes:
+        bodies.append(body)
+        if len(bodies) == 2:
+            answered.set()
+        return answers[min(len(bodies), 2) - 1]
+
+    monkeypatch.setattr(reporters, "post", post)
+    progress = Progress({0: 5}, iterations={0: [(24.0, 0.5, 0.1)]})
+    with Reporter(assigned(tmp_path, "http://x"), lambda: progress, period_seconds=1000) as reporter:
+        assert reporter.allocations == {}
+        reporter.report_soon()
+        assert answered.wait(10)
+    assert reporter.allocations == {0: Allocation(5e6, 24), 2: Allocation()}
+    assert bodies[1]["iterations"] == {0: [(24.0, 0.5, 0.1)]}

@@ -338,3 +338,18 @@ def test_gang_with_chief_accepts_reports_of_the_chief_only() -> None:
     assert app.post({**BODY, "attempt": 9}, token="ns/cats-chief-0-9/u9") == (204, "")
     assert [report.attempt for report in app.sink.taken] == [9]
     assert app.post() == (403, "only the chief reports progress for this job")
+
+
+def test_a_report_is_answered_with_the_shares_of_the_workers() -> None:
+    app = Running()
+    communication = {"bandwidthShares": "equal", "serverBandwidth": "8M"}
+    spec = {"data": {"chunks": 2}, "model": {"gradientSize": "1M"}, "communication": communication}
+    app.stores.add_job("cats", {**window(0, 8, "n1"), "chunks": [0]}, servers=[window(0, 7, "n2")], spec=spec)
+    body = {"attempt": 7, "iterations": {"0": [[1, 0.5, 0]]}}
+    answer = app.client.post(URL, json=body, headers={"Authorization": "Bearer ns/cats-ps-0-7/u7"})
+    assert (answer.status_code, answer.json()) == (200, {"workers": {"0": {"bitsPerSecond": 8e6}}})
+
+
+@pytest.mark.parametrize("iterations", [{"0": [[1, -1, 0]]}, {"0": [[1, 1e300, 0]]}, {"0": [[1, 1, 1]] * 65}])
+def test_iterations_out_of_range_are_422(iterations: dict[str, Any]) -> None:
+    assert Running().post({**BODY, "iterations": iterations})[0] == 422

@@ -3,6 +3,10 @@
 ``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
 applies the gradient first. A header of the response has the number of applied batches by chunk; status 409 means that
 another attempt has taken over. ``GET /state`` is for monitoring.
+
+With a barrier (spec.communication), the server gathers the gradients of a round, aggregates them by the job's rule and
+takes one step; a worker's request waits until its gradient is in the model. With a staleness and no barrier, a request
+waits until the worker is close enough to the slowest one. ``GET /round`` returns the number of the round.
 """
 
 import argparse
@@ -13,55 +17,159 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
 from numpy_ps import states
+from numpy_ps.aggregation import RULES
 from numpy_ps.models import Network
-from numpy_ps.states import State
-from tranche_worker import EXIT_FENCED, EXIT_TERMINATED, Assignment, Progress, Reporter, assignment
+from numpy_ps.states import Push, State
+from tranche_worker import (
+    EXIT_FENCED,
+    EXIT_TERMINATED,
+    Assignment,
+    Barrier,
+    Iterations,
+    Progress,
+    Reporter,
+    StalenessBound,
+    assignment,
+)
+from tranche_worker.barrier import PATIENCE_SECONDS
 from tranche_worker.reporter import LAST_SECONDS
 
-COUNTS, TIMES = "X-Batches", "X-Seconds"
+COUNTS, TIMES, ROUND, BANDWIDTH = "X-Batches", "X-Seconds", "X-Round", "X-Bandwidth"
+"""Headers: applied batches by chunk; seconds of the last batch; number of the round; the worker's share in bit/s."""
+WAIT_SECONDS = 8.0
+"""Longest time that a request waits for others; the worker repeats it. It is below the worker's timeout."""
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+POLL_SECONDS = 1.0
+"""Interval at which a waiting request checks whether lost workers are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Response to a worker."""
+
+    parameters: bytes
+    headers: Mapping[str, str]
 
 
 class Server:
     """The state of the server, with operations that run one at a time."""
 
     def __init__(self, mine: Assignment, options: argparse.Namespace) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
         self.mine = mine
         found = states.load(mine.checkpoint_directory)
         self.state = found or State(Network().initial(options.seed))
         self.saved = dict(self.state.batches)
         self.rate, self.halving, self.every = options.rate, options.halving, options.checkpoint_batches
         self.times: tuple[float, ...] = ()
+        self.iterations = Iterations()
+        self.reporter: Reporter | None = None
+        asked = mine.communication
+        self.rule = RULES[asked.aggregation]
+        self.barrier = None if asked.barrier is None else Barrier(asked.barrier, asked.staleness, options.patience)
+        self.bound = None if self.barrier is not None else StalenessBound(asked.staleness, options.patience)
+        self.pushes: dict[int, Push] = {}
+        """Gradients of the present round by slot."""
+        self.chunks: dict[int, list[int]] = {}
+        """Chunks of the workers that take part, by slot."""
         self.diary: Path | None = options.diary
         self.note("restore", self.state.total)
 
-    def exchange(self, query: Mapping[str, list[str]], body: bytes, times: str) -> tuple[bytes, str] | None:
+    def exchange(self, query: Mapping[str, list[str]], body: bytes, times: str) -> Answer | None:
         """Apply a gradient, if there is one; return parameters and counts, or None to a superseded attempt."""
         slot, attempt = int(query["slot"][0]), int(query["attempt"][0])
         chunks = [int(chunk) for chunk in query["chunks"][0].split(",")]
         with self.lock:
             if not self.state.fence.admits(slot, chunks, attempt):
                 return None
+            self._join(slot, chunks)
             if body:
-                self._apply(int(query["chunk"][0]), int(query["batch"][0]), body, attempt)
-                self.times = tuple(map(float, times.split())) or self.times
+                count = int(query.get("count", ["1"])[0])
+                push = Push(int(query["chunk"][0]), int(query["batch"][0]), np.frombuffer(body), attempt, count)
+                self._take(slot, push)
+                self._time(slot, count, times)
+            self._wait(slot)
             counts = {chunk: self.state.batches.get(chunk, 0) for chunk in chunks}
-            return self.state.parameters.tobytes(), json.dumps(counts)
+            if all(count >= self.mine.batches for count in counts.values()):
+                self._leave(slot)
+            return Answer(self.state.parameters.tobytes(), {COUNTS: json.dumps(counts), **self._headers(slot)})
 
-    def _apply(self, chunk: int, batch: int, body: bytes, attempt: int) -> None:
+    def round(self) -> int:
+        """Return the number of the present round; 0 without a barrier."""
+        return self.barrier.round if self.barrier is not None else 0
+
+    def _join(self, slot: int, chunks: list[int]) -> None:
+        member = self.barrier if self.barrier is not None else self.bound
+        if member is not None:
+            member.contact(slot, time.monotonic())
+        if self.chunks.get(slot) != chunks:
+            self.chunks[slot] = chunks
+            self._report_soon()
+
+    def _leave(self, slot: int) -> None:
+        member = self.barrier if self.barrier is not None else self.bound
+        if member is not None:
+            member.leave(slot)
+        self.chunks.pop(slot, None)
+        self.iterations.forget(slot)
+        self._report_soon()
+        self.lock.notify_all()
+
+    def _report_soon(self) -> None:
+        if self.reporter is not None:
+            self.reporter.report_soon()
+
+    def _time(self, slot: int, count: int, times: str) -> None:
+        """Record the seconds that a worker measured: whole, exchanging, computing."""
+        self.times = tuple(map(float, times.split())) or self.times
+        if times:
+            self.iterations.record(slot, count, self.times[2])
+
+    def _take(self, slot: int, push: Push) -> None:
+        if self.barrier is None:
+            self._apply([push])
+            if self.bound is not None:
+                self.bound.trained(slot, time.monotonic(), push.count)
+            self.lock.notify_all()
+        elif push.batch == self.state.batches.get(push.chunk, 0):
+            self.pushes[slot] = push
+            self.barrier.push(slot, time.monotonic())
+
+    def _wait(self, slot: int) -> None:
+        """Wait until the worker may go on, at most `WAIT_SECONDS`; other requests are handled meanwhile."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (now := time.monotonic()) < deadline:
+            if self.barrier is not None and self.barrier.may_close(now):
+                self._apply(list(self.pushes.values()))
+                self.pushes.clear()
+                self.barrier.close()
+                self.lock.notify_all()
+            if slot not in self.pushes and (self.bound is None or self.bound.may_start(slot, now)):
+                return
+            self.lock.wait(min(POLL_SECONDS, deadline - now))
+
+    def _apply(self, pushes: list[Push]) -> None:
         rate = self.rate * 0.5 ** (self.state.total / self.halving)
-        if self.state.apply(chunk, batch, np.frombuffer(body), rate):
-            self.note("apply", chunk, batch, attempt)
-            if self.state.total % self.every == 0:
-                self._save()
+        before = self.state.total
+        for push in self.state.apply_round(pushes, self.rule, rate):
+            for batch in range(push.batch, push.batch + push.count):
+                self.note("apply", push.chunk, batch, push.attempt)
+        if self.state.total // self.every > before // self.every:
+            self._save()
+
+    def _headers(self, slot: int) -> dict[str, str]:
+        headers = {ROUND: str(self.round())}
+        share = self.reporter.allocations.get(slot) if self.reporter is not None else None
+        return headers if share is None else headers | {BANDWIDTH: str(share.bits_per_second)}
 
     def save(self) -> None:
         """Write a checkpoint."""
@@ -76,7 +184,9 @@ class Server:
     def progress(self) -> Progress:
         """Return the progress for the scheduler: applied and durable batches."""
         with self.lock:
-            return Progress(dict(self.state.batches), dict(self.saved), *self.times)
+            whole, fetch, compute = self.times or (None, None, None)
+            iterations = self.iterations.dump()
+            return Progress(dict(self.state.batches), dict(self.saved), whole, fetch, compute, iterations)
 
     def note(self, *words: object) -> None:
         """Append a line to the diary, a file that tests read to check which batches were applied."""
@@ -103,18 +213,22 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
             if answer is None:
                 self._answer(409, b"another attempt has taken over")
             else:
-                self._answer(200, answer[0], answer[1])
+                self._answer(200, answer.parameters, answer.headers)
 
         def do_GET(self) -> None:
-            """Return the parameters and all counts."""
+            """Return the parameters and all counts, or only the number of the round."""
+            if self.path == "/round":
+                self._answer(200, str(server.round()).encode())
+                return
             with server.lock:
                 parameters, counts = server.state.parameters.tobytes(), json.dumps(server.state.batches)
-            self._answer(200, parameters, counts)
+            self._answer(200, parameters, {COUNTS: counts})
 
-        def _answer(self, status: int, body: bytes, counts: str = "{}") -> None:
+        def _answer(self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header(COUNTS, counts)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
@@ -142,6 +256,9 @@ def main() -> None:
     parser.add_argument(
         "--diary", type=Path, help="file to which a line is appended for every applied batch and every checkpoint"
     )
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_SECONDS, help="seconds that others wait for a worker without contact"
+    )
     mine, options = assignment(), parser.parse_args()
     server = Server(mine, options)
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
@@ -164,7 +281,7 @@ def main() -> None:
         def seconds_left() -> float:
             return min(deadline - time.monotonic(), LAST_SECONDS)
 
-        with Reporter(mine, server.progress, refused, seconds_left=seconds_left):
+        with Reporter(mine, server.progress, refused, seconds_left=seconds_left) as server.reporter:
             threading.Thread(target=http.serve_forever, daemon=True).start()
             while not stop.wait(1.0):
                 pass

@@ -2,14 +2,28 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from numpy_ps.aggregation import Rule
 from numpy_ps.models import Array
 from tranche_worker import Fence, checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Gradient of consecutive mini-batches of one chunk."""
+
+    chunk: int
+    batch: int
+    """Number of the first one."""
+    gradient: Array
+    attempt: int = 0
+    count: int = 1
+    """Number of mini-batches, of whose gradients this is the mean."""
 
 
 @dataclass(slots=True)
@@ -26,13 +40,17 @@ class State:
         """Total number of applied mini-batches."""
         return sum(self.batches.values())
 
-    def apply(self, chunk: int, batch: int, gradient: Array, rate: float) -> bool:
-        """Take one step if this mini-batch is the chunk's next one, so that one that is sent again counts once."""
-        if batch != self.batches.get(chunk, 0):
-            return False
-        self.parameters -= rate * gradient
-        self.batches[chunk] = batch + 1
-        return True
+    def apply_round(self, pushes: Sequence[Push], rule: Rule, rate: float) -> list[Push]:
+        """Take one step along the aggregate of these pushes; return those that are in it.
+
+        A push counts if it has the chunk's next mini-batch, so that one that is sent again counts once.
+        """
+        taken = [push for push in pushes if push.batch == self.batches.get(push.chunk, 0)]
+        if taken:
+            weights = np.array([push.count for push in taken], np.float64)
+            self.parameters -= rate * rule(np.stack([push.gradient for push in taken]), weights / weights.sum())
+            self.batches.update({push.chunk: push.batch + push.count for push in taken})
+        return taken
 
     def save(self, directory: Path, attempt: int) -> None:
         """Replace this server's checkpoint."""

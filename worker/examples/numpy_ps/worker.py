@@ -6,15 +6,18 @@ import json
 import logging
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
 
 from numpy_ps import chunks
 from numpy_ps.models import Array, Labels, Network
-from numpy_ps.server import COUNTS, TIMES, listen_at
-from tranche_worker import Session, assignment
+from numpy_ps.server import BANDWIDTH, COUNTS, ROUND, TIMES, listen_at
+from numpy_ps.states import Push
+from tranche_worker import DoubleBuffer, RateLimit, Session, assignment
 
 PAUSE_SECONDS = 0.2
 """Delay before the server is tried again."""
@@ -25,15 +28,32 @@ class FencedError(Exception):
     """Another attempt has taken over this worker's index or one of its chunks."""
 
 
+class Answer(NamedTuple):
+    """Response of the parameter server."""
+
+    parameters: Array
+    counts: dict[int, float]
+    """Applied batches by chunk."""
+    round: int
+    seconds: float
+    """Time of the exchange."""
+
+
 class Connection:
-    """Connection to the parameter server."""
+    """Connection to the parameter server, at the bandwidth that the server assigns."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         host, port = listen_at()
         self._http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        self._questions = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        self._limit = RateLimit()
 
-    def exchange(self, body: bytes = b"", times: str = "", **batch: int) -> tuple[Array, dict[int, float]]:
+    def push(self, push: Push, times: str) -> Answer:
+        """Send a gradient; otherwise as `exchange`."""
+        return self.exchange(push.gradient.tobytes(), times, chunk=push.chunk, batch=push.batch, count=push.count)
+
+    def exchange(self, body: bytes = b"", times: str = "", **batch: int) -> Answer:
         """Push a gradient, if there is one; return the parameters and the applied batches by chunk.
 
         Raises:
@@ -42,10 +62,12 @@ class Connection:
         """
         mine = self._session.assignment
         query = {"slot": mine.index, "attempt": mine.fence, "chunks": ",".join(map(str, mine.chunks)), **batch}
+        headers = {TIMES: times, "Content-Length": str(len(body))}
+        began = time.perf_counter()
         try:
-            self._http.request("POST", f"/exchange?{urlencode(query)}", body, {TIMES: times})
+            self._http.request("POST", f"/exchange?{urlencode(query)}", self._limit.pieces(body), headers)
             answer = self._http.getresponse()
-            held = answer.read()
+            held = self._limit.read(answer)
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
             raise ConnectionError(str(error)) from error
@@ -53,48 +75,112 @@ class Connection:
             raise FencedError
         if answer.status != 200:
             raise ConnectionError(f"{answer.status} {held[:200]!r}")
+        self._limit.bits_per_second = float(answer.headers.get(BANDWIDTH, "inf"))
         counts = {int(chunk): float(count) for chunk, count in json.loads(answer.headers[COUNTS]).items()}
-        return np.frombuffer(held), counts
+        return Answer(np.frombuffer(held), counts, int(answer.headers[ROUND]), time.perf_counter() - began)
 
-
-def train(session: Session, data: Path) -> None:
-    """Train all batches in order until they are applied or the session stops."""
-    network, server = Network(), Connection(session)
-    held: tuple[int, tuple[Array, Labels]] | None = None
-    parameters: Array | None = None
-    times = ""
-    for chunk, batch in session.batches():
+    def round(self) -> int | None:
+        """Return the number of the server's present round; None if it does not respond."""
         try:
-            if parameters is None:
-                parameters, counts = server.exchange()
-                session.trained(counts)
-                continue
-            if held is None or held[0] != chunk:
-                held = (chunk, chunks.load(data, chunk))
-            x, y = held[1]
-            began = time.perf_counter()
-            rows = chunks.rows_of_batch(len(y), chunk, batch, session.assignment.batches_per_chunk)
-            gradient = network.gradient(parameters, x[rows], y[rows])
-            computed = time.perf_counter()
-            parameters, counts = server.exchange(gradient.tobytes(), times, chunk=chunk, batch=batch)
-            ended = time.perf_counter()
-            times = f"{ended - began} {ended - computed} {computed - began}"  # whole, waiting, computing
-            session.trained(counts)
-        except FencedError:
-            session.refuse()
-        except OSError as error:
-            logging.warning("the parameter server does not answer: %s", error)
-            parameters = None
-            session.wait(PAUSE_SECONDS)
+            self._questions.request("GET", "/round")
+            return int(self._questions.getresponse().read())
+        except (OSError, http.client.HTTPException, ValueError):
+            self._questions.close()
+            return None
+
+
+class Trainer:
+    """Training of one worker's chunks."""
+
+    def __init__(self, session: Session, data: Path, parts: int = 1) -> None:
+        """Store the arguments.
+
+        Args:
+            session: The session.
+            data: Directory with the staged chunks.
+            parts: Most mini-batches in one gradient. If the round ends before, a gradient has those done by then.
+        """
+        self._session, self._data, self._parts = session, data, parts
+        self._network, self._server = Network(), Connection(session)
+        self._held: tuple[int, tuple[Array, Labels]] | None = None
+        self._times, self._compute_seconds = "", 0.0
+
+    def train(self) -> None:
+        """Train all batches in order until they are applied or the session stops."""
+        known: Answer | None = None
+        flying: Push | None = None
+        with DoubleBuffer(self._push) as buffer:
+            for chunk, batch in self._session.batches():
+                began = time.perf_counter()
+                try:
+                    if known is None:
+                        known = self._told(self._server.exchange())
+                        continue
+                    first = batch + (flying.count if flying is not None else 0)
+                    before, flying = flying, None
+                    if first < self._session.assignment.batches:
+                        push = self._gradient(known, chunk, first)
+                        answer = buffer.exchange(push)
+                        if self._session.assignment.communication.decoupled:
+                            flying = push
+                        else:
+                            before, answer = push, buffer.flush()
+                        self._time(answer, push.count, began)
+                    else:
+                        answer = buffer.flush()
+                    if answer is not None:
+                        known = self._told(answer)
+                    if before is not None and known.counts.get(before.chunk, 0) < before.batch + before.count:
+                        known, flying = None, None  # not applied: begin again where the server is
+                        buffer.flush()
+                except FencedError:
+                    self._session.refuse()
+                except OSError as error:
+                    logging.warning("the parameter server does not answer: %s", error)
+                    known, flying = None, None
+                    self._session.wait(PAUSE_SECONDS)
+            with suppress(FencedError, OSError):
+                if (last := buffer.flush()) is not None:
+                    self._told(last)
+
+    def _push(self, push: Push) -> Answer:
+        return self._server.push(push, self._times)
+
+    def _told(self, answer: Answer) -> Answer:
+        self._session.trained(answer.counts)
+        return answer
+
+    def _time(self, answer: Answer | None, count: int, began: float) -> None:
+        """Note the seconds per mini-batch, whole, exchanging and computing, for the next push."""
+        if answer is not None:
+            seconds = (time.perf_counter() - began, answer.seconds, self._compute_seconds)
+            self._times = " ".join(str(one / count) for one in seconds)
+
+    def _gradient(self, known: Answer, chunk: int, batch: int) -> Push:
+        """Return the mean gradient of the next mini-batches; fewer if the round ends meanwhile."""
+        began, mine = time.perf_counter(), self._session.assignment
+        if self._held is None or self._held[0] != chunk:
+            self._held = (chunk, chunks.load(self._data, chunk))
+        x, y = self._held[1]
+        most, count, whole = min(self._parts, mine.batches - batch), 0, np.zeros(self._network.size)
+        while count == 0 or (count < most and self._server.round() == known.round):
+            rows = chunks.rows_of_batch(len(y), chunk, batch + count, mine.batches_per_chunk)
+            whole += self._network.gradient(known.parameters, x[rows], y[rows])
+            count += 1
+        self._compute_seconds = time.perf_counter() - began
+        return Push(chunk, batch, whole / count, count=count)
 
 
 def main() -> None:
     """Train all windows, and exit with the exit code of the session."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory with the staged chunks")
+    parser.add_argument(
+        "--parts", type=int, default=1, help="mini-batches in one gradient; fewer if the round ends meanwhile"
+    )
     options = parser.parse_args()
     with Session(assignment(), at_server=True) as session:
-        train(session, options.data)
+        Trainer(session, options.data, options.parts).train()
     sys.exit(session.exit_code)
 
 

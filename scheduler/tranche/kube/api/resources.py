@@ -23,6 +23,7 @@ from tranche.kube.api.fields import (
 from tranche.kube.api.spec import (
     Checkpoint,
     Chief,
+    Communication,
     Data,
     ParameterServers,
     PreemptionSpec,
@@ -69,6 +70,7 @@ __all__ = [
     "AdmittedToleration",
     "Checkpoint",
     "Chief",
+    "Communication",
     "Condition",
     "Data",
     "Duration",

@@ -111,6 +111,45 @@ class TrainingModel(Resource):
     applies, with the speeds that the administrator declares."""
 
 
+class Communication(Resource):
+    """How workers share the network and a batch, and when they wait for each other. All of it is off by default."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.bandwidthShares) || has(self.serverBandwidth)",
+                "bandwidthShares needs serverBandwidth: the port that the workers share",
+            ),
+            ("!has(self.batching) || has(self.batchSize)", "batching needs batchSize: the samples to divide"),
+        )
+    )
+
+    server_bandwidth: PositiveQuantity | None = None
+    """Bandwidth of the parameter server's pod in bits per second, such as 1G. The CNI bandwidth plugin, where it is
+    installed, limits the pod to it."""
+    worker_bandwidth: PositiveQuantity | None = None
+    """Highest bandwidth of a worker's pod in bits per second; enforced in the same way."""
+    bandwidth_shares: Literal["sasp-like", "equal", "proportional"] | None = None
+    """Rule by which workers share serverBandwidth: sasp-like minimizes the latest end of the present windows,
+    proportional follows the time of a computation. Workers limit themselves."""
+    decoupled: bool = False
+    """true: workers communicate one batch beside the computation of the next."""
+    batching: Literal["loft-like", "lb-bsp-like", "equal"] | None = None
+    """Rule by which the members of a gang divide a batch: loft-like evens out computation and fetches, lb-bsp-like
+    computation alone."""
+    batch_size: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    """Samples of one batch of all members."""
+    smallest_part: int = Field(default=1, ge=1, le=1_000_000)
+    """Least number of samples of a member."""
+    barrier: int | None = Field(default=None, ge=1, le=MAX_CHUNKS)
+    """Number of workers whose gradients close a round (k of n); default: workers are asynchronous."""
+    staleness: int | None = Field(default=None, ge=0, le=1_000_000)
+    """Rounds that a worker may miss in a row, or, without barrier, batches that it may be ahead of the slowest;
+    default: any number."""
+    aggregation: Literal["mean", "median", "trimmed-mean"] = "mean"
+    """Rule for the gradients of a round."""
+
+
 class Checkpoint(Resource):
     """Volume for checkpoints, and where an attempt may resume from them."""
 
@@ -195,6 +234,17 @@ class TrainingJobSpec(Resource):
                 "!has(self.model) || !has(self.model.stepTime) || !has(self.estimatedDuration)",
                 "give model.stepTime or estimatedDuration, not both",
             ),
+            (
+                "!has(self.communication) || !has(self.communication.bandwidthShares) "
+                "|| (has(self.parameterServers) && has(self.data) && has(self.model) && has(self.model.gradientSize))",
+                "communication.bandwidthShares needs data, parameterServers and model.gradientSize",
+            ),
+            (
+                "!has(self.communication) || !has(self.communication.batching) || (!has(self.data) "
+                "&& self.communication.batchSize >= self.communication.smallestPart * self.workers.maxReplicas)",
+                "communication.batching is for jobs without data (gangs), "
+                "and batchSize must be at least smallestPart times workers.maxReplicas",
+            ),
         )
     )
 
@@ -211,6 +261,7 @@ class TrainingJobSpec(Resource):
     parameter_servers: ParameterServers | None = None
     chief: Chief | None = None
     model: TrainingModel | None = None
+    communication: Communication | None = None
     estimated_duration: PositiveDuration | None = None
     """Estimated duration of the whole job on maxReplicas workers, such as 2h. Measurements correct it."""
     checkpoint: Checkpoint | None = None

@@ -1,0 +1,1 @@
+"""Times of the iterations of a job's workers, and the shares of bandwidth and batch that even them out."""

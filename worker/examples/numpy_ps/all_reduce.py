@@ -1,0 +1,113 @@
+"""All-reduce with a robust rule, over sockets.
+
+A ring all-reduce can only add, so it cannot take medians. Here, each of n workers is responsible for one of n segments
+of the vector: it receives this segment of all workers, applies the rule, and sends the result to all. A worker sends
+2(n−1)/n of the vector, as in a ring. A rule that treats each coordinate alone gives the same result as at a parameter
+server.
+"""
+
+import socket
+import struct
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from numpy_ps.aggregation import RULES
+from numpy_ps.models import Array
+
+_LENGTH = struct.Struct("!Q")
+
+
+class Collective:
+    """Connections of one worker to all others."""
+
+    def __init__(self, rank: int, peers: Mapping[int, socket.socket]) -> None:
+        """Store the connections.
+
+        Args:
+            rank: Number of this worker, from 0.
+            peers: Connected socket to each other worker, by its rank.
+        """
+        self.rank, self.size = rank, len(peers) + 1
+        self.sent_bytes = 0
+        """Bytes of vectors that this worker has sent."""
+        self._peers = peers
+
+    def reduce(self, vector: Array, weight: float, rule: str = "mean") -> Array:
+        """Return the aggregate of the vectors of all workers; all of them must call this with one rule and length.
+
+        Raises:
+            ConnectionError: if a peer ends.
+        """
+        segments = np.array_split(vector, self.size)
+        received = self._exchange({peer: np.append(segments[peer], weight) for peer in self._peers})
+        received[self.rank] = np.append(segments[self.rank], weight)
+        rows = np.stack([received[rank] for rank in range(self.size)])
+        mine = RULES[rule](rows[:, :-1], rows[:, -1])
+        results = self._exchange(dict.fromkeys(self._peers, mine))
+        results[self.rank] = mine
+        return np.concatenate([results[rank] for rank in range(self.size)])
+
+    def gather(self, vector: Array) -> list[Array]:
+        """Return the vectors of all workers by rank; lengths may differ."""
+        received = self._exchange(dict.fromkeys(self._peers, vector))
+        received[self.rank] = vector
+        return [received[rank] for rank in range(self.size)]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for peer in self._peers.values():
+            peer.close()
+
+    def _exchange(self, outgoing: Mapping[int, Array]) -> dict[int, Array]:
+        """Send one vector to each peer and receive one from each."""
+        if not outgoing:
+            return {}
+        with ThreadPoolExecutor(len(outgoing), "tranche-all-reduce") as threads:
+            sends = [threads.submit(_send, self._peers[peer], vector) for peer, vector in outgoing.items()]
+            received = {peer: _receive(self._peers[peer]) for peer in outgoing}
+            self.sent_bytes += sum(send.result() for send in sends)
+        return received
+
+
+def connect(rank: int, addresses: list[tuple[str, int]], listening: socket.socket) -> Collective:
+    """Connect to all workers: a worker connects to those before it and accepts those after it.
+
+    Args:
+        rank: Number of this worker.
+        addresses: Host and port of each worker.
+        listening: Socket that listens at this worker's address.
+    """
+    peers: dict[int, socket.socket] = {}
+    for other in range(rank):
+        peers[other] = socket.create_connection(addresses[other])
+        peers[other].sendall(_LENGTH.pack(rank))
+    for _ in range(rank + 1, len(addresses)):
+        accepted, _ = listening.accept()
+        peers[_LENGTH.unpack(_exactly(accepted, _LENGTH.size))[0]] = accepted
+    for peer in peers.values():
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Collective(rank, peers)
+
+
+def _send(peer: socket.socket, vector: Array) -> int:
+    body = np.ascontiguousarray(vector, np.float64).tobytes()
+    peer.sendall(_LENGTH.pack(len(body)) + body)
+    return len(body)
+
+
+def _receive(peer: socket.socket) -> Array:
+    (length,) = _LENGTH.unpack(_exactly(peer, _LENGTH.size))
+    return np.frombuffer(_exactly(peer, length))
+
+
+def _exactly(peer: socket.socket, length: int) -> bytes:
+    pieces: list[bytes] = []
+    while length > 0:
+        piece = peer.recv(min(length, 2**20))
+        if not piece:
+            raise ConnectionError("a worker of the collective has ended")
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)

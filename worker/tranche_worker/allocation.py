@@ -1,0 +1,90 @@
+"""Bandwidth and batch sizes that the scheduler assigns to the workers of a job, and the measurements it needs for that.
+
+The pod that reports for its job (parameter server 0, or rank 0 of a gang) sends the last iterations of each worker with
+its report. The response has the allocation of each worker, which that pod passes on.
+"""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+ITERATIONS = 16
+"""Number of iterations per worker in a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Share of one worker."""
+
+    bits_per_second: float = inf
+    """Bandwidth for gradients and parameters together; infinite without a limit."""
+    samples: int | None = None
+    """Samples of its part of a batch; None: the program decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Options of the job's spec.communication, which the operator passes in TRANCHE_COMMUNICATION."""
+
+    decoupled: bool = False
+    """Whether workers communicate one batch beside the computation of the next."""
+    batch_size: int | None = None
+    """Samples of a batch of all workers."""
+    barrier: int | None = None
+    """Number k of pushes that close a round; None: asynchronous."""
+    staleness: float = inf
+    """Rounds that a worker may miss, or batches that it may be ahead."""
+    aggregation: str = "mean"
+    """Rule for the gradients of a round: ``mean``, ``median`` or ``trimmed-mean``."""
+
+
+class Iterations:
+    """Last iterations of the workers of a job."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, deque[tuple[float, float, float]]] = {}
+
+    def record(self, worker: int, samples: float, compute_seconds: float, fetch_seconds: float = 0.0) -> None:
+        """Record one iteration.
+
+        Args:
+            worker: Index of the worker.
+            samples: Samples of its part of the batch.
+            compute_seconds: Time to compute the gradient.
+            fetch_seconds: Time to fetch samples from other sites before that.
+        """
+        last = self._last.setdefault(worker, deque(maxlen=ITERATIONS))
+        last.append((samples, compute_seconds, fetch_seconds))
+
+    def forget(self, worker: int) -> None:
+        """Remove a worker that has ended."""
+        self._last.pop(worker, None)
+
+    def dump(self) -> dict[int, list[tuple[float, float, float]]]:
+        """Return the iterations by worker, for a report."""
+        return {worker: list(last) for worker, last in list(self._last.items())}
+
+
+def read_communication(text: str) -> Communication:
+    """Read TRANCHE_COMMUNICATION; empty: the defaults."""
+    given = json.loads(text) if text else {}
+    return Communication(
+        decoupled=given.get("decoupled", False),
+        batch_size=given.get("batchSize"),
+        barrier=given.get("barrier"),
+        staleness=given.get("staleness", inf),
+        aggregation=given.get("aggregation", "mean"),
+    )
+
+
+def read_allocations(body: bytes) -> dict[int, Allocation]:
+    """Return the allocation by worker from the response to a report; an empty response has none."""
+    given: Mapping[str, Mapping[str, float]] = json.loads(body).get("workers", {}) if body else {}
+    return {int(worker): _read(share) for worker, share in given.items()}
+
+
+def _read(share: Mapping[str, float]) -> Allocation:
+    samples = share.get("samples")
+    return Allocation(share.get("bitsPerSecond", inf), None if samples is None else int(samples))
