@@ -70,10 +70,29 @@ def wan_links(profiles: Path) -> Table:
     return comment, [("region", "latency_ms", "bandwidth_gbps"), *sorted(ends)]
 
 
+def model_families(profiles: Path) -> Table:
+    """Return the time of a mini-batch of each family of models that was measured on one node and on several."""
+    measured = json.loads(gzip.decompress((profiles / "gavel_throughputs.json.gz").read_bytes()))
+    together, apart = (measured[kind] for kind in (REFERENCE.lower(), f"{REFERENCE.lower()}_unconsolidated"))
+    rows = []
+    for entry in together:
+        name, gpus = entry[2:-1].rsplit("', ", 1)
+        seconds = [int(gpus) / kind[entry]["null"] for kind in (together, apart) if kind.get(entry, {}).get("null")]
+        if int(gpus) > 1 and len(seconds) == 2:
+            rows.append((name, gpus, *(f"{one:.6g}" for one in seconds)))
+    comment = (
+        "Source: stanford-futuredata/gavel, measured throughputs, MIT licence. Derived by\n"
+        f"benchmarks/derive_presets.py: seconds of a mini-batch of all workers on {REFERENCE}: workers over their\n"
+        "steps per second together, with GPUs on one node (step_seconds) and on several (spread_step_seconds)."
+    )
+    return comment, [("model", "gpus", "step_seconds", "spread_step_seconds"), *sorted(rows)]
+
+
 FILES: dict[str, Callable[[Path], Table]] = {
     "gpu_speeds.csv": gpu_speeds,
     "edge_sites.csv": edge_sites,
     "wan_links.csv": wan_links,
+    "model_families.csv": model_families,
 }
 
 

@@ -146,6 +146,7 @@ def _facts(
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
         "speed_factor": options.speed_factor,
+        "network": chosen.network,
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
         "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],

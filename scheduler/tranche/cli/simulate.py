@@ -148,6 +148,7 @@ def _facts(
         "link_sigma": options.link_sigma,
         "unsized": options.unsized,
         "speed_factor": options.speed_factor,
+        "network": chosen.network,
         "lower_bound_seconds": outcome.bound_seconds,
         "sites": [asdict(site) for site in result.sites],
         "never_fit": [job_name(key) for key in result.unfinished],
@@ -201,6 +202,7 @@ def setting_caption(facts: dict[str, Any]) -> str:
         "jobs as recorded" if facts["mode"] == "recorded" else f"{facts['mode']} jobs",
         f"decisions every {period:g} s" if period else "decisions at every event",
         f"restart cost {facts['restart_seconds']:g} s",
+        f"network model {facts['network']}",
     ]
     parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
     if facts["unsized"]:

@@ -74,6 +74,8 @@ class WorkloadOptions:
     link_sigma: float
     unsized: float
     speed_factor: float
+    network: bool | None
+    member_gpus: int | None
 
     def given(self) -> tuple[str, ...]:
         """Return the given options of the JSAC presets by name."""
@@ -108,6 +110,8 @@ class Setting:
     """Default load; None: arrivals as logged."""
     options: str
     """Description of the options of a preset and of drawn jobs; empty if nothing is drawn."""
+    network: str
+    """Capacities of the network model by topology level, or "off"."""
     skipped: tuple[str, ...]
     """Rows that could not be read, with line numbers."""
 
@@ -246,6 +250,15 @@ _OPTIONS = (
         type=FACTOR,
         help="1 + ε: factor on the speed of all workers; arrivals and uploads stay the same.",
     ),
+    click.option(
+        "--network/--no-network",
+        default=None,
+        help="Network model: gangs train models with measured communication, over links by topology level "
+        "[default: as the cluster file says; else off].",
+    ),
+    click.option(
+        "--member-gpus", type=click.IntRange(1), help="Most GPUs of a member of a gang [default: those of a node]."
+    ),
 )
 
 
@@ -255,7 +268,8 @@ def setting(options: WorkloadOptions) -> Setting:
     Raises:
         InputError: options are mutually exclusive, or a file cannot be used.
     """
-    from tranche.simulation.recipe import Recipe
+    from tranche.simulation.cluster_spec import network_text
+    from tranche.simulation.recipe import Recipe, with_network
 
     with input_errors():
         export = _export(options)
@@ -272,9 +286,11 @@ def setting(options: WorkloadOptions) -> Setting:
         link_sigma=options.link_sigma,
         unsized=options.unsized,
         speed_factor=options.speed_factor,
+        network=options.network,
     )
     source = options.trace or options.arrivals
-    return Setting(recipe, str(source), cluster_name, mode, load, _text(options), skipped)
+    network = network_text(with_network(cluster.spec(0), on=options.network))
+    return Setting(recipe, str(source), cluster_name, mode, load, _text(options), network, skipped)
 
 
 def _text(options: WorkloadOptions) -> str:
@@ -353,6 +369,10 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
             bool(options.chunk_size or options.gradient_size) and options.mode != "elastic",
             "--chunk-size and --gradient-size apply to elastic jobs of a log: add --mode elastic",
         ),
+        (
+            options.member_gpus is not None and (options.mode == "elastic" or options.arrivals is not None),
+            "--member-gpus applies to gangs of a log, not to elastic jobs",
+        ),
     ]
     for wrong, sentence in refused:
         if wrong:
@@ -411,6 +431,7 @@ def _workload(
         options.resample,
         options.chunk_size or 0.0,
         8 * (options.gradient_size or 0.0),
+        options.member_gpus,
     )
     return workload, skipped, mode, None
 

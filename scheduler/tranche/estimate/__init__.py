@@ -9,6 +9,7 @@ from tranche.estimate.iteration_time import (
     upload_link,
 )
 from tranche.estimate.job_size import OVERRUN, Sizes, believed_total
+from tranche.estimate.level_network import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.estimate.node_evidence import NodeEvidence
 from tranche.estimate.restart_cost import Restarts
 from tranche.estimate.speed_model import SpeedModel
@@ -16,7 +17,9 @@ from tranche.estimate.transfer_time import Ends, Uploads
 
 __all__ = [
     "OVERRUN",
+    "USUAL_BITS_PER_SECOND",
     "Ends",
+    "LevelNetwork",
     "NetworkPrior",
     "NodeEvidence",
     "Restarts",

@@ -70,6 +70,8 @@ class PlannerContext:
         self.policy = policy
         self.settings = settings
         self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
+        self.cluster.places.topology = settings.topology
+        self.cluster.level_network = settings.level_network
         self.cluster.requires_admission = settings.requires_admission
         self.cluster.weighs_gpu_kinds = settings.gpu_kinds is not None
         if settings.jobs_per_node_factor:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tranche.estimate import NetworkPrior
+from tranche.estimate import LevelNetwork, NetworkPrior
 from tranche.model.gpu_kind import GpuKinds
 from tranche.model.tenancy import Tenancy
+from tranche.model.topology import Topology
 from tranche.state.node_health import HealthSettings
 
 
@@ -22,6 +23,10 @@ class PlannerSettings:
     """Number of fallback nodes of the same site that a window names besides its own node."""
     network: NetworkPrior = NetworkPrior()
     """Network properties that are assumed where no Site object describes the network."""
+    topology: Topology = field(default_factory=Topology)
+    """Topology levels of the nodes."""
+    level_network: LevelNetwork | None = None
+    """Links between the members of gangs by topology level; None: their communication takes no time."""
     uploads_reported: bool = False
     """Whether a copy of data counts as complete only after `ChunkStaged`; otherwise it does after the predicted Δ."""
     node_exclusion_seconds: float = 300.0

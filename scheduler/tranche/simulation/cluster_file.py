@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from tranche.model import Tier
 from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores
+from tranche.model.topology import WAN_LEVEL, Topology
 
 MAX_BYTES = 10 * 2**20
 MAX_VALUES = 1_000_000
@@ -113,6 +114,29 @@ class FailureSection(Section):
         return self
 
 
+class LevelSection(Section):
+    """Topology level with its links."""
+
+    label: Annotated[str, Field(min_length=1, max_length=316)]
+    """Label key of the level; for the last one, `WAN_LEVEL`."""
+    bandwidth: Annotated[int, _quantity(parse_bytes, 1, "bit/s")]
+    """Capacity of a link between nodes that share this level and no narrower one, in bit/s."""
+
+
+class NetworkSection(Section):
+    """Network model: links between the members of gangs."""
+
+    levels: list[LevelSection] = Field(min_length=1, max_length=10)
+    """Topology levels, narrowest first."""
+
+    @model_validator(mode="after")
+    def _levels_end_with_the_wan(self) -> Self:
+        if self.levels[-1].label != WAN_LEVEL:
+            raise ValueError(f"the last level must have the label {WAN_LEVEL}")
+        Topology(tuple(level.label for level in self.levels[:-1]))
+        return self
+
+
 class ClusterFile(Section):
     """Root of the file."""
 
@@ -120,6 +144,8 @@ class ClusterFile(Section):
     """Speed of each kind of GPU relative to the kind that the durations were measured on."""
     sites: list[SiteSection] = Field(min_length=1)
     failures: list[FailureSection] = []
+    network: NetworkSection | None = None
+    """Network model; None: communication between the members of gangs takes no time."""
 
 
 _SECTIONS: Mapping[tuple[str, ...], type[Section]] = {
@@ -128,6 +154,8 @@ _SECTIONS: Mapping[tuple[str, ...], type[Section]] = {
     ("sites", "links"): LinkSection,
     ("sites", "nodes"): NodeSection,
     ("failures",): FailureSection,
+    ("network",): NetworkSection,
+    ("network", "levels"): LevelSection,
 }
 
 

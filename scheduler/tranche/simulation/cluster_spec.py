@@ -1,10 +1,12 @@
 """Simulated cluster: a pool of GPUs, or sites, nodes and links from a YAML file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tranche.estimate import LevelNetwork
 from tranche.model import Link, Node, Resources, Site
+from tranche.model.topology import Topology
 from tranche.simulation.cluster_file import (
     MAX_GPUS,
     MAX_GPUS_PER_NODE,
@@ -18,7 +20,7 @@ from tranche.simulation.cluster_file import (
 )
 from tranche.simulation.scenario import NodeFailure
 
-__all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "pool", "read_cluster"]
+__all__ = ["GPU_LABEL", "ClusterError", "ClusterSpec", "network_text", "pool", "read_cluster"]
 
 GPU_LABEL = "nvidia.com/gpu.product"
 """Label that carries a node's GPU kind, as NVIDIA's feature discovery sets it."""
@@ -34,6 +36,18 @@ class ClusterSpec:
     nodes: tuple[Node, ...]
     sites: tuple[Site, ...]
     failures: tuple[NodeFailure, ...] = ()
+    topology: Topology = field(default_factory=Topology)
+    """Topology levels of the nodes."""
+    level_network: LevelNetwork | None = None
+    """Links between the members of gangs by topology level; None: the file describes none."""
+
+
+def network_text(spec: ClusterSpec) -> str:
+    """Return the capacity of each topology level of the network model, or "off"."""
+    if spec.level_network is None:
+        return "off"
+    levels = enumerate(spec.level_network.bits_per_second)
+    return ", ".join(f"{spec.topology.name(level)} {bits / 1e9:g} Gbit/s" for level, bits in levels)
 
 
 def pool(gpus: int) -> ClusterSpec:
@@ -64,7 +78,12 @@ def read_cluster(path: Path) -> ClusterSpec:
         failures = _failures(described, nodes)
     except ClusterError as error:
         raise ClusterError(f"{shown(path)}: {error}") from None
-    return ClusterSpec(path.stem, nodes, tuple(_site(site) for site in described.sites), failures)
+    spec = ClusterSpec(path.stem, nodes, tuple(_site(site) for site in described.sites), failures)
+    if described.network is None:
+        return spec
+    levels = described.network.levels
+    labels, capacities = tuple(one.label for one in levels[:-1]), tuple(float(one.bandwidth) for one in levels)
+    return replace(spec, topology=Topology(labels), level_network=LevelNetwork(capacities))
 
 
 def _check(described: ClusterFile) -> None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tranche.estimate import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.model import Job
 from tranche.simulation.analysis.bootstrap import resample
 from tranche.simulation.cluster_spec import ClusterSpec
@@ -16,6 +17,7 @@ from tranche.simulation.job_log import Trace, TraceError, TraceRow, read_trace
 from tranche.simulation.scenario import Scenario
 from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs, scaled_to_load, with_data
 from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
+from tranche.simulation.workload.model_family import with_families
 from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
 
 Mode = Literal["gang", "elastic"]
@@ -116,6 +118,8 @@ class LoggedJobs:
     """Chunk size of an elastic job; above 0, each job's data are at one edge site, drawn from the seed."""
     gradient_bits: float = 0.0
     """Gradient size of an elastic job; above 0, each has a parameter server."""
+    member_gpus: int | None = None
+    """GPUs of each member of a gang; None: as many as a node has room for."""
 
     @property
     def draws(self) -> bool:
@@ -131,7 +135,9 @@ class LoggedJobs:
             jobs = elastic_jobs(rows, self.chunks_per_gpu)
             jobs = with_data(jobs, self.chunk_bytes, self.gradient_bits, cluster, seed)
         else:
-            jobs = gang_jobs(rows, cluster.nodes)
+            jobs = gang_jobs(rows, cluster.nodes, self.member_gpus)
+            if cluster.level_network is not None:
+                jobs = with_families(jobs, [row.model for row in rows], cluster.level_network, seed)
         return jobs if load is None else scaled_to_load(jobs, capacity_gpus(cluster), load)
 
 
@@ -219,6 +225,8 @@ class Recipe:
     estimate_sigma: float = 0.0
     link_sigma: float = 0.0
     unsized: float = 0.0
+    network: bool | None = None
+    """Whether communication between the members of gangs takes time; None: if the cluster describes its links."""
     speed_factor: float = 1.0
     """1 + ε of speed augmentation: the time of each chunk is divided by it, not arrivals and uploads (`at_speed`)."""
 
@@ -226,8 +234,10 @@ class Recipe:
     def draws(self) -> bool:
         """Whether jobs, nodes or speeds are drawn; draws of the policy do not count."""
         drawn_nodes = isinstance(self.cluster, PresetCluster)
+        described = isinstance(self.cluster, FixedCluster) and self.cluster.given.level_network is not None
+        drawn_models = self.network is True or (self.network is None and described)
         drawn_beliefs = self.speed_sigma + self.estimate_sigma + self.link_sigma > 0 or 0 < self.unsized < 1
-        return self.workload.draws or drawn_nodes or drawn_beliefs
+        return self.workload.draws or drawn_nodes or drawn_models or drawn_beliefs
 
     def portable(self) -> "Recipe":
         """Return the same recipe without files, for machines without access to this one's.
@@ -246,7 +256,7 @@ class Recipe:
             TraceError: The log cannot be read.
             ValueError: The jobs cannot be built; the text says why.
         """
-        cluster = self.cluster.spec(seed)
+        cluster = with_network(self.cluster.spec(seed), on=self.network)
         return Scenario(
             jobs=tuple(at_speed(job, self.speed_factor) for job in self.workload.jobs(cluster, seed, load)),
             nodes=cluster.nodes,
@@ -260,8 +270,17 @@ class Recipe:
             link_sigma=self.link_sigma,
             unsized=self.unsized,
             failures=cluster.failures,
+            topology=cluster.topology,
+            level_network=cluster.level_network,
             record=record,
         )
+
+
+def with_network(cluster: ClusterSpec, *, on: bool | None) -> ClusterSpec:
+    """Return the cluster with or without the network model; without descriptions of links, usual ones are assumed."""
+    if on is None or on == (cluster.level_network is not None):
+        return cluster
+    return replace(cluster, level_network=LevelNetwork(USUAL_BITS_PER_SECOND) if on else None)
 
 
 def at_speed(job: Job, factor: float) -> Job:

@@ -1,10 +1,12 @@
 """Scenario of one run: everything that decides its outcome, as a value that can be sent and repeated to the digit."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 
+from tranche.estimate import LevelNetwork
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
+from tranche.model.topology import Topology
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
@@ -49,6 +51,10 @@ class Scenario:
     unsized: float = 0.0
     """Share of jobs, 0 … 1, drawn, whose duration the planner does not get."""
     failures: tuple[NodeFailure, ...] = ()
+    topology: Topology = field(default_factory=Topology)
+    """Topology levels of the nodes."""
+    level_network: LevelNetwork | None = None
+    """Network model: links between the members of gangs by topology level; None: off, communication takes no time."""
     record: bool = False
     """Whether to keep every occupation for the Gantt chart."""
     by_site: bool = False
@@ -72,7 +78,12 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     Raises:
         ValueError: As for `run`.
     """
-    settings = PlannerSettings(seed=scenario.seed, uploads_reported=scenario.link_sigma > 0)
+    settings = PlannerSettings(
+        seed=scenario.seed,
+        uploads_reported=scenario.link_sigma > 0,
+        topology=scenario.topology,
+        level_network=scenario.level_network,
+    )
     planner = Planner(get_policy(scenario.policy), settings)
     belief = {job.key: _belief(scenario, job) for job in scenario.jobs}
     misled = scenario.estimate_sigma > 0 or scenario.unsized > 0

@@ -29,6 +29,7 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("cloud_gpu_seconds", "cloud GPU h"),
     ("copied_bytes", "copied GB"),
     ("in_vain_bytes", "unused GB"),
+    ("communication_seconds", "communication"),
     ("utilisation", "used"),
     ("worst_slowdown", "worst slowdown"),
     ("jobs", "jobs"),
@@ -36,8 +37,8 @@ COLUMNS: tuple[tuple[str, str], ...] = (
 """Keys of a summary that tables show, with their headings; times have one unit for each column."""
 BOUND = ("lower_bound_seconds", "lower bound")
 """Key and heading of the average JCT below which no policy can be; not part of a summary."""
-IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes"})
-"""Columns that tables omit if all runs have 0 there: without a cloud, or without data that move."""
+IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes", "communication_seconds"})
+"""Columns that tables omit if all runs have 0 there: without a cloud, data that move, or network model."""
 
 JOB_COLUMNS = (
     "job",

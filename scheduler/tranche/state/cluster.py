@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
+    LevelNetwork,
     NetworkPrior,
     Restarts,
     SpeedModel,
@@ -15,6 +16,7 @@ from tranche.estimate import (
     upload_link,
 )
 from tranche.model import Admission, Link, PodShape, Resources, Site, Tier, WindowState
+from tranche.model.topology import Topology
 from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
 from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
@@ -23,6 +25,10 @@ from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
+from tranche.state.topology_fit import TopologyIndex, members_in, narrowest_fit
+
+FRESH_NODE_GPUS = 8
+"""GPUs of a node that an unlimited site creates [I]: a gang that needs no more is on one node."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +39,10 @@ class ClusterState:
     nodes: dict[str, NodeState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     network: NetworkPrior = NetworkPrior()
+    places: TopologyIndex = field(default_factory=TopologyIndex)
+    """Topology levels, and the groups of the nodes."""
+    level_network: LevelNetwork | None = None
+    """Links between the members of a gang by topology level; None: their communication takes no time."""
     seed: int = 0
     """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
     validate: bool = False
@@ -66,12 +76,15 @@ class ClusterState:
     _measured: int = -1
     """Epoch at which `shares.capacity` was computed."""
     _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
+    _narrowest: dict[tuple[PodShape, int], int] = field(default_factory=dict)
     _free: tuple[int, FreeNodes] = field(default_factory=lambda: (-1, FreeNodes(())))
     _clouds: tuple[dict[str, Site] | None, tuple[str, ...]] = (None, ())
 
     def nodes_changed(self) -> None:
         """Discard what was derived from the nodes, after one of them has changed."""
         self._eligible.clear()
+        self._narrowest.clear()
+        self.places.clear()
         self.epoch += 1
 
     def bar(self, node: NodeState, reason: str) -> None:
@@ -166,11 +179,64 @@ class ClusterState:
         host = self.nodes.get(node) if node is not None else None
         place = host.node if host is not None else self.sites.get(site)
         speed = state.job.speed_on(place.gpu_kind, place.speed) if place is not None else 1.0
+        if state.job.servers == 0 and self.level_network is not None:
+            seconds = batch_seconds(state.job, None, speed)
+            return seconds + self.level_network.ring_seconds(state.job, self.level_of(state))
         if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
         placed = (server.planned.site for server in state.servers if not server.planned.is_chief)
         there = next(placed, state.job.home or site) if site else site
-        return batch_seconds(state.job, bits_per_second(self.network, self.sites, site, there), speed)
+        bandwidth = bits_per_second(self.network, self.sites, site, there)
+        if self.level_network is not None and host is not None and site == there:
+            bandwidth = self.level_network.slowest(self._level_to_servers(state, host))
+        return batch_seconds(state.job, bandwidth, speed)
+
+    def communication_seconds(self, state: JobState, site: str, node: str | None = None) -> float:
+        """Return the part of `told_batch_seconds` in which workers of the job communicate; 0 without network model."""
+        if self.level_network is None:
+            return 0.0
+        if state.job.servers == 0:
+            return self.level_network.ring_seconds(state.job, self.level_of(state))
+        return self.told_batch_seconds(state, site, None, node) - self.told_batch_seconds(state, site, True, node)
+
+    def _level_to_servers(self, state: JobState, host: NodeState) -> int:
+        """Return the topology level that the node shares with the job's parameter servers at its site."""
+        names = [server.planned.node or "" for server in state.servers if server.planned.site == host.node.site]
+        nodes = [self.nodes[name].node for name in names if name in self.nodes]
+        return self.places.level_of([host.node, *nodes])
+
+    def level_of(self, state: JobState) -> int:
+        """Return the topology level of the job's members: that of their windows, else the narrowest possible one."""
+        if not state.job.is_gang:
+            return 0
+        return self.narrowest_level(state) if state.topology_level is None else state.topology_level
+
+    def narrowest_level(self, state: JobState) -> int:
+        """Return the narrowest topology level at which the members of a gang fit into the empty cluster.
+
+        It is the widest level if they fit nowhere.
+        """
+        demand = (state.job.worker, state.job.min_available)
+        known = self._narrowest.get(demand)
+        if known is None:
+            known = self._narrowest[demand] = self._find_narrowest(*demand)
+        return known
+
+    def _find_narrowest(self, shape: PodShape, members: int) -> int:
+        topology = self.places.topology
+        if members == 1:
+            return 0
+        hosts = self.eligible(shape)
+        rooms = {node.node.name: members_in(node.capacity, shape.requests, members) for node in hosts}
+        domains = {node.node.name: self.places.domain(node.node) for node in hosts}
+        fit = narrowest_fit(rooms, domains, members, topology.widest)
+        if fit is not None:
+            return fit.level
+        return _fresh_level(topology, shape, members) if self.clouds else topology.widest
+
+    def fresh_level(self, state: JobState) -> int:
+        """Return the topology level of a gang at an unlimited site, whose nodes are created for it."""
+        return _fresh_level(self.places.topology, state.job.worker, state.job.min_available)
 
     def _is_colocated(self, state: JobState, site: str) -> bool:
         """Return whether ζ = 1 for a worker at the site: decided at dispatch by a binding policy, else as it is now."""
@@ -450,3 +516,7 @@ def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now
         and not state.excludes(node.node.name, now)
         and 0 < state.job.gpus <= len(node.queues)
     )
+
+
+def _fresh_level(topology: Topology, shape: PodShape, members: int) -> int:
+    return topology.fresh_level(shape.requests.gpus * members, FRESH_NODE_GPUS)

@@ -322,6 +322,8 @@ class JobState:
     """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
     place: int = 0
     """Place in the order of that allocation."""
+    topology_level: int | None = None
+    """Topology level of a gang's windows: the narrowest one that their nodes share; None without windows."""
     nominal_batch_seconds: float = 0.0
     """Expected time of a mini-batch on an unknown node, in seconds."""
     assumed: bool = False
@@ -557,6 +559,8 @@ class JobState:
     def leave(self, run: TrackedWindow) -> None:
         """Remove a window that is over; those of its chunks that are not done wait again."""
         self.runs.pop(run.window.attempt, None)
+        if not self.runs:
+            self.topology_level = None
         self._pace = self._first_end = self._window_ends = None
         for chunk in run.window.chunks:
             self.chunk_runs.pop(chunk, None)

@@ -3,6 +3,7 @@
 import pytest
 
 from support.builders import node
+from tranche.model import Node
 from tranche.model.topology import NODE_LEVEL, RACK_LEVEL, SITE_LEVEL, WAN_LEVEL, Topology
 
 TOPOLOGY = Topology()
@@ -25,7 +26,7 @@ def test_topology_default_is_node_rack_site_wan() -> None:
         ([node("b", labels=RACK), node("c", labels={RACK_LEVEL: "r2"})], 2),
     ],
 )
-def test_level_of_nodes_is_the_narrowest_that_all_share(others: list, level: int) -> None:
+def test_level_of_nodes_is_the_narrowest_that_all_share(others: list[Node], level: int) -> None:
     nodes = [node("a", labels=RACK), *others]
     assert TOPOLOGY.level_of(TOPOLOGY.domain(one) for one in nodes) == level
 

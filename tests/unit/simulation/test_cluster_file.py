@@ -77,7 +77,7 @@ def test_the_sample_of_the_documentation_can_be_read() -> None:
     nodes = {node.name: node for node in spec.nodes}
     assert nodes["edge-a-2"].allocatable == Resources(32_000, 128 * 2**30, 4, 10**6)
     assert [nodes[name].speed for name in ("cloud-3", "edge-b-0", "edge-b-1")] == [1.0, 0.81, 0.42]
-    assert nodes["edge-b-2"].labels == {GPU_LABEL: "T4", "rack": "b2"}
+    assert nodes["edge-b-2"].labels == {GPU_LABEL: "T4", "tranche.dev/rack": "b2"}
     assert spec.failures == (NodeFailure("edge-a-0", 3600.0, 7200.0),)
 
 
@@ -107,6 +107,14 @@ def test_a_failure_without_end_lasts(path: Path) -> None:
     assert spec.nodes[0].allocatable.cpu == 500
 
 
+def test_network_section_gives_levels_with_capacities() -> None:
+    spec = read_cluster(SAMPLE)
+    assert spec.topology.labels == ("kubernetes.io/hostname", "tranche.dev/rack", "tranche.dev/site")
+    assert spec.level_network is not None
+    assert spec.level_network.bits_per_second == (300e9, 100e9, 10e9, 1e9)
+    assert pool(4).level_network is None
+
+
 def test_a_cluster_can_be_sent_to_another_process() -> None:
     for spec in (read_cluster(SAMPLE), pool(4)):
         assert pickle.loads(pickle.dumps(spec)) == spec
@@ -123,7 +131,11 @@ NODE = "nodes: [{gpus: 1}]"
         ("{}", "sites: Field required"),
         ("sites: []", "sites: List should have at least 1 item"),
         ("sites: {a: 1}", "sites: Input should be a valid list"),
-        ("site: []\nsites: [{name: a}]", "site: unknown field: choose among failures, gpuKinds, sites"),
+        (
+            "network: {levels: [{label: tranche.dev/rack, bandwidth: 1G}]}\nsites: [{name: a}]",
+            "network: the last level must have the label tranche.dev/wan",
+        ),
+        ("site: []\nsites: [{name: a}]", "site: unknown field: choose among failures, gpuKinds, network, sites"),
         (f"sites: [{{name: a, gpu: 1, {NODE}}}]", "sites[0].gpu: unknown field: choose among"),
         ("sites: [{name: a, nodes: [{gpu_count: 1}]}]", "choose among count, cpu, gpu, gpus, labels, memory, pods"),
         ("sites: [{name: a, links: [{to: a, mbps: 1}]}]", "sites[0].links[0].bandwidth: Field required"),

@@ -111,6 +111,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
         shape = job.chief if planned.is_chief else job.server
         if shape is not None:
             cluster.add_server(state, Server(planned, shape.requests, now))
+    _restore_level(context, state, plan)
     for window in plan.windows:
         if any(c in state.chunk_runs or c in state.done or c >= job.chunks for c in window.chunks):
             continue
@@ -136,6 +137,14 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
                     state.burst_sites.add(site)
     if job.staged:
         data_staging.restore(context, state, plan.staging, now)
+
+
+def _restore_level(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
+    """Restore the topology level that the members of a gang share."""
+    if state.job.is_gang and plan.windows:
+        cluster = context.cluster
+        nodes = [cluster.nodes[window.node].node for window in plan.windows if window.node in cluster.nodes]
+        state.topology_level = cluster.places.level_of(nodes) if nodes else cluster.fresh_level(state)
 
 
 def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated: Collection[int]) -> None:

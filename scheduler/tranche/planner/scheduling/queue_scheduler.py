@@ -272,6 +272,7 @@ def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: fl
     if state.job.is_gang:
         if context.cluster.shortage(state) is None:
             gang_placement.start_helpers_at(context, state, site, now)
+            state.topology_level = context.cluster.fresh_level(state)
             for chunk in state.waiting:
                 open_window(context, state, SlotBinding(site, None), (chunk,))
         return

@@ -53,6 +53,8 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
     if state.cloud and not at:
         waiting = [chunk for chunk in waiting if chunk not in state.cloud]
     uploading = not at and state.uploaded_at is not None and now < state.uploaded_at
+    if state.job.is_gang:
+        state.topology_level = context.cluster.places.level_of([node.node for node in nodes])
     for node in nodes:
         if not waiting:
             return

@@ -48,6 +48,8 @@ class Summary:
     """Bytes of chunk uploads that were started."""
     in_vain_bytes: float
     """Part of `copied_bytes` that no chunk trained from."""
+    communication_seconds: float
+    """Sum over all mini-batches of the time in which workers communicated; 0 without network model."""
 
     def as_dict(self) -> dict[str, float | int]:
         """Return the figures by name, in the order above; these names are an interface of the command line."""
@@ -79,6 +81,7 @@ def summarize(result: SimulationResult) -> Summary:
         cloud_gpu_seconds=fsum(job.cloud_gpu_seconds for job in jobs),
         copied_bytes=fsum(job.use.copied_bytes for job in jobs),
         in_vain_bytes=fsum(job.use.in_vain_bytes for job in jobs),
+        communication_seconds=fsum(job.communication_seconds for job in jobs),
         utilisation=fsum(job.attained_gpu_seconds for job in jobs) / room if room > 0 else 0.0,
         worst_slowdown=max(slowdowns, default=nan),
         fairness_index=jain_index(slowdowns),

@@ -24,6 +24,7 @@ class JobAccount:
     starts: int = 0
     lost: float = 0.0
     attained: float = 0.0
+    communicated: float = 0.0
     chunk_ends: dict[int, float] = field(default_factory=dict)
 
     def begin(self, now: float) -> None:
@@ -59,6 +60,7 @@ class JobAccount:
             tenant=job.tenant,
             chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
             use=use,
+            communication_seconds=self.communicated,
         )
 
 

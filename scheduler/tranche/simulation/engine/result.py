@@ -74,6 +74,8 @@ class JobResult:
     tenant: str = ""
     chunk_completions: tuple[float, ...] = ()
     use: JobUse = JobUse()
+    communication_seconds: float = 0.0
+    """Time of its mini-batches, one after the other, in which its workers communicated; 0 without network model."""
 
     @property
     def gpu_seconds(self) -> float:

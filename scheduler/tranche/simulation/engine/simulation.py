@@ -57,6 +57,8 @@ class Worker:
     per_batch: float
     begun: dict[int, float]
     total: int
+    communication: float = 0.0
+    """Share of the training time in which the job communicates, 0 … 1; that of a gang is counted with one member."""
     training: bool = False
     brings: tuple[tuple[str, int, str], ...] = ()
     """(job, chunk, site) whose data are copied before the worker trains."""
@@ -212,6 +214,7 @@ class Simulation:
             trained = (now - worker.starts) * gpus
             account.attained += trained if outcome != "Lost" else 0.0
             account.lost += trained if outcome == "Lost" else 0.0
+            account.communicated += (now - worker.starts) * worker.communication
             account.end(now)
             account.preemptions += outcome == "Preempted"
         account.lost += (min(now, worker.starts) - worker.opened) * gpus
@@ -292,7 +295,8 @@ class Simulation:
         begun = {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
         brings = tuple((key, chunk, window.site) for chunk in self._missing(state, window))
         total = state.job.batches_per_chunk_total
-        worker = Worker(account, window, now, starts, pace, begun, total, brings=brings)
+        share = self._communication(state, window, pace)
+        worker = Worker(account, window, now, starts, pace, begun, total, share, brings=brings)
         self._workers[key, window.attempt] = worker
         if self.record:
             self.chunks.opened(state, window)
@@ -306,6 +310,12 @@ class Simulation:
             self.at(starts, WorkerStarted(key, window.attempt, starts))
         end = starts + worker.rest_seconds()
         self.at(end, WorkerEnded(key, window.attempt, "Succeeded", end))
+
+    def _communication(self, state: JobState, window: Window, pace: float) -> float:
+        """Return the share of a worker's mini-batches in which the job communicates; 0 for all but one gang member."""
+        if self.planner.cluster.level_network is None or (state.job.is_gang and window.index):
+            return 0.0
+        return self.planner.cluster.communication_seconds(state, window.site, window.node) / pace
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         """Return when the first batch of a window that opens now begins."""

@@ -20,14 +20,17 @@ from tranche.simulation.job_log import TraceRow
 NAMESPACE = "default"
 
 
-def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node]) -> list[Job]:
+def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node], member_gpus: int | None = None) -> list[Job]:
     """Return one job a row, which gets all its GPUs or none. Rows of one instant keep their order.
 
     Args:
         rows: Rows of the log.
         nodes: Nodes of the cluster; the largest one decides how many members a gang needs.
+        member_gpus: Most GPUs of a member; None: as many as the largest node has.
     """
     largest = max((node.allocatable.gpus for node in nodes), default=0)
+    if member_gpus is not None:
+        largest = min(largest, member_gpus) or member_gpus
     shapes: dict[int, PodShape] = {}
     return [replace(_gang(row, largest, shapes), order=order) for order, row in enumerate(rows)]
 

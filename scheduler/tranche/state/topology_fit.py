@@ -1,0 +1,113 @@
+"""Topology levels of the nodes of a cluster, and the narrowest level at which the members of a gang fit.
+
+The functions take the number of members for which each node has room, so they serve for free and for empty nodes. [I]
+Of several groups with room at the narrowest level, the one with the least room is taken, and within it as few smaller
+groups as possible are used: the largest first, and for the rest the smallest one with enough room.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tranche.model import Node, Resources
+from tranche.model.topology import Domain, Topology
+
+
+class Fit(NamedTuple):
+    """Group of nodes with room for all members of a gang."""
+
+    level: int
+    """Topology level of the group."""
+    domain: Domain
+
+
+@dataclass(slots=True, eq=False)
+class TopologyIndex:
+    """Topology of a cluster, with the groups of its nodes as far as they were asked for."""
+
+    topology: Topology = field(default_factory=Topology)
+    _domains: dict[str, Domain] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Forget all groups, because nodes have changed."""
+        self._domains.clear()
+
+    def domain(self, node: Node) -> Domain:
+        """Return the node's group at the narrowest level."""
+        known = self._domains.get(node.name)
+        if known is None:
+            known = self._domains[node.name] = self.topology.domain(node)
+        return known
+
+    def level_of(self, nodes: Iterable[Node]) -> int:
+        """Return the narrowest level at which all of the nodes are in one group."""
+        return self.topology.level_of([self.domain(node) for node in nodes])
+
+
+def members_in(room: Resources, request: Resources, most: int) -> int:
+    """Return how many of `most` equal requests fit into the room of one node."""
+    found = 0
+    while found < most and request.fits(room):
+        room, found = room - request, found + 1
+    return found
+
+
+def narrowest_fit(
+    rooms: Mapping[str, int], domains: Mapping[str, Domain], members: int, widest: int, narrowest: int = 0
+) -> Fit | None:
+    """Return the group of the narrowest level with room for all members, and of these one with the least room.
+
+    Args:
+        rooms: Number of members for which each node has room, by name; nodes without room may be missing.
+        domains: Group of each of these nodes at the narrowest level.
+        members: Number of members of the gang.
+        widest: Widest level that may be used.
+        narrowest: Narrowest level to try.
+
+    Returns:
+        None if the members fit at no level up to `widest`.
+    """
+    if sum(rooms.values()) < members:
+        return None
+    for level in range(narrowest, widest + 1):
+        totals: dict[Domain, int] = {}
+        for name, room in rooms.items():
+            group = domains[name][level:]
+            totals[group] = totals.get(group, 0) + room
+        fitting = [(total, group) for group, total in totals.items() if total >= members]
+        if fitting:
+            return Fit(level, min(fitting)[1])
+    return None
+
+
+def spread(rooms: Mapping[str, int], domains: Mapping[str, Domain], fit: Fit, members: int) -> list[str]:
+    """Return the node of each member within the group, which has room for all of them.
+
+    Args:
+        rooms: Number of members for which each node has room, by name.
+        domains: Group of each of these nodes at the narrowest level.
+        fit: The group.
+        members: Number of members of the gang.
+    """
+    inside = [name for name in sorted(rooms) if rooms[name] and domains[name][fit.level :] == fit.domain]
+    return _spread(inside, rooms, domains, fit.level, members)
+
+
+def _spread(
+    inside: Sequence[str], rooms: Mapping[str, int], domains: Mapping[str, Domain], level: int, members: int
+) -> list[str]:
+    if level == 0 and len(inside) == 1:
+        return [inside[0]] * members
+    groups: dict[Domain | str, list[str]] = {}
+    for name in inside:
+        groups.setdefault(domains[name][level - 1 :] if level else name, []).append(name)
+    left = sorted(groups.values(), key=lambda group: (-sum(rooms[name] for name in group), group))
+    chosen: list[str] = []
+    while left and len(chosen) < members:
+        missing = members - len(chosen)
+        enough = [group for group in left if sum(rooms[name] for name in group) >= missing]
+        group = enough[-1] if enough else left[0]
+        left.remove(group)
+        room = min(missing, sum(rooms[name] for name in group))
+        chosen += _spread(group, rooms, domains, level - 1, room) if level else [group[0]] * room
+    return chosen
