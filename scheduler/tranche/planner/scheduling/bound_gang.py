@@ -63,6 +63,7 @@ def start_on_demand(context: PlannerContext, state: JobState, now: float) -> Non
     if may_start(context, state, now):
         entries = _members(state)
         gang_placement.start_helpers_at(context, state, entries[0].home.site, now)
+        state.topology_level = context.cluster.fresh_level(state)
         for entry in entries:
             open_window(context, state, entry.home, (entry.chunk,))
 
@@ -91,6 +92,7 @@ def start(
         context.work.unhosted.add(state.job.key)
         return False
     gang_placement.start_helpers(context, state, trial.helper_nodes, now)
+    state.topology_level = context.cluster.places.level_of([node.node for node in trial.nodes])
     for entry in entries:
         open_window(context, state, entry.home, (entry.chunk,))
     return True

@@ -25,6 +25,7 @@ from tranche.policies.binding.slot_dispatch import Group, SlotDispatch, SlotOrde
 from tranche.policies.seeded_choice import uniform
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.topology_fit import members_in
 
 Place = TypeVar("Place")
 
@@ -105,8 +106,9 @@ class Lwf(SlotDispatch):
         groups = _within_capacity(self.groups(cluster, state, now, sites), state.job.worker.requests, len(chunks))
         chosen = self._choose(groups, cluster.seed, state, len(chunks), 0)
         key = self.queue_key(state, 0, state.nominal_batch_seconds)  # one key in all queues
+        level = cluster.places.level_of([one.node.node for one in chosen])
         placed = [
-            replace(self.place_on_node(cluster, state, chunk, group, now), key=(*key[:3], chunk))
+            replace(self.place_on_node(cluster, state, chunk, group, now, level), key=(*key[:3], chunk))
             for chunk, group in zip(chunks, chosen, strict=False)
         ]
         cost = max((one.cost for one in placed), default=inf)
@@ -133,10 +135,6 @@ def _within_capacity(groups: Iterable[Group], request: Resources, most: int) -> 
         by_node.setdefault(group.node.node.name, []).append(group)
     kept: list[Group] = []
     for there in by_node.values():
-        room = there[0].node.capacity
-        for group in sorted(there, key=lambda one: (one.wait, one.slots))[:most]:
-            if not request.fits(room):
-                break
-            kept.append(group)
-            room = room - request
+        room = members_in(there[0].node.capacity, request, most)
+        kept += sorted(there, key=lambda one: (one.wait, one.slots))[:room]
     return kept

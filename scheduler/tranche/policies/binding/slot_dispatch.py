@@ -118,10 +118,21 @@ class SlotDispatch(BindingPolicy):
         """Return the unlimited sites among `sites` (None: all) that can take workers of the job."""
         return [site for site in cluster.clouds_for(state) if sites is None or site in sites]
 
-    def place_on_node(self, cluster: ClusterState, state: JobState, chunk: int, group: Group, now: float) -> Placement:
-        """Bind a chunk to the slots of the group, behind all work bound to them."""
+    def place_on_node(
+        self,
+        cluster: ClusterState,
+        state: JobState,
+        chunk: int,
+        group: Group,
+        now: float,
+        level: int | None = None,
+    ) -> Placement:
+        """Bind a chunk to the slots of the group, behind all work bound to them.
+
+        `level` is the topology level of a gang of which it is a member.
+        """
         node = group.node.node
-        per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
+        per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name, level=level)
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
         key = self.queue_key(state, chunk, per_batch)
         cost = (max(transfer, group.wait) + seconds) / state.job.chunks
