@@ -11,6 +11,7 @@ from tranche.policies.allocation.rrh import Rrh
 from tranche.policies.base import Policy
 from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.policies.binding.least_loaded import LeastLoaded
+from tranche.policies.binding.lwf import Lwf
 from tranche.policies.binding.random_dispatch import RandomDispatch
 from tranche.policies.binding.round_robin import RoundRobin
 from tranche.policies.queue.chunk import Chunk
@@ -38,6 +39,7 @@ _ALL: tuple[Policy, ...] = (
     Gittins(),
     Las(),
     LeastLoaded(),
+    Lwf(),
     Optimus(),
     RandomDispatch(),
     RoundRobin(),

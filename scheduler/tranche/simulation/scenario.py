@@ -10,6 +10,7 @@ from tranche.model.topology import Topology
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
+from tranche.simulation.engine.gang_traffic import GangTraffic
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.engine.true_transfers import TrueUploads
@@ -55,6 +56,8 @@ class Scenario:
     """Topology levels of the nodes."""
     level_network: LevelNetwork | None = None
     """Network model: links between the members of gangs by topology level; None: off, communication takes no time."""
+    contention: bool = True
+    """Whether, with the network model, gangs whose members communicate over the same links slow each other down."""
     record: bool = False
     """Whether to keep every occupation for the Gantt chart."""
     by_site: bool = False
@@ -111,6 +114,9 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         scenario.restart_seconds,
         batch_seconds if scenario.speed_sigma or misled else None,
         period_seconds=scenario.period_seconds,
+        traffic=GangTraffic(scenario.level_network, planner.cluster.places)
+        if scenario.level_network is not None and scenario.contention
+        else None,
         uploads=TrueUploads(link_factor) if scenario.link_sigma else None,
         keep_history=False,
         forget_finished=True,

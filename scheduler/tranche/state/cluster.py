@@ -155,7 +155,12 @@ class ClusterState:
         return known is not None and known.unlimited
 
     def batch_seconds(
-        self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
+        self,
+        state: JobState,
+        site: str,
+        colocated: bool | None = None,
+        node: str | None = None,
+        level: int | None = None,
     ) -> float:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
         host = self.nodes.get(node) if node is not None else None
@@ -164,15 +169,21 @@ class ClusterState:
             known[0] in state.job.step_seconds_by_kind
         ):  # what others have measured there says nothing about its own time
             known = (known[0], None)
-        return self.told_batch_seconds(state, site, colocated, node) * self.speed_model.factor(
+        return self.told_batch_seconds(state, site, colocated, node, level) * self.speed_model.factor(
             state.job.key, known[0], site, known[1]
         )
 
     def told_batch_seconds(
-        self, state: JobState, site: str, colocated: bool | None = None, node: str | None = None
+        self,
+        state: JobState,
+        site: str,
+        colocated: bool | None = None,
+        node: str | None = None,
+        level: int | None = None,
     ) -> float:
         """Return 1 / n_js by specification and links alone, in seconds.
 
+        `level` is the topology level that the members of a gang will share; None: that of its windows (`level_of`).
         A parameter server that is not placed yet is assumed beside the data, or beside the worker if no site of the
         cluster has the data. The site "" stands for the inside of any site.
         """
@@ -181,7 +192,8 @@ class ClusterState:
         speed = state.job.speed_on(place.gpu_kind, place.speed) if place is not None else 1.0
         if state.job.servers == 0 and self.level_network is not None:
             seconds = batch_seconds(state.job, None, speed)
-            return seconds + self.level_network.ring_seconds(state.job, self.level_of(state))
+            shared = self.level_of(state) if level is None else level
+            return seconds + self.level_network.ring_seconds(state.job, shared)
         if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
         placed = (server.planned.site for server in state.servers if not server.planned.is_chief)

@@ -8,8 +8,9 @@ from tranche.model import Resources, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window, preempt_window
 from tranche.planner.job_queue import preemptible
+from tranche.planner.scheduling import bound_gang
 from tranche.planner.scheduling.preemption import preempts_any
-from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
@@ -40,6 +41,9 @@ def _serve_job(context: PlannerContext, binding: BindingPolicy, state: JobState,
     if not state.active:
         return
     _dispatch(context, binding, state, now)
+    if state.job.is_gang and bound_gang.is_at_unlimited_site(state):
+        bound_gang.start_on_demand(context, state, now)
+        return
     for entry in sorted(state.entries.values(), key=lambda e: e.key):
         if entry.home.node is None and entry.chunk not in state.chunk_runs and _may_start(context, entry, now):
             open_window(context, state, entry.home, (entry.chunk,))
@@ -62,8 +66,13 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
             else:
                 close_window(context, state, run, f"node {node.node.name} has no room for it any more")
     for entry in chosen:
-        if entry.chunk not in entry.state.chunk_runs:
+        if entry.chunk in entry.state.chunk_runs:
+            continue
+        if not entry.state.job.is_gang:
             open_window(context, entry.state, entry.home, (entry.chunk,))
+        elif bound_gang.start(context, entry.state, lambda other: _chosen_as_it_stands(context, other, now), now):
+            context.work.nodes.add(node.node.name)  # the gang may have used the room or the quota of those behind it
+            return
 
 
 def _preemptor(state: JobState, run: TrackedWindow, waiting: Sequence[QueuedChunk]) -> JobState | None:
@@ -89,19 +98,35 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
     )
 
 
+def _chosen_as_it_stands(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:
+    """Return the chunks that should run on the node, without placing parameter servers for them."""
+    return choose_for_node(node, context.policy, lambda entry: _may_start(context, entry, now, places_servers=False))
+
+
 def _may_start(
-    context: PlannerContext, entry: QueuedChunk, now: float, besides: int = 0, kinds: Mapping[Kind, int] = NO_PODS
+    context: PlannerContext,
+    entry: QueuedChunk,
+    now: float,
+    besides: int = 0,
+    kinds: Mapping[Kind, int] = NO_PODS,
+    *,
+    places_servers: bool = True,
 ) -> bool:
     """Return whether a waiting chunk may open a window now; free resources of its node are not checked.
 
+    A member of a gang may if the whole gang may; its own node is not enough to start it (`bound_gang.start`).
+
     Args:
-        context: Context of the planner; missing parameter servers are placed.
+        context: Context of the planner.
         entry: Entry of the chunk.
         now: Clock, in seconds.
         besides: Number of other windows of the job that are about to open.
         kinds: All windows that are about to open, as quotas count them.
+        places_servers: Place missing parameter servers; otherwise only check whether there is room for them.
     """
     state = entry.state
+    if state.job.is_gang:
+        return bound_gang.may_start(context, state, now)
     return (
         state.active
         and entry.chunk not in state.chunk_runs
@@ -110,7 +135,11 @@ def _may_start(
         and not state.excludes(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
         and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
-        and place_servers(context, state)
+        and (
+            place_servers(context, state)
+            if places_servers
+            else room_for_servers(context.cluster, state, context.policy, now)
+        )
     )
 
 
@@ -204,11 +233,14 @@ def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
 
 def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, now: float) -> None:
     """Bind the job's waiting chunks that are in no queue; chunks that an earlier planner placed stay at their site."""
-    unbound = [c for c in state.waiting if c not in state.entries]
+    is_gang = state.job.is_gang
+    unbound = (
+        bound_gang.members_to_bind(context, state) if is_gang else [c for c in state.waiting if c not in state.entries]
+    )
     context.work.unbound.discard(state.job.key)
     groups: dict[str | None, list[int]] = {}
     for chunk in unbound:
-        groups.setdefault(state.data_sites.get(chunk), []).append(chunk)
+        groups.setdefault(None if is_gang else state.data_sites.get(chunk), []).append(chunk)
     for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
         known = site is not None and _site_serves(context, state, site)
         placements, colocated = policy.dispatch(
@@ -233,6 +265,7 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             if ready_at > now:
                 context.wake(ready_at, state.job.key)
         if placements:
+            bound_gang.align_plans(state)
             context.publish(state.job.key)
         if len(placements) < len(chunks):
             context.work.unbound.add(state.job.key)

@@ -3,14 +3,14 @@
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.state.cluster import ClusterState, allowed
 from tranche.state.entities import JobState, Key, SlotBinding
 from tranche.state.node import NodeState
 
-SlotOrder = Literal["arrival", "density"]
+SlotOrder = Literal["arrival", "density", "srsf"]
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +25,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SlotDispatch(BindingPolicy):
-    """A dispatch rule that binds chunks one by one by `pick`; each slot runs its queue by arrival or by density.
+    """A dispatch rule that binds chunks one by one by `pick`; each slot runs its queue by the option `order`.
 
     A chunk that would complete sooner on a fresh worker of an unlimited site than in the slots that `pick` gives,
     behind all work bound to them, goes there [I]. If all chunks of the job do, they train beside their parameter
@@ -41,8 +41,8 @@ class SlotDispatch(BindingPolicy):
     )
 
     def __post_init__(self) -> None:
-        if self.order not in ("arrival", "density"):
-            raise ValueError(f"{self.name} knows the orders arrival and density, not {self.order!r}")
+        if self.order not in get_args(SlotOrder):
+            raise ValueError(f"{self.name} knows the orders {', '.join(get_args(SlotOrder))}, not {self.order!r}")
 
     @property
     def uses_weights(self) -> bool:
@@ -62,8 +62,12 @@ class SlotDispatch(BindingPolicy):
         """
 
     def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
-        """Return a key by the option `order`: arrival, or the density of JSAC'22."""
-        value = -state.density(seconds_per_batch) if self.order == "density" else 0.0
+        """Return a key by the option `order`: arrival, the density of JSAC'22, or the remaining service of the job."""
+        value = 0.0
+        if self.order == "density":
+            value = -state.density(seconds_per_batch)
+        elif self.order == "srsf":
+            value = state.worker_seconds(state.job.submitted) * max(1, state.job.gpus)
         return (value, state.job.submitted, state.job.key, chunk)
 
     def dispatch(
@@ -75,6 +79,28 @@ class SlotDispatch(BindingPolicy):
         sites: Collection[str] | None = None,
     ) -> tuple[list[Placement], bool]:
         """Bind the chunks one after the other."""
+        groups, clouds = self.groups(cluster, state, now, sites), self.clouds(cluster, state, sites)
+        placements: list[Placement] = []
+        for chunk in chunks if groups or clouds else ():
+            placed = min(
+                (self.place_in_cloud(cluster, state, chunk, site, now) for site in clouds), key=_cost, default=None
+            )
+            if groups:
+                group = self.pick(groups, cluster, state, chunk, len(placements))
+                bound = self.place_on_node(cluster, state, chunk, group, now)
+                if placed is None or bound.cost <= placed.cost:
+                    placed = bound
+                    group.wait += state.job.batches_per_chunk_total * bound.batch_seconds
+            assert placed is not None
+            placements.append(placed)
+        homes = {placed.home.site for placed in placements}
+        if len(placements) == len(chunks) and len(homes) == 1 and homes.issubset(clouds) and not state.entries:
+            site = homes.pop()
+            return [self.place_in_cloud(cluster, state, chunk, site, now, colocated=True) for chunk in chunks], True
+        return placements, state.colocated
+
+    def groups(self, cluster: ClusterState, state: JobState, now: float, sites: Collection[str] | None) -> list[Group]:
+        """Return groups of slots that can take a worker of the job, by node and slot."""
         width = max(1, state.job.gpus)
         groups: list[Group] = []
         for node in cluster.eligible(state.job.worker):
@@ -86,33 +112,33 @@ class SlotDispatch(BindingPolicy):
                 for first in range(0, len(waits) - width + 1, width):
                     slots = tuple(sorted(ordered[first : first + width]))
                     groups.append(Group(node, slots, max(waits[slot] for slot in slots)))
-        clouds = [site for site in cluster.clouds_for(state) if sites is None or site in sites]
-        placements: list[Placement] = []
-        for chunk in chunks if groups or clouds else ():
-            placed = min((self._in_cloud(cluster, state, chunk, site, now) for site in clouds), key=_cost, default=None)
-            if groups:
-                group = self.pick(groups, cluster, state, chunk, len(placements))
-                bound = self._on_node(cluster, state, chunk, group, now)
-                if placed is None or bound.cost <= placed.cost:
-                    placed = bound
-                    group.wait += state.job.batches_per_chunk_total * bound.batch_seconds
-            assert placed is not None
-            placements.append(placed)
-        homes = {placed.home.site for placed in placements}
-        if len(placements) == len(chunks) and len(homes) == 1 and homes.issubset(clouds) and not state.entries:
-            site = homes.pop()
-            return [self._in_cloud(cluster, state, chunk, site, now, colocated=True) for chunk in chunks], True
-        return placements, state.colocated
+        return groups
 
-    def _on_node(self, cluster: ClusterState, state: JobState, chunk: int, group: Group, now: float) -> Placement:
+    def clouds(self, cluster: ClusterState, state: JobState, sites: Collection[str] | None) -> list[str]:
+        """Return the unlimited sites among `sites` (None: all) that can take workers of the job."""
+        return [site for site in cluster.clouds_for(state) if sites is None or site in sites]
+
+    def place_on_node(
+        self,
+        cluster: ClusterState,
+        state: JobState,
+        chunk: int,
+        group: Group,
+        now: float,
+        level: int | None = None,
+    ) -> Placement:
+        """Bind a chunk to the slots of the group, behind all work bound to them.
+
+        `level` is the topology level of a gang of which it is a member.
+        """
         node = group.node.node
-        per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name)
+        per_batch = cluster.batch_seconds(state, node.site, colocated=False, node=node.name, level=level)
         transfer, seconds = cluster.transfer_seconds(state, node.site), state.job.batches_per_chunk_total * per_batch
         key = self.queue_key(state, chunk, per_batch)
         cost = (max(transfer, group.wait) + seconds) / state.job.chunks
         return Placement(chunk, SlotBinding(node.site, node.name, group.slots), key, now + transfer, per_batch, cost)
 
-    def _in_cloud(
+    def place_in_cloud(
         self, cluster: ClusterState, state: JobState, chunk: int, site: str, now: float, *, colocated: bool = False
     ) -> Placement:
         """Place a chunk on a fresh worker of an unlimited site."""

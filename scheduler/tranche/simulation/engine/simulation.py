@@ -34,6 +34,7 @@ from tranche.planner.job_actions import end_of, expected_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
+from tranche.simulation.engine.gang_traffic import GangTraffic
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
@@ -59,18 +60,50 @@ class Worker:
     total: int
     communication: float = 0.0
     """Share of the training time in which the job communicates, 0 … 1; that of a gang is counted with one member."""
+    since: float = 0.0
+    """When the present pace began, in seconds: `starts`, or the last change of contention."""
+    trained: float = 0.0
+    """Number of mini-batches trained until then."""
+    extra: float = 0.0
+    """Time that contention adds to a mini-batch, in seconds."""
+    ends: float = 0.0
+    """When it is done at the present pace, in seconds."""
+    scheduled: float = 0.0
+    """Time of the event that ends it, or that schedules a later one, in seconds."""
     training: bool = False
     brings: tuple[tuple[str, int, str], ...] = ()
     """(job, chunk, site) whose data are copied before the worker trains."""
 
     def progress(self, now: float) -> dict[int, float]:
         """Return the applied batches by chunk."""
-        trained = max(0.0, now - self.starts) / self.per_batch
+        trained = self.trained + max(0.0, now - self.since) / self.per_batch
         return applied_in_order(self.window.chunks, self.begun, self.total, trained)
 
     def stretches(self, now: float) -> Iterator[Stretch]:
-        """Yield the periods in which the worker trained each chunk."""
-        return stretches(self.window, self.begun, self.total, self.per_batch, self.starts, now)
+        """Yield the periods in which the worker trained each chunk, all at its average pace."""
+        return stretches(self.window, self.begun, self.total, self.average_pace(now), self.starts, now)
+
+    def average_pace(self, now: float) -> float:
+        """Return the average time of its mini-batches until now, in seconds."""
+        if not self.trained:
+            return self.per_batch
+        return (now - self.starts) / (self.trained + (now - self.since) / self.per_batch)
+
+    def contend(self, extra: float, now: float) -> None:
+        """Train from now on at the pace that contention leaves; what was trained stays trained.
+
+        Args:
+            extra: Time that contention adds to a mini-batch, in seconds.
+            now: Time of the change, in seconds.
+        """
+        alone = self.per_batch - self.extra
+        self.account.communicated += (now - self.since) * self.communication
+        self.trained += (now - self.since) / self.per_batch
+        communicates = self.communication * self.per_batch + extra - self.extra if self.communication else 0.0
+        self.since, self.extra, self.per_batch = now, extra, alone + extra
+        self.communication = communicates / self.per_batch
+        left = sum(self.total - self.begun[chunk] for chunk in self.window.chunks) - self.trained
+        self.ends = now + max(0.0, left) * self.per_batch
 
     def rest_seconds(self) -> float:
         """Return the seconds from the first batch to the last."""
@@ -88,6 +121,8 @@ class Simulation:
     """True speeds; None: those of specification and links, whatever the planner has learnt."""
     uploads: TrueUploads | None = None
     """True uploads, which report copies of data; None: the planner uses its own Δ."""
+    traffic: GangTraffic | None = None
+    """Contention between gangs for links; None: gangs do not slow each other down."""
     period_seconds: float = 0.0
     keep_history: bool = True
     """Whether to keep every instruction."""
@@ -115,6 +150,8 @@ class Simulation:
     """Parameter servers by (job, attempt)."""
     _staged: set[tuple[str, int, str]] = field(default_factory=set)
     """(job, chunk, site) whose data have been copied by a window of a policy that plans no transfers."""
+    _gangs: dict[str, list[Worker]] = field(default_factory=dict)
+    """Members of the gangs that may contend for links, by job."""
     _untold: list[Event] = field(default_factory=list)
     _busy_gpus: int = 0
     _waiting: int = 0
@@ -181,9 +218,15 @@ class Simulation:
                 worker.training = True
                 self._staged.update(worker.brings)
                 worker.account.begin(self.now)
+                if self.traffic is not None:
+                    self._communicate(worker)
             case WorkerEnded():
                 worker = self._workers.get((event.job, event.attempt))
                 if worker is None:
+                    return
+                if event.at < worker.ends:  # contention has changed its end since
+                    if event.at == worker.scheduled:
+                        self._schedule_end(worker)
                     return
                 self._leave(worker, "Succeeded")
             case NodeChanged(node=node) if not node.ready:
@@ -214,15 +257,17 @@ class Simulation:
             trained = (now - worker.starts) * gpus
             account.attained += trained if outcome != "Lost" else 0.0
             account.lost += trained if outcome == "Lost" else 0.0
-            account.communicated += (now - worker.starts) * worker.communication
+            account.communicated += (now - worker.since) * worker.communication
             account.end(now)
             account.preemptions += outcome == "Preempted"
         account.lost += (min(now, worker.starts) - worker.opened) * gpus
         if outcome == "Succeeded":
-            end = worker.starts
+            end, pace = worker.starts, worker.average_pace(now)
             for chunk in window.chunks:
-                end += (worker.total - worker.begun[chunk]) * worker.per_batch
+                end += (worker.total - worker.begun[chunk]) * pace
                 account.chunk_ends[chunk] = end
+        if self.traffic is not None and self._gangs.pop(job.key, None) is not None:
+            self._slow_down(self.traffic.end(job.key))
         account.holding -= 1
         self._busy_gpus -= job.gpus
         self._waiting += not account.holding
@@ -296,7 +341,8 @@ class Simulation:
         brings = tuple((key, chunk, window.site) for chunk in self._missing(state, window))
         total = state.job.batches_per_chunk_total
         share = self._communication(state, window, pace)
-        worker = Worker(account, window, now, starts, pace, begun, total, share, brings=brings)
+        worker = Worker(account, window, now, starts, pace, begun, total, share, starts, brings=brings)
+        worker.ends = starts + worker.rest_seconds()
         self._workers[key, window.attempt] = worker
         if self.record:
             self.chunks.opened(state, window)
@@ -308,14 +354,42 @@ class Simulation:
             self._happen(WorkerStarted(key, window.attempt, starts))
         else:
             self.at(starts, WorkerStarted(key, window.attempt, starts))
-        end = starts + worker.rest_seconds()
-        self.at(end, WorkerEnded(key, window.attempt, "Succeeded", end))
+        self._schedule_end(worker)
 
     def _communication(self, state: JobState, window: Window, pace: float) -> float:
         """Return the share of a worker's mini-batches in which the job communicates; 0 for all but one gang member."""
         if self.planner.cluster.level_network is None or (state.job.is_gang and window.index):
             return 0.0
         return self.planner.cluster.communication_seconds(state, window.site, window.node) / pace
+
+    def _communicate(self, worker: Worker) -> None:
+        """Let a gang communicate once all of its members have started; nobody shares its links at an unlimited site."""
+        job, cluster = worker.account.job, self.planner.cluster
+        state = cluster.jobs.get(job.key)
+        if state is None or not job.is_gang or self.traffic is None:
+            return
+        members = self._gangs.setdefault(job.key, [])
+        members.append(worker)
+        if len(members) < len(state.runs):
+            return
+        nodes = [cluster.nodes[one.window.node].node for one in members if one.window.node in cluster.nodes]
+        if len(nodes) == len(members):
+            alone = cluster.communication_seconds(state, worker.window.site, worker.window.node)
+            self._slow_down(self.traffic.begin(job.key, nodes, alone, worker.per_batch))
+
+    def _slow_down(self, extra: Mapping[str, float]) -> None:
+        """Let gangs train at another pace, given what contention adds to their mini-batches, in seconds, by job."""
+        for key, seconds in extra.items():
+            for worker in self._gangs.get(key, ()):
+                worker.contend(seconds, self.now)
+                if worker.ends < worker.scheduled:  # if it is later, the event that is scheduled schedules the next
+                    self._schedule_end(worker)
+
+    def _schedule_end(self, worker: Worker) -> None:
+        """Schedule the end of a worker at its present pace."""
+        worker.scheduled = worker.ends
+        ended = WorkerEnded(worker.account.job.key, worker.window.attempt, "Succeeded", worker.ends)
+        self.at(worker.ends, ended)
 
     def _starts_at(self, state: JobState, window: Window) -> float:
         """Return when the first batch of a window that opens now begins."""
