@@ -1,0 +1,77 @@
+"""Tests of predicted iteration times on synthetic runs whose law is known."""
+
+from itertools import product
+
+import pytest
+
+from tranche.estimate.layer_graph import NETWORKS
+from tranche.estimate.throughput_model import OnlineCorrection, Setting, Size, ThroughputModel
+
+SIZES = {"small": Size(20, 1e9, 3e8), "large": Size(60, 4e9, 8e8), "wide": Size(10, 2e9, 2e9)}
+FIXED = {"old": 5e-4, "new": 1e-4}
+RATE = {"old": 4e-12, "new": 1e-12}
+
+
+def law(setting: Setting) -> float:
+    """Return the true seconds of an iteration."""
+    size = SIZES[setting.family]
+    wire = (setting.workers - 1) * (4e-10 if setting.spread else 1e-10) if setting.workers > 1 else 0.0
+    compute = size.layers * FIXED[setting.kind] + setting.batch * size.multiply_adds * RATE[setting.kind]
+    return compute + wire * size.gradient_bits
+
+
+RUNS = {
+    setting: law(setting)
+    for family, kind, batch, workers, spread in product(SIZES, RATE, (8, 32, 128), (1, 2, 4), (False, True))
+    for setting in (Setting(family, kind, batch, workers, spread),)
+    if workers > 1 or not spread
+}
+
+
+def test_size_sums_over_layer_graph() -> None:
+    size = Size.of(NETWORKS["vgg16"]())
+    assert (size.layers, size.gradient_bits) == (16, 32 * 138_357_544)
+
+
+def test_left_out_family_predicted_from_its_graph() -> None:
+    model = ThroughputModel.fitted(SIZES, {one: seconds for one, seconds in RUNS.items() if one.family != "wide"})
+    for one, seconds in RUNS.items():
+        assert model.seconds(one) == pytest.approx(seconds, rel=0.1)
+
+
+def test_one_run_calibrates_all_others_of_a_pair() -> None:
+    """A pair that is 1.7 times as slow as its factors say is predicted after one run."""
+    pair = ("large", "new")
+    others = {one: seconds for one, seconds in RUNS.items() if (one.family, one.kind) != pair}
+    model, run = ThroughputModel.fitted(SIZES, others), Setting("large", "new", 32)
+    model.calibrate(run, 1.7 * RUNS[run])
+    assert model.seconds(run) == pytest.approx(1.7 * RUNS[run])
+    for one, seconds in RUNS.items():
+        if (one.family, one.kind) == pair:
+            assert model.seconds(one) == pytest.approx(1.7 * seconds, rel=0.05)
+        else:
+            assert model.seconds(one) == pytest.approx(seconds, rel=0.05)
+
+
+def test_one_wrong_run_moves_the_others_little() -> None:
+    wrong = Setting("small", "old", 32, 2, spread=True)
+    model = ThroughputModel.fitted(SIZES, {**RUNS, wrong: 10 * RUNS[wrong]})
+    for one, seconds in RUNS.items():
+        assert model.seconds(one) == pytest.approx(seconds, rel=0.1)
+
+
+def test_correction_learns_a_constant_and_spread() -> None:
+    correction, predicted = OnlineCorrection(32.0), 0.1
+    assert correction.factor(Setting("small", "old", 32)) == 1.0
+    settings = [Setting("small", "old", batch, 4, spread) for batch in (16, 32, 64) for spread in (False, True)] * 8
+    for one in settings:
+        correction.observe(one, predicted * (1.8 if one.spread else 1.2), predicted)
+    assert correction.factor(Setting("small", "old", 48, 4)) == pytest.approx(1.2, rel=0.05)
+    assert correction.factor(Setting("small", "old", 48, 4, spread=True)) == pytest.approx(1.8, rel=0.05)
+
+
+def test_correction_forgets_what_no_longer_holds() -> None:
+    correction, one = OnlineCorrection(32.0), Setting("small", "old", 32)
+    for measured in [0.2] * 200 + [0.1] * 100:
+        correction.observe(one, measured, 0.1)
+    assert correction.factor(one) == pytest.approx(1.0, abs=0.1)  # without forgetting: 2 ** (2 / 3)
