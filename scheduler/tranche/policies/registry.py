@@ -13,6 +13,9 @@ from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.policies.binding.least_loaded import LeastLoaded
 from tranche.policies.binding.random_dispatch import RandomDispatch
 from tranche.policies.binding.round_robin import RoundRobin
+from tranche.policies.locality.consolidate import Consolidate
+from tranche.policies.locality.dally import Dally
+from tranche.policies.locality.no_wait import NoWait
 from tranche.policies.queue.chunk import Chunk
 from tranche.policies.queue.drf import Drf
 from tranche.policies.queue.fifo import Fifo
@@ -30,6 +33,8 @@ from tranche.policies.queue.tiresias import Tiresias
 _ALL: tuple[Policy, ...] = (
     Chunk(),
     ChunkFaithful(),
+    Consolidate(),
+    Dally(),
     Dorm(),
     Drf(),
     Fifo(),
@@ -38,6 +43,7 @@ _ALL: tuple[Policy, ...] = (
     Gittins(),
     Las(),
     LeastLoaded(),
+    NoWait(),
     Optimus(),
     RandomDispatch(),
     RoundRobin(),
