@@ -167,6 +167,8 @@ class JobQueue:
             self.invalidate_preemption(("",))
             waiting = () if self.policy.traits.ranks_by_group else self._sites
             self.stale.update(dict.fromkeys([*waiting, *self.running.keys()]))
+        if self.policy.traits.ranks_each_decision:
+            self.stale.update(dict.fromkeys(self._sites))
         stale, self.stale = self.stale, {}
         for key in stale:
             state = self.cluster.jobs.get(key)

@@ -66,6 +66,11 @@ class PolicyTraits:
     ranks_by_group: bool = False
     """Whether all waiting jobs of one `QueuePolicy.rank_group` have the same rank, and the ranks of groups may change
     with every decision."""
+    places_by_level: bool = False
+    """Whether gangs get places at the narrowest topology level with room and may decline them
+    (`QueuePolicy.seconds_to_accept`), move to narrower levels, and preempt others if they gain more than these lose."""
+    ranks_each_decision: bool = False
+    """Whether all waiting jobs are ranked again before each decision, because their ranks change with time."""
     allocates_workers: bool = False
     """Whether `QueuePolicy.allocate_workers` gives each job the number of workers that it may have at most."""
 
@@ -261,6 +266,20 @@ class QueuePolicy(Policy):
         `JobState.gpu_seconds_at_promotion`, and `level` subtracts it.
         """
         return False
+
+    def seconds_to_accept(self, state: JobState, cluster: ClusterState, level: int, waited: float) -> float:
+        """Return for how many more seconds a gang declines places of a topology level, if the policy places by level.
+
+        Args:
+            state: The waiting gang.
+            cluster: State of the cluster.
+            level: Narrowest topology level at which the gang fits now.
+            waited: Time for which it has declined places since it began to wait, in seconds.
+
+        Returns:
+            Seconds; 0 or less if it accepts the place, infinity if it never does.
+        """
+        return 0.0
 
     def rank_epoch(self, cluster: ClusterState) -> int:
         """Return a number that rises when the ranks of all jobs have changed.

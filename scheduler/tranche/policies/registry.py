@@ -14,6 +14,9 @@ from tranche.policies.binding.least_loaded import LeastLoaded
 from tranche.policies.binding.lwf import Lwf
 from tranche.policies.binding.random_dispatch import RandomDispatch
 from tranche.policies.binding.round_robin import RoundRobin
+from tranche.policies.locality.consolidate import Consolidate
+from tranche.policies.locality.dally import Dally
+from tranche.policies.locality.no_wait import NoWait
 from tranche.policies.queue.chunk import Chunk
 from tranche.policies.queue.drf import Drf
 from tranche.policies.queue.fifo import Fifo
@@ -31,6 +34,8 @@ from tranche.policies.queue.tiresias import Tiresias
 _ALL: tuple[Policy, ...] = (
     Chunk(),
     ChunkFaithful(),
+    Consolidate(),
+    Dally(),
     Dorm(),
     Drf(),
     Fifo(),
@@ -40,6 +45,7 @@ _ALL: tuple[Policy, ...] = (
     Las(),
     LeastLoaded(),
     Lwf(),
+    NoWait(),
     Optimus(),
     RandomDispatch(),
     RoundRobin(),

@@ -18,6 +18,7 @@ from tranche.estimate import (
 from tranche.model import Admission, Link, PodShape, Resources, Site, Tier, WindowState
 from tranche.model.topology import Topology
 from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
+from tranche.state.gang_locality import LocalityRecords
 from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
 from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
@@ -43,6 +44,8 @@ class ClusterState:
     """Topology levels, and the groups of the nodes."""
     level_network: LevelNetwork | None = None
     """Links between the members of a gang by topology level; None: their communication takes no time."""
+    locality: LocalityRecords = field(default_factory=LocalityRecords)
+    """Memory of a policy that places gangs by topology level (`PolicyTraits.places_by_level`)."""
     seed: int = 0
     """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
     validate: bool = False

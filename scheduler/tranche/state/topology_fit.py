@@ -46,10 +46,15 @@ class TopologyIndex:
 
 def members_in(room: Resources, request: Resources, most: int) -> int:
     """Return how many of `most` equal requests fit into the room of one node."""
-    found = 0
-    while found < most and request.fits(room):
-        room, found = room - request, found + 1
-    return found
+    if not request.fits(room):
+        return 0
+    amounts = (
+        (room.gpus, request.gpus),
+        (room.cpu, request.cpu),
+        (room.memory, request.memory),
+        (room.pods, request.pods),
+    )
+    return min([most, *(there // wanted for there, wanted in amounts if wanted > 0)])
 
 
 def narrowest_fit(

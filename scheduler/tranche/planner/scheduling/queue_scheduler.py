@@ -5,7 +5,13 @@ from heapq import heappop, heappush
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, wants_at
-from tranche.planner.scheduling import cloud_burst, gang_placement, gpu_choice
+from tranche.planner.scheduling import (
+    cloud_burst,
+    gang_placement,
+    gpu_choice,
+    level_placement,
+    level_relocation,
+)
 from tranche.planner.scheduling.chunk_split import split_lagging
 from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
@@ -46,6 +52,10 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
                 upload_everywhere(context, arriving, now)
     if queue.policy.traits.allocates_workers:
         distribute(context, queue, now)
+    has_grown = bool(queue.grown)
+    if queue.policy.traits.places_by_level:
+        level_placement.continue_moves(context, now)
+        level_placement.observe(context, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
     reviewed = counts_recent and review_shares(context, now)
     if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
@@ -54,17 +64,24 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         if queue.policy.traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
-    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
-    while cycle.schedule_next():
-        pass
-    for state in cycle.passed_over:
-        queue.stale[state.job.key] = None
+    _serve_queue(context, queue, now)
+    if queue.policy.traits.places_by_level:
+        level_placement.settle(context, now)
+        level_relocation.relocate(context, queue, now, has_grown=has_grown)
     queue.settle()
     split_lagging(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
     if queue.policy.traits.needs_local_data:
         look_ahead(context, queue, now)
+
+
+def _serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
+    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
+    while cycle.schedule_next():
+        pass
+    for state in cycle.passed_over:
+        queue.stale[state.job.key] = None
 
 
 def _refresh(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -254,6 +271,11 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = context.cluster.quotas.most_workers(job, wanted)
+    if job.is_gang and context.policy.traits.places_by_level:
+        places = level_placement.place(context, state, nodes, now)
+        if places:
+            open_windows(context, state, site, places, now)
+        return
     learned = context.policy.traits.uses_learned_estimates and not job.is_indivisible
     order, weighs = BY_PACE if learned else BEST_FIT, gpu_choice.has_kinds(context.cluster, state)
     if weighs:

@@ -1,0 +1,101 @@
+"""Delay timers beside their comparators: gangs of a log on nodes in racks, with an idle and a congested network.
+
+``python benchmarks/network_policies.py`` simulates the first jobs of elasticflow logs, each GPU of a gang as a member
+of its own, on nodes of 8 GPUs in racks of 4 nodes, with arrivals
+stretched to a load; models are drawn from measured throughputs. The links between racks
+have 100 Gbit/s (idle) or 10 Gbit/s (congested). It prints makespan, average JCT and communication time of each policy,
+and their ratios to no-wait (mean and range over seeds).
+"""
+
+import argparse
+from collections.abc import Sequence
+from statistics import mean
+
+from job_logs import log_path
+from tranche.estimate import LevelNetwork
+from tranche.model import Node, Resources, Site
+from tranche.model.topology import RACK_LEVEL
+from tranche.simulation.analysis.summary import Summary, summarize
+from tranche.simulation.cluster_spec import ClusterSpec
+from tranche.simulation.recipe import FileLog, FixedCluster, LoggedJobs, Recipe
+from tranche.simulation.scenario import run
+
+GPUS = {"elasticflow_cluster06": 128, "elasticflow_cluster04": 512}
+POLICIES = ("no-wait", "consolidate", "dally-like", "dally-like:timers=600/600", "srsf", "tiresias")
+NODE_GPUS, RACK_NODES = 8, 4
+BETWEEN_RACKS = {"idle": 100e9, "congested": 10e9}
+"""Capacity of the links between racks, in bit/s; within a rack 100 Gbit/s, within a node 300 Gbit/s."""
+RESTART_SECONDS = 60.0
+
+
+def cluster(gpus: int, between_racks: float) -> ClusterSpec:
+    """Return nodes of 8 GPUs in racks of 4, at one site."""
+    nodes = tuple(
+        Node(
+            f"node-{i:02d}",
+            "site",
+            Resources(10**9, 2**60, NODE_GPUS, 10**6),
+            labels={RACK_LEVEL: f"rack-{i // RACK_NODES}"},
+        )
+        for i in range(gpus // NODE_GPUS)
+    )
+    network = LevelNetwork((300e9, 100e9, between_racks, 1e9))
+    return ClusterSpec(f"{gpus} GPUs", nodes, (Site("site", links={}),), level_network=network)
+
+
+def simulated(log: str, jobs: int, network: str, policy: str, seed: int, load: float) -> Summary:
+    """Simulate one policy."""
+    given = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, member_gpus=1)
+    fixed = FixedCluster(cluster(GPUS[log], BETWEEN_RACKS[network]))
+    recipe = Recipe(given, fixed, restart_seconds=RESTART_SECONDS)
+    return summarize(run(recipe.build(policy, seed, load)))
+
+
+def ratios(values: Sequence[float], baselines: Sequence[float]) -> str:
+    """Return the mean of the ratios with their range."""
+    found = [value / base for value, base in zip(values, baselines, strict=True) if base > 0]
+    if not found:
+        return "–"
+    spread = f" ({min(found):.2f}–{max(found):.2f})" if len(found) > 1 else ""
+    return f"{mean(found):.2f}{spread}"
+
+
+def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float) -> None:
+    """Measure and print one log in one network."""
+    found = {policy: [simulated(log, jobs, network, policy, seed, load) for seed in seeds] for policy in policies}
+    base = found[policies[0]]
+    print(
+        f"\n{log}, {jobs} jobs, {GPUS[log]} GPUs, load {load:g}, network {network}, seeds {', '.join(map(str, seeds))}"
+    )
+    print(f"{'policy':<28}{'makespan h':>11}{'JCT h':>8}{'comm. h':>9}{'stops':>7}  ratios to {policies[0]}:")
+    for policy, summaries in found.items():
+        columns = {
+            name: [getattr(one, name) for one in summaries]
+            for name in ("makespan_seconds", "average_jct_seconds", "communication_seconds")
+        }
+        means = [mean(values) / 3600 for values in columns.values()]
+        compared = "; ".join(ratios(values, [getattr(one, name) for one in base]) for name, values in columns.items())
+        stops = mean(one.preemptions for one in summaries)
+        lacking = sum(one.unfinished for one in summaries)
+        note = f"  {lacking} unfinished" if lacking else ""
+        print(
+            f"{policy:<28}{means[0]:>11.2f}{means[1]:>8.2f}{means[2]:>9.2f}{stops:>7.0f}  {compared}{note}", flush=True
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", nargs="+", choices=GPUS, default=["elasticflow_cluster06"], metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=300, help="first jobs of each log")
+    parser.add_argument("--load", type=float, default=1.0, help="arrivals are stretched to this load, 0 … 1")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds of the models")
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="policies; ratios are to the first one")
+    options = parser.parse_args()
+    for log in options.logs:
+        for network in BETWEEN_RACKS:
+            measure(log, options.jobs, network, options.policies, options.seeds, options.load)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Time until capacity at a topology level exists, by class of jobs: the tuner of delay timers.
+
+Source: design ours [I] after the abstract of Dally, arXiv 2401.16492 (an auto-tuner of the delay timers). An
+observation begins when a job begins to wait and ends when there is capacity for it at the level, whether or not the job
+has started at a wider level by then; otherwise timers of 0 would always stay 0, because every accepted wait is 0.
+Worked numbers: docs/reference/systems/dally-like.md.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import fsum
+
+KEPT = 20
+"""Number of observations of a class and level that the timer is the mean of."""
+LEAST = 5
+"""Number of observations below which the timer is 0."""
+
+
+@dataclass(slots=True)
+class CapacityWaits:
+    """Observed times until capacity existed, by class of jobs and topology level."""
+
+    _seen: dict[tuple[int, int], deque[float]] = field(default_factory=dict)
+
+    def add(self, size_class: int, level: int, seconds: float) -> None:
+        """Record that a job of the class waited this long for capacity at the level."""
+        self._seen.setdefault((size_class, level), deque(maxlen=KEPT)).append(seconds)
+
+    def timer(self, size_class: int, level: int) -> float:
+        """Return the mean of the last observations in seconds; 0 while there are few."""
+        seen = self._seen.get((size_class, level), ())
+        return fsum(seen) / len(seen) if len(seen) >= LEAST else 0.0

@@ -1,0 +1,220 @@
+"""Moves of running gangs to narrower topology levels, and preemption that weighs what levels gain and lose.
+
+Source: design ours [I] after the abstract of Dally, arXiv 2401.16492 (network-sensitive preemption; formulas in
+`tranche.policies.locality.network_gain`). Only gangs and jobs of one chunk take part, and only those without helpers.
+[I] Victims that have priority over the waiting job, or were preempted within the quantum, are left out from the start.
+The level that a victim gets next is the narrowest one for which there is room beside the waiting job, for each victim
+as if it were the only one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import close_window, preempt_window
+from tranche.planner.job_queue import JobQueue, wants_windows
+from tranche.planner.scheduling.level_placement import LevelRooms, requests_by_node, seconds_to_accept
+from tranche.planner.scheduling.windows import open_windows
+from tranche.policies.locality.most_delayed import batches_left, level_seconds, progress_of
+from tranche.policies.locality.network_gain import (
+    move_gain,
+    preemption_gain,
+    preemption_loss,
+    preemption_quantum,
+    sensitivity,
+)
+from tranche.state.entities import JobState
+from tranche.state.node import NodeState
+from tranche.state.topology_fit import Fit
+
+MOVES = "moves to a narrower topology level"
+"""Why the windows of a moving gang close."""
+MOVE_PAUSE_RESTARTS = 2.0
+"""Least time between two moves of one gang, in restart costs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """A running job that may be stopped."""
+
+    state: JobState
+    level: int
+    progress: float
+    """S of the job."""
+
+
+def relocate(context: PlannerContext, queue: JobQueue, now: float, *, has_grown: bool) -> None:
+    """Preempt for the job that waits first, and move a running gang if capacity was freed before this decision."""
+    preempt_for_first(context, queue, now)
+    if has_grown:
+        move_one(context, now)
+
+
+def move_one(context: PlannerContext, now: float) -> None:
+    """Stop the gang that gains most by a move to a narrower level, if any gains; it starts again at once."""
+    cluster, records = context.cluster, context.cluster.locality
+    best: tuple[float, JobState, list[NodeState]] | None = None
+    for state in cluster.jobs.values():
+        if not state.job.is_gang or not _may_stop(state) or state.topology_level == cluster.narrowest_level(state):
+            continue
+        pause = MOVE_PAUSE_RESTARTS * state.restart_seconds
+        if state.topology_level is None or now < records.of(state.job.key).moved_at + pause:
+            continue
+        rooms = LevelRooms(cluster, state, cluster.hosts(state))
+        rooms.release(requests_by_node(state.runs))
+        fit = rooms.fit(state.topology_level - 1)
+        if fit is None:
+            continue
+        here, there = (level_seconds(state, cluster, level) for level in (state.topology_level, fit.level))
+        gain = move_gain(batches_left(state, now), here, there, state.restart_seconds)
+        if gain > 0 and (best is None or gain > best[0]):
+            best = (gain, state, rooms.nodes(fit))
+    if best is not None:
+        _, state, nodes = best
+        records.of(state.job.key).moved_at = now
+        records.moving[state.job.key] = tuple(node.node.name for node in nodes)
+        close_window(context, state, next(iter(state.runs.values())), MOVES)
+
+
+def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> None:
+    """Stop running jobs for the waiting job that ranks first, if it gains more than they lose."""
+    cluster = context.cluster
+    state = _first_waiting(context, queue, now)
+    if state is None or cluster.shortage(state) is not None:
+        return
+    candidates = _candidates(context, state, now)
+    found = _victims(context, state, candidates, now) if candidates else None
+    if found is None:
+        return
+    victims, fit, rooms = found
+    nodes, left = rooms.nodes(fit), batches_left(state, now)
+    seconds = level_seconds(state, cluster, fit.level)
+    wait, later = _without_preemption(context, state, now)
+    gain = preemption_gain(wait, left, level_seconds(state, cluster, later), seconds) if wait < inf else inf
+    taken = [(node.node.name, state.job.worker.requests) for node in nodes]
+    loss = 0.0
+    for one in victims:
+        other = LevelRooms(cluster, one.state, cluster.hosts(one.state))
+        for victim in victims:
+            other.release(requests_by_node(victim.state.runs))
+        other.take(taken)
+        there = other.fit()
+        loss += preemption_loss(
+            one.state.restart_seconds,
+            batches_left(one.state, now),
+            level_seconds(one.state, cluster, one.level),
+            None if there is None else level_seconds(one.state, cluster, there.level),
+            left * seconds,
+        )
+    if loss < gain:
+        for one in victims:
+            cluster.locality.of(one.state.job.key).preempted_at = now
+            preempt_window(context, one.state, next(iter(one.state.runs.values())), state, _why(context, state, one))
+        open_windows(context, state, "", nodes, now)
+
+
+def _why(context: PlannerContext, state: JobState, victim: Running) -> str:
+    queue = context.queue
+    assert queue is not None
+    return queue.policy.precedence_reason(state, victim.state, context.cluster, context.now)
+
+
+def _first_waiting(context: PlannerContext, queue: JobQueue, now: float) -> JobState | None:
+    """Return the waiting job that ranks first; None if it is none that may preempt."""
+    waiting = [state for state in context.cluster.jobs.values() if wants_windows(state, now)]
+    standing = queue.policy.standing
+    first = min(waiting, key=lambda one: (standing(one, context.cluster, now), one.arrival), default=None)
+    if first is None or not _takes_part(first) or first.cloud or first.runs:
+        return None
+    return first if first.uploaded_at is None or now >= first.uploaded_at else None
+
+
+def _takes_part(state: JobState) -> bool:
+    return state.job.is_indivisible and not state.job.helper_count
+
+
+def _may_stop(state: JobState) -> bool:
+    """Return whether all windows of the job run on nodes, and it may be stopped."""
+    runs = state.runs.values()
+    open_on_nodes = bool(runs) and all(not run.closing and run.home.node is not None for run in runs)
+    return open_on_nodes and state.active and _takes_part(state) and state.stoppable
+
+
+def _candidates(context: PlannerContext, state: JobState, now: float) -> list[Running]:
+    """Return the jobs that may be stopped for the waiting one, those to stop first at the beginning."""
+    cluster = context.cluster
+    progress = progress_of(state, cluster, now)
+    found = []
+    for other in cluster.jobs.values():
+        if not _may_stop(other) or other.job.priority > state.job.priority:
+            continue
+        known = cluster.locality.jobs.get(other.job.key)
+        if known is not None and now < known.preempted_at + preemption_quantum(other.restart_seconds):
+            continue
+        own = progress_of(other, cluster, now)
+        if own > progress:
+            found.append(Running(other, other.topology_level or 0, own))
+
+    def key(one: Running) -> tuple[float, float, float, str]:
+        widest = level_seconds(one.state, cluster, cluster.places.topology.widest)
+        narrowest = level_seconds(one.state, cluster, cluster.narrowest_level(one.state))
+        opened = max(run.opened for run in one.state.runs.values())
+        return (
+            sensitivity(narrowest, widest),
+            -one.state.attained_gpu_seconds(now),
+            -opened,
+            one.state.job.key,
+        )
+
+    return sorted(found, key=key)
+
+
+def _victims(
+    context: PlannerContext, state: JobState, candidates: list[Running], now: float
+) -> tuple[list[Running], Fit, LevelRooms] | None:
+    """Return the shortest prefix of the candidates that lets the job start, without superfluous ones; None if none."""
+    cluster = context.cluster
+
+    def accepted(rooms: LevelRooms) -> Fit | None:
+        fit = rooms.fit()
+        takes = fit is not None and seconds_to_accept(cluster, context.policy, state, fit.level, now) <= 0
+        return fit if takes else None
+
+    def without(chosen: list[Running]) -> LevelRooms:
+        rooms = LevelRooms(cluster, state, cluster.hosts(state))
+        for one in chosen:
+            rooms.release(requests_by_node(one.state.runs))
+        return rooms
+
+    rooms, count = without([]), 0
+    while accepted(rooms) is None:
+        if count == len(candidates):
+            return None
+        rooms.release(requests_by_node(candidates[count].state.runs))
+        count += 1
+    chosen = candidates[:count]
+    for one in list(chosen):
+        rest = [other for other in chosen if other is not one]
+        if accepted(without(rest)) is not None:
+            chosen = rest
+    rooms = without(chosen)
+    fit = accepted(rooms)
+    return (chosen, fit, rooms) if chosen and fit is not None else None
+
+
+def _without_preemption(context: PlannerContext, state: JobState, now: float) -> tuple[float, int]:
+    """Return A, the estimated time until the job could start without preemption, and the level that it would get."""
+    cluster = context.cluster
+    rooms = LevelRooms(cluster, state, cluster.hosts(state))
+    fit = rooms.fit()
+    if fit is not None:
+        return 0.0, fit.level
+    running = [other for other in cluster.jobs.values() if other.runs]
+    end: Callable[[JobState], tuple[float, str]] = lambda other: (other.window_ends[1], other.job.key)  # noqa: E731
+    for other in sorted(running, key=end):
+        rooms.release(requests_by_node(other.runs))
+        fit = rooms.fit()
+        if fit is not None:
+            return max(0.0, other.window_ends[1] - now), fit.level
+    return inf, cluster.places.topology.widest

@@ -1,0 +1,71 @@
+"""Random gangs under the policies that place by topology level: invariants hold, all complete, preemptions are rare."""
+
+from itertools import pairwise
+
+import pytest
+
+from support.builders import gang, job, node, worker
+from tranche.estimate import LevelNetwork
+from tranche.model import Job
+from tranche.model.topology import RACK_LEVEL
+from tranche.planner import CloseWindow, Planner, PlannerSettings
+from tranche.policies import get_policy
+from tranche.policies.locality.network_gain import preemption_quantum
+from tranche.policies.seeded_choice import uniform
+from tranche.simulation.engine.simulation import Simulation, prepare
+
+NETWORK = LevelNetwork((300e9, 100e9, 10e9, 1e9))
+POLICIES = ("consolidate", "dally-like", "dally-like:timers=300/100", "no-wait")
+RESTART_SECONDS = 20.0
+
+
+def drawn(seed: int, count: int) -> list[Job]:
+    """Return gangs and jobs of one pod with drawn sizes, durations and gradients."""
+    jobs = []
+    for i in range(count):
+        members = (1, 2, 4, 6, 8)[int(uniform(seed, i, "members") * 5)]
+        fields = {
+            "batches_per_chunk": 1 + int(uniform(seed, i, "length") ** 3 * 4000),
+            "step_seconds": 0.5,
+            "gradient_bits": 10e9 * uniform(seed, i, "bits"),
+            "restart_seconds": RESTART_SECONDS,
+        }
+        at = 30.0 * i + uniform(seed, i, "arrival")
+        jobs.append(gang(f"g{i}", at, members, **fields) if members > 1 else job(f"s{i}", at, **fields))
+    return jobs
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_gangs_complete_and_preemptions_keep_their_quantum(policy: str, seed: int) -> None:
+    nodes = [node(f"n{i}", f"edge-{i // 4}", 4, labels={RACK_LEVEL: f"r{i // 2}"}) for i in range(6)]
+    planner = Planner(get_policy(policy), PlannerSettings(validate=True, level_network=NETWORK))
+    simulation = Simulation(planner, RESTART_SECONDS)
+    jobs = [*drawn(seed, 40), job("wide", 5.0, seconds=50.0, worker=worker(4), restart_seconds=RESTART_SECONDS)]
+    prepare(simulation, jobs, nodes, [])
+    simulation.run()
+    assert len(simulation.result().jobs) == len(jobs)
+    stopped: dict[str, list[float]] = {}
+    for at, instruction in simulation.history:
+        if isinstance(instruction, CloseWindow) and instruction.window.preempted_by:
+            stopped.setdefault(instruction.job, []).append(at)
+    for times in stopped.values():
+        moments = sorted(set(times))
+        assert all(b - a >= preemption_quantum(RESTART_SECONDS) for a, b in pairwise(moments))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_forecast_reaches_the_end_of_a_declining_gang(policy: str) -> None:
+    nodes = [node(f"n{i}", "edge-a", 4, labels={RACK_LEVEL: f"r{i}"}) for i in range(2)]
+    planner = Planner(get_policy(policy), PlannerSettings(level_network=NETWORK))
+    simulation = Simulation(planner)
+    blockers = [job(f"b{i}", seconds=100.0, worker=worker(3)) for i in range(2)]
+    prepare(simulation, [*blockers, gang("late", 1.0, gradient_bits=10e9)], nodes, [])
+    while simulation.now < 1.0:
+        simulation.step()
+    before = len(planner.cluster.locality.jobs)
+    estimates = planner.forecast(simulation.now)
+    assert estimates["default/late"].completion is not None
+    assert len(planner.cluster.locality.jobs) == before
+    simulation.run()
+    assert len(simulation.result().jobs) == 3
