@@ -10,8 +10,9 @@ from tranche.model.topology import Topology
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
-from tranche.simulation.engine.gang_traffic import GangTraffic
+from tranche.simulation.engine.link_traffic import LinkTraffic
 from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.engine.shared_uploads import SharedUploads
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.simulation.named_random import lognormal
@@ -81,9 +82,10 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     Raises:
         ValueError: As for `run`.
     """
+    contention = scenario.level_network is not None and scenario.contention
     settings = PlannerSettings(
         seed=scenario.seed,
-        uploads_reported=scenario.link_sigma > 0,
+        uploads_reported=scenario.link_sigma > 0 or contention,
         topology=scenario.topology,
         level_network=scenario.level_network,
     )
@@ -108,16 +110,17 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     def link_factor(here: str, there: str) -> float:
         return lognormal(scenario.link_sigma, scenario.seed, here, there, "link")
 
-    total = len(jobs)
+    total, traffic = len(jobs), None
+    if scenario.level_network is not None and scenario.contention:
+        traffic = LinkTraffic(scenario.level_network, planner.cluster.places)
     simulation = Simulation(
         planner,
         scenario.restart_seconds,
         batch_seconds if scenario.speed_sigma or misled else None,
         period_seconds=scenario.period_seconds,
-        traffic=GangTraffic(scenario.level_network, planner.cluster.places)
-        if scenario.level_network is not None and scenario.contention
-        else None,
-        uploads=TrueUploads(link_factor) if scenario.link_sigma else None,
+        traffic=traffic,
+        shared_uploads=SharedUploads(link_factor, traffic) if traffic is not None else None,
+        uploads=TrueUploads(link_factor) if scenario.link_sigma and traffic is None else None,
         keep_history=False,
         forget_finished=True,
         record=scenario.record,

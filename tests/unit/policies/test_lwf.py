@@ -1,11 +1,14 @@
 """LWF-κ: places of the published rule, and gangs that are bound to the queues of slots when they arrive."""
 
+from math import inf
 from random import Random
 
 import pytest
 
 from support.builders import gang, job, node, planner, worker
+from tranche.estimate import LevelNetwork
 from tranche.model import Job
+from tranche.model.topology import NODE_LEVEL, Topology
 from tranche.planner import JobSubmitted, NodeRemoved, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.binding.lwf import Loaded, least_loaded
@@ -142,6 +145,16 @@ def test_gangs_never_wait_for_each_other_in_a_circle(policy: str, seed: int) -> 
     simulation.run()
     assert not simulation.result().unfinished
     assert all(not queue for host in made.cluster.nodes.values() for queue in host.queues)
+
+
+@pytest.mark.parametrize(("gpus", "load"), [(2, 10.0), (1, 15.0)])
+def test_load_of_a_gang_counts_communication_between_nodes(gpus: int, load: float) -> None:
+    """100 mini-batches of 0.1 s, and 0.05 s for each if the members are on two nodes."""
+    nodes, network = [node("n0", gpus=gpus), node("n1", gpus=gpus)], LevelNetwork((inf, 1e10))
+    made = planner("lwf", nodes, topology=Topology((NODE_LEVEL,)), level_network=network)
+    made.handle(JobSubmitted(gang("gang", seconds=10.0, gradient_bits=5e8)), 0.0)
+    entries = made.cluster.jobs["default/gang"].entries.values()
+    assert [entry.remaining_seconds(0.0) for entry in entries] == pytest.approx([load, load])
 
 
 def test_random_placement_follows_the_seed() -> None:

@@ -13,6 +13,7 @@ from math import ceil
 from tranche.model import Job, Node, PlannedServer, Site, Window
 from tranche.planner import (
     ChiefEnded,
+    ChunkStaged,
     CloseParameterServer,
     CloseWindow,
     Event,
@@ -34,8 +35,9 @@ from tranche.planner.job_actions import end_of, expected_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
-from tranche.simulation.engine.gang_traffic import GangTraffic
+from tranche.simulation.engine.link_traffic import LinkTraffic, Sender
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
+from tranche.simulation.engine.shared_uploads import Due, SharedUploads
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.entities import JobState
@@ -121,8 +123,10 @@ class Simulation:
     """True speeds; None: those of specification and links, whatever the planner has learnt."""
     uploads: TrueUploads | None = None
     """True uploads, which report copies of data; None: the planner uses its own Δ."""
-    traffic: GangTraffic | None = None
-    """Contention between gangs for links; None: gangs do not slow each other down."""
+    traffic: LinkTraffic | None = None
+    """Contention for links; None: gangs do not slow each other down."""
+    shared_uploads: SharedUploads | None = None
+    """True uploads that contend with gangs for links, in place of `uploads`."""
     period_seconds: float = 0.0
     keep_history: bool = True
     """Whether to keep every instruction."""
@@ -229,6 +233,12 @@ class Simulation:
                         self._schedule_end(worker)
                     return
                 self._leave(worker, "Succeeded")
+            case ChunkStaged() if self.shared_uploads is not None:
+                report, due, changes = self.shared_uploads.arrive(self.planner.cluster, event, self.now)
+                self._share_links(due, changes)
+                if report is None:
+                    return
+                event = report
             case NodeChanged(node=node) if not node.ready:
                 self._untold.append(event)
                 self._lose(node.name)
@@ -315,6 +325,8 @@ class Simulation:
                 case CloseParameterServer(job=key, server=server):
                     self._servers.pop((key, server.attempt), None)
                     self._untold.append(end_of(key, server, "Preempted", 143))
+                case StageData() if self.shared_uploads is not None:
+                    self._share_links(*self.shared_uploads.send(self.planner.cluster, instruction, self.now))
                 case StageData() if self.uploads is not None:
                     for time, report in self.uploads.send(self.planner.cluster, instruction, self.now):
                         self.at(time, report)
@@ -377,10 +389,21 @@ class Simulation:
             alone = cluster.communication_seconds(state, worker.window.site, worker.window.node)
             self._slow_down(self.traffic.begin(job.key, nodes, alone, worker.per_batch))
 
-    def _slow_down(self, extra: Mapping[str, float]) -> None:
-        """Let gangs train at another pace, given what contention adds to their mini-batches, in seconds, by job."""
-        for key, seconds in extra.items():
-            for worker in self._gangs.get(key, ()):
+    def _share_links(self, due: Iterable[Due], changes: Mapping[Sender, float]) -> None:
+        """Schedule the ends of uploads, and carry out changes of contention."""
+        for time, report in due:
+            self.at(time, report)
+        self._slow_down(changes)
+
+    def _slow_down(self, extra: Mapping[Sender, float]) -> None:
+        """Let gangs train and uploads run at another pace, given what contention adds (`LinkTraffic.begin`)."""
+        for sender, seconds in extra.items():
+            if isinstance(sender, tuple):
+                assert self.shared_uploads is not None
+                for time, report in self.shared_uploads.slow_down(sender, seconds, self.now):
+                    self.at(time, report)
+                continue
+            for worker in self._gangs.get(sender, ()):
                 worker.contend(seconds, self.now)
                 if worker.ends < worker.scheduled:  # if it is later, the event that is scheduled schedules the next
                     self._schedule_end(worker)

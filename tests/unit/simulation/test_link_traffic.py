@@ -9,7 +9,7 @@ from tranche.estimate import LevelNetwork
 from tranche.estimate.link_contention import PENALTY_RATIO
 from tranche.model import Job, Node
 from tranche.model.topology import RACK_LEVEL
-from tranche.simulation.engine.gang_traffic import GangTraffic
+from tranche.simulation.engine.link_traffic import LinkTraffic, Sender
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation.scenario import NodeFailure, Scenario, run
 from tranche.state.topology_fit import TopologyIndex
@@ -105,8 +105,8 @@ def test_batches_are_conserved_under_any_course(policy: str, seed: int) -> None:
 
 def test_adding_a_gang_never_speeds_another_up() -> None:
     draw = Random(5)
-    traffic = GangTraffic(NETWORK, TopologyIndex())
-    extra: dict[str, float] = {}
+    traffic = LinkTraffic(NETWORK, TopologyIndex())
+    extra: dict[Sender, float] = {}
     nodes = racks("wxyzwxyz")
     for number in range(12):
         changed = traffic.begin(str(number), draw.sample(nodes, draw.randint(2, 4)), 0.2, draw.choice([0.3, 1.0, 4.0]))

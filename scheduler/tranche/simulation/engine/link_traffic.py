@@ -1,0 +1,121 @@
+"""Contention for uplinks in virtual time: gangs and uploads of data that cross the same links slow each other down.
+
+A gang whose members share topology level t crosses the uplinks of the groups of its members at all narrower levels: of
+its nodes, of its racks, and so on. The uplink of a group has the capacity of the next wider level. [I] Each gang sends
+in a part of its time only, so it counts for others with that part, as it is alone: a gang beside one that sends a
+quarter of the time has k = 1.25 transfers on the link. While it sends, it counts in full for itself. An upload between
+two sites crosses the uplinks of both, beside its own link, and counts with the part of their capacity that it uses.
+Model and worked numbers: `tranche.estimate.link_contention`, docs/reference/systems/lwf.md.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tranche.estimate import Ends, LevelNetwork
+from tranche.estimate.link_contention import LinkLoads
+from tranche.model import Node
+from tranche.model.topology import SITE_LEVEL, Domain
+from tranche.state.topology_fit import TopologyIndex
+
+Uplink = tuple[int, Domain]
+"""Topology level of a group of nodes, and the group whose link to its surroundings it is."""
+Sender = str | Ends
+"""Key of the job of a gang, or the two sites of an upload."""
+
+
+@dataclass(slots=True, eq=False)
+class Traffic:
+    """Communication of one gang, or one upload."""
+
+    uplinks: tuple[Uplink, ...]
+    alone: float
+    """Time of communication in a mini-batch without contention, in seconds; 1 for an upload."""
+    slowest: float
+    """Capacity of its slowest link, in bit/s."""
+    share: float
+    """Part of a mini-batch in which the gang sends if it is alone, or of the capacity that the upload uses, 0 … 1."""
+    extra: float = 0.0
+    """Time that contention adds to `alone` now."""
+
+
+@dataclass(slots=True, eq=False)
+class LinkTraffic:
+    """All gangs that communicate between nodes, and all uploads between sites."""
+
+    network: LevelNetwork
+    places: TopologyIndex
+    loads: LinkLoads[Uplink] = field(init=False)
+    _traffic: dict[Sender, Traffic] = field(default_factory=dict)
+    """Traffic of each gang that trains and of each upload."""
+    _crossing: dict[Uplink, dict[Sender, None]] = field(default_factory=dict)
+    """Senders on each uplink."""
+
+    def __post_init__(self) -> None:
+        self.loads = LinkLoads(lambda uplink: 1 / self.network.bits_per_second[uplink[0] + 1])
+
+    def begin(self, job: str, nodes: Iterable[Node], alone: float, batch_seconds: float) -> dict[Sender, float]:
+        """Let a gang communicate.
+
+        Args:
+            job: Key of the job.
+            nodes: Nodes of its members.
+            alone: Time of communication in a mini-batch without contention, in seconds.
+            batch_seconds: Time of a mini-batch without contention, in seconds.
+
+        Returns:
+            What contention adds from now on, by sender for which it has changed: to a mini-batch of a gang, in seconds;
+            to an upload, as a part of its time.
+        """
+        uplinks, level = self._uplinks(nodes)
+        if not uplinks or not alone:
+            return {}
+        return self._add(job, Traffic(uplinks, alone, self.network.slowest(level), alone / batch_seconds))
+
+    def begin_upload(self, ends: Ends, hosts: Iterable[Node], bits_per_second: float) -> dict[Sender, float]:
+        """Let an upload begin; returns the same as `begin`.
+
+        Args:
+            ends: Sites of the upload.
+            hosts: A node of each of these sites that has one.
+            bits_per_second: Capacity of the link between the sites.
+        """
+        level = self.places.topology.level(SITE_LEVEL)
+        if level is None:
+            return {}
+        uplinks = tuple(dict.fromkeys((level, self.places.domain(node)[level:]) for node in hosts))
+        share = min(1.0, bits_per_second / self.network.bits_per_second[level + 1])
+        return self._add(ends, Traffic(uplinks, 1.0, bits_per_second, share))
+
+    def end(self, sender: Sender) -> dict[Sender, float]:
+        """Let a gang or an upload stop sending, if it does; returns the same as `begin`."""
+        traffic = self._traffic.pop(sender, None)
+        if traffic is None:
+            return {}
+        for uplink in traffic.uplinks:
+            del self._crossing[uplink][sender]
+        self.loads.change(traffic.uplinks, -traffic.share)
+        return self._changes(traffic.uplinks)
+
+    def _add(self, sender: Sender, traffic: Traffic) -> dict[Sender, float]:
+        self._traffic[sender] = traffic
+        for uplink in traffic.uplinks:
+            self._crossing.setdefault(uplink, {})[sender] = None
+        self.loads.change(traffic.uplinks, traffic.share)
+        return self._changes(traffic.uplinks)
+
+    def _changes(self, uplinks: Iterable[Uplink]) -> dict[Sender, float]:
+        changes = {}
+        for sender in dict.fromkeys(sender for uplink in uplinks for sender in self._crossing[uplink]):
+            traffic = self._traffic[sender]
+            slowdown = max(1.0, self.loads.unit_seconds(traffic.uplinks, traffic.share) * traffic.slowest)
+            extra = traffic.alone * (slowdown - 1)
+            if abs(extra - traffic.extra) > 1e-12 * traffic.alone:
+                traffic.extra = changes[sender] = extra
+        return changes
+
+    def _uplinks(self, nodes: Iterable[Node]) -> tuple[tuple[Uplink, ...], int]:
+        """Return the uplinks between the nodes, narrowest first, and the topology level that the nodes share."""
+        domains = dict.fromkeys(self.places.domain(node) for node in nodes)
+        level = self.places.topology.level_of(domains)
+        found = dict.fromkeys((at, domain[at:]) for at in range(level) for domain in domains)
+        return tuple(found), level
