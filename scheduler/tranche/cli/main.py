@@ -6,20 +6,20 @@ import click
 
 import tranche
 
-COMMANDS = (
-    "api",
-    "batch-size",
-    "compare",
-    "demo",
-    "extender",
-    "planner",
-    "policies",
-    "presets",
-    "replay",
-    "scheduler",
-    "simulate",
-)
-"""Commands, each the attribute of its name in the module of its name, with underscores."""
+MODULES = {
+    "api": "api",
+    "batch-size": "calculation.batch_size",
+    "compare": "compare",
+    "demo": "demo",
+    "extender": "extender",
+    "planner": "planner",
+    "policies": "policies",
+    "presets": "presets",
+    "replay": "replay",
+    "scheduler": "scheduler",
+    "simulate": "simulate",
+}
+"""Module of each command below this package. The command is the module's attribute of the module's own name."""
 
 
 class Commands(click.Group):
@@ -27,14 +27,14 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return list(COMMANDS)
+        return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is none of that name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in MODULES:
             return None
-        name = cmd_name.replace("-", "_")
-        found: click.Command = getattr(import_module(f"tranche.cli.{name}"), name)
+        module = MODULES[cmd_name]
+        found: click.Command = getattr(import_module(f"tranche.cli.{module}"), module.rpartition(".")[2])
         return found
 
 
