@@ -6,7 +6,7 @@ GiB of GPU memory, with 32 waiting places, and three laws of the service time: d
 For each it prints the limits (a, b) of least mean delay with at most 1 % lost requests (where none keep that, without
 this limit), and delay and loss of all four choices by the model. The last two columns are the relative difference of
 the best choice's delay from that of a simulation, and the standard error of the simulation. About two minutes of CPU;
-``--requests`` and ``--loads`` change that. ``--picture`` draws the deterministic law with and without a memory limit.
+``--requests`` and ``--loads`` change that. ``--picture`` draws the deterministic law instead.
 """
 
 import argparse
@@ -120,9 +120,11 @@ def draw(service: Service) -> None:
             for name, style in zip(CHOICES, lines(theme), strict=False):
                 upper.plot(loads, [1000 * one[name].delay_seconds for one in curves[limit]], label=name, **style)
                 lower.plot(loads, [100 * one[name].loss for one in curves[limit]], **style)
-            upper.set_title("memory of a batch within 4 GiB (b ≤ 8)" if limit < inf else "no limit of memory (b ≤ 32)")
-            upper.set(yscale="log")
-            lower.set(xlabel="load, as a share of what full batches serve")
+            upper.set_title("memory within 4 GiB (b ≤ 8)" if limit < inf else "no limit of memory (b ≤ 32)")
+            upper.set(yscale="log", ylim=(10, 500))
+            upper.set_yticks((10, 20, 50, 100, 200, 500), ("10", "20", "50", "100", "200", "500"))
+            upper.minorticks_off()
+            lower.set(xlabel="load; 1: what full batches serve")
             for axes in (upper, lower):
                 axes.grid(visible=True)
         grid[0][0].set_ylabel("mean delay, ms")
@@ -130,7 +132,7 @@ def draw(service: Service) -> None:
         legend_below(figure, grid[0][0], len(CHOICES), 4)
         heading(figure, "Batches of inference by the model M/G(a,b)/1/N, deterministic service")
 
-    PICTURE.write_bytes(render(paint, LIGHT, 9.0, 5.5))
+    PICTURE.write_bytes(render(paint, LIGHT, 8.0, 5.0))
 
 
 def main() -> None:
@@ -143,6 +145,7 @@ def main() -> None:
     every = services()
     if options.picture:
         draw(every[0])
+        return
     heading = "".join(f"{name + ', ms':>9}{'lost %':>7}" for name in CHOICES)
     print(f"{'law':<14}{'load':>5}{'GiB ≤':>6}{'a,b':>7}{'GiB':>7}{heading}{'sim %':>8}{'± %':>6}")
     largest = 0.0

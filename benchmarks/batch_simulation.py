@@ -10,7 +10,7 @@ from random import Random
 from statistics import fmean, stdev
 
 Draw = Callable[[Random, int], float]
-"""Service time in seconds of a batch of so many requests."""
+"""Service time in seconds by the number of requests in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def simulate(
     runs: int = 10,
     seed: int = 1,
 ) -> Simulated:
-    """Simulate independent runs of M/G(a,b)/1/N with so many arriving requests each; the first tenth does not count."""
+    """Simulate independent runs of M/G(a,b)/1/N of `requests` arrivals each; the first tenth does not count."""
     outcomes = [_run(rate, least, most, places, draw, requests, Random(f"{seed} {number}")) for number in range(runs)]
     return Simulated(*(Estimate.of(list(values)) for values in zip(*outcomes, strict=True)))
 

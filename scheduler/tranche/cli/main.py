@@ -19,7 +19,10 @@ COMMANDS = {
     "scheduler": "Run extender, planner and API on one machine.",
     "simulate": "Simulate the jobs of a log under one policy.",
 }
-"""First sentences of the commands' help, by name; each is an attribute in the module of its name, with underscores."""
+"""First sentences of the commands' help, by name. A command is the attribute of its name, with underscores, in its
+module."""
+MODULES = {"batch-size": "calculation.batch_size"}
+"""Module below this package of each command that is not in the module of its name."""
 
 
 class Commands(click.Group):
@@ -33,8 +36,8 @@ class Commands(click.Group):
         """Import a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        name = cmd_name.replace("-", "_")
-        found: click.Command = getattr(import_module(f"tranche.cli.{name}"), name)
+        module = import_module(f"tranche.cli.{MODULES.get(cmd_name, cmd_name)}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

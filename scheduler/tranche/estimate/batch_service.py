@@ -77,9 +77,9 @@ class BatchDelay:
     """Stationary figures of one pair of size limits."""
 
     least: int
-    """a: the batch starts when so many requests wait."""
+    """a, the least number of waiting requests at which a batch starts."""
     most: int
-    """b: a batch takes at most so many requests."""
+    """b, the largest number of requests in a batch."""
     delay_seconds: float
     """Mean time from arrival to the end of the batch, of requests that were not lost."""
     loss: float

@@ -380,6 +380,7 @@ class JobQueue:
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy
+        state.rank_epoch = self._revision
         if policy.should_promote(state, now):
             state.gpu_seconds_at_promotion = state.attained_gpu_seconds(now)
         level = policy.level(state, self.cluster, now)

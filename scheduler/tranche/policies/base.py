@@ -222,6 +222,13 @@ class QueuePolicy(Policy):
         """Return the hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
         return 0.0
 
+    def groups_by_bandwidth(self) -> bool:
+        """Return whether a gang starts inside the best-connected sites with room for it.
+
+        See `tranche.planner.scheduling.bandwidth_group`.
+        """
+        return False
+
     def split_factor(self) -> float:
         """Return how many times as long as on an idle slot the rest of a window takes that is moved there; 0: never.
 

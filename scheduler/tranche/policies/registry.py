@@ -24,6 +24,7 @@ from tranche.policies.queue.fifo_skip import FifoSkip
 from tranche.policies.queue.first_fit import FirstFit
 from tranche.policies.queue.gittins import Gittins
 from tranche.policies.queue.las import Las
+from tranche.policies.queue.selector import Selector
 from tranche.policies.queue.sjf import Sjf
 from tranche.policies.queue.srpt_pool import SrptPool
 from tranche.policies.queue.srsf import Srsf
@@ -50,6 +51,7 @@ _ALL: tuple[Policy, ...] = (
     RandomDispatch(),
     RoundRobin(),
     Rrh(),
+    Selector(),
     Sjf(),
     SrptPool(),
     Srsf(),

@@ -316,6 +316,8 @@ class JobState:
     """Number of its priority queue under a policy with several (`QueuePolicy.level`)."""
     level_since: float = 0.0
     """Time of the last change of `level`."""
+    rank_epoch: int = 0
+    """`QueuePolicy.rank_epoch` when the job was last ranked: all waiting and running jobs have the same."""
     gpu_seconds_at_promotion: float = 0.0
     """GPU-seconds attained at the last promotion."""
     granted: int | None = None

@@ -16,7 +16,7 @@ NEARLY = 1e-6
 
 
 class WindowRest(NamedTuple):
-    """What is left of a window."""
+    """Estimated rest of a window."""
 
     seconds: float
     batches: float

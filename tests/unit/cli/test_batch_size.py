@@ -1,11 +1,14 @@
 """``tranche batch-size``."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from support.doc_pages import ROOT, blocks
+from support.typed_commands import BATCH_SIZE, typed_by
 from tranche.cli.main import main
 
 WORKED = ["--rate", "2", "--places", "8", "--base-time", "1", "--item-time", "0.2"]
@@ -26,6 +29,13 @@ def test_table_has_the_best_limits_and_the_comparators() -> None:
     ]
     assert " ".join(rows[4]).endswith("10 (over the limit)")
     assert "over" not in rows[1]
+
+
+def test_command_of_the_page_prints_what_the_page_shows() -> None:
+    page = "docs/reference/systems/batopt.md"
+    (command,) = typed_by(BATCH_SIZE, page)
+    shown = [block.text for block in blocks(ROOT / page) if block.text.startswith("choice")]
+    assert [CliRunner().invoke(main, shlex.split(command)[1:]).stdout] == shown
 
 
 def test_json_names_units_and_memory() -> None:

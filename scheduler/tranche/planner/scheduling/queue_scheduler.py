@@ -12,6 +12,7 @@ from tranche.planner.scheduling import (
     level_placement,
     level_relocation,
 )
+from tranche.planner.scheduling.bandwidth_group import best_connected
 from tranche.planner.scheduling.chunk_split import split_lagging
 from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
@@ -259,6 +260,8 @@ def _take_free(
     job = state.job
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
     wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
+    if job.is_gang and context.queue is not None and context.queue.policy.groups_by_bandwidth():
+        nodes = best_connected(context.cluster, state, nodes)
     if job.is_gang and job.helper_count:
         found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
         if found is not None:

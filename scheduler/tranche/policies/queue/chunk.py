@@ -62,6 +62,8 @@ class Chunk(QueuePolicy):
     price: float = 0.0
     """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
 
+    grouped: float = 0.0
+    """1: a gang starts inside the sites with the fastest links between them that have room for all of its members."""
     split: float = 0.0
     """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
     on an idle slot, with the restart; its partial work counts, and idle slots take the rest. 0: never."""
@@ -136,6 +138,10 @@ class Chunk(QueuePolicy):
     def cloud_price(self) -> float:
         """Return the option `price`."""
         return self.price
+
+    def groups_by_bandwidth(self) -> bool:
+        """Return whether the option `grouped` is set."""
+        return bool(self.grouped)
 
     def split_factor(self) -> float:
         """Return the option `split`."""

@@ -1,0 +1,1 @@
+"""Commands that calculate from their options alone: no cluster, no job log."""
