@@ -74,6 +74,10 @@ class Trial:
     """Number of workers to stop, by SIGTERM and SIGKILL in turn."""
     server_kills: int = 0
     checkpoint_batches: int = 50
+    communication: dict[str, Any] = field(default_factory=dict)
+    """spec.communication of the job."""
+    parts: int = 1
+    """Mini-batches in one gradient."""
 
     @property
     def batches(self) -> int:
@@ -135,7 +139,8 @@ def resource(trial: Trial, progress: dict[str, Any] | None = None, plan: dict[st
         "data": {"chunks": trial.chunks, "epochs": trial.epochs, "batchesPerChunk": BATCHES_PER_EPOCH},
         "workers": {"maxReplicas": trial.workers, "template": template(**{"nvidia.com/gpu": "1", "cpu": "1"})},
         "parameterServers": {"template": template(cpu="1")},
-        "model": {"stepTime": "10ms"},
+        "model": {"stepTime": "10ms", "gradientSize": "14440"},
+        **({"communication": trial.communication} if trial.communication else {}),
     }
     metadata = {"name": KEY.partition("/")[2], "namespace": "ns", "uid": f"uid-{KEY.partition('/')[2]}"}
     return TrainingJob.model_validate(
@@ -259,7 +264,7 @@ class _Run:
         (folder / "token").write_text(f"{pod.key}/{pod.metadata.uid}")
         if isinstance(entry, PlannedWindow):
             variables = environment.worker_environment(job, entry, saved)
-            command = ["numpy_ps.worker", str(self.directory / "data")]
+            command = ["numpy_ps.worker", str(self.directory / "data"), f"--parts={self.trial.parts}"]
         else:
             variables = environment.server_environment(job, entry, saved)
             command = ["numpy_ps.server", *self._options()]
@@ -282,6 +287,7 @@ class _Run:
             "seed": self.trial.seed,
             "checkpoint-batches": self.trial.checkpoint_batches,
             "halving": self.trial.batches / 6,
+            "patience": 5,
         }
         return [f"--{name}={value}" for name, value in options.items()]
 

@@ -27,6 +27,23 @@ SEED = 1
 DISTURBED = Trial(SEED, epochs=20, preemptions=3, server_kills=1)
 
 
+ROUNDS = Trial(
+    SEED,
+    epochs=6,
+    preemptions=1,
+    server_kills=1,
+    communication={
+        "barrier": 2,
+        "staleness": 2,
+        "aggregation": "trimmed-mean",
+        "decoupled": True,
+        "bandwidthShares": "sasp-like",
+        "serverBandwidth": "400M",
+    },
+    parts=3,
+)
+
+
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return run(Trial(SEED, epochs=20), tmp_path_factory.mktemp("calm"))
@@ -56,6 +73,14 @@ def test_every_batch_is_in_the_model_once(calm: Result, disturbed: Result) -> No
     assert calm.applied == expected
     assert disturbed.applied == expected
     assert disturbed.curve[-1][0] == DISTURBED.batches, "at SIGTERM the server saves what it has not saved yet"
+
+
+def test_rounds_with_stops_have_every_batch_in_the_model_once(tmp_path: Path) -> None:
+    result = run(ROUNDS, tmp_path)
+    assert result.applied == {(chunk, batch): 1 for chunk in range(6) for batch in range(6 * 13)}
+    assert len(result.stopped) == 2
+    assert result.progress.done == set(range(6))
+    assert result.loss < log(10)
 
 
 def test_only_what_the_server_had_not_saved_is_trained_again(calm: Result, disturbed: Result) -> None:

@@ -35,6 +35,13 @@ def test_a_batch_is_applied_once_however_often_it_is_sent() -> None:
     assert state.batches == {5: 1}
 
 
+def test_of_two_pushes_for_one_chunk_the_later_counts() -> None:
+    state = State(np.zeros(1))
+    old, new = Push(5, 0, np.array([8.0]), attempt=1), Push(5, 0, np.array([2.0]), attempt=2)
+    assert state.apply_round([old, new], mean, 1.0) == [new]
+    assert list(state.parameters) == [-2.0]
+
+
 def test_a_checkpoint_holds_parameters_counts_and_fence(tmp_path: Path) -> None:
     assert states.load(tmp_path) is None
     state = State(np.array([1.0, -2.5]), {0: 7, 3: 1})

@@ -23,7 +23,7 @@ def gang(**communication: Any) -> TrainingJob:
 
 
 def bandwidths(job: TrainingJob, applied: dict[int, float], seconds: dict[int, float]) -> dict[int, float]:
-    """Return the bit/s of each worker, if it computes a batch in so many seconds."""
+    """Return the bit/s of each worker, by the seconds in which each computes a batch."""
     found = allocations(job, applied, {worker: [(1.0, one, 0.0)] for worker, one in seconds.items()})
     assert found is not None
     return {worker: share["bitsPerSecond"] for worker, share in found.items()}

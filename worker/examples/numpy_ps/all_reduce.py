@@ -8,6 +8,7 @@ server.
 
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy_ps.aggregation import RULES
 from numpy_ps.models import Array
 
+PATIENCE_SECONDS, PAUSE_SECONDS = 600.0, 0.2
+"""Time to wait for workers that start later, and pause between two tries."""
 _LENGTH = struct.Struct("!Q")
 
 
@@ -81,7 +84,7 @@ def connect(rank: int, addresses: list[tuple[str, int]], listening: socket.socke
     """
     peers: dict[int, socket.socket] = {}
     for other in range(rank):
-        peers[other] = socket.create_connection(addresses[other])
+        peers[other] = _patiently(addresses[other])
         peers[other].sendall(_LENGTH.pack(rank))
     for _ in range(rank + 1, len(addresses)):
         accepted, _ = listening.accept()
@@ -89,6 +92,18 @@ def connect(rank: int, addresses: list[tuple[str, int]], listening: socket.socke
     for peer in peers.values():
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Collective(rank, peers)
+
+
+def _patiently(address: tuple[str, int]) -> socket.socket:
+    """Connect to a worker that may start later; raises OSError when the patience is over."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return socket.create_connection(address)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_SECONDS)
 
 
 def _send(peer: socket.socket, vector: Array) -> int:

@@ -1,8 +1,9 @@
 """The parameter server: ``python -m numpy_ps.server`` in a pod of role ps.
 
 ``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
-applies the gradient first. A header of the response has the number of applied batches by chunk; status 409 means that
-another attempt has taken over. ``GET /state`` is for monitoring.
+applies the gradient first, and with ``&leave=1`` no other worker waits for this one. A header of the response has the
+number of applied batches by chunk; status 409 means that another attempt has taken over. ``GET /state`` is for
+monitoring.
 
 With a barrier (spec.communication), the server gathers the gradients of a round, aggregates them by the job's rule and
 takes one step; a worker's request waits until its gradient is in the model. With a staleness and no barrier, a request
@@ -91,6 +92,9 @@ class Server:
         with self.lock:
             if not self.state.fence.admits(slot, chunks, attempt):
                 return None
+            if "leave" in query:
+                self._leave(slot)
+                return Answer(b"", {COUNTS: "{}", **self._headers(slot)})
             self._join(slot, chunks)
             if body:
                 count = int(query.get("count", ["1"])[0])

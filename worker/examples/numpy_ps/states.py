@@ -43,9 +43,11 @@ class State:
     def apply_round(self, pushes: Sequence[Push], rule: Rule, rate: float) -> list[Push]:
         """Take one step along the aggregate of these pushes; return those that are in it.
 
-        A push counts if it has the chunk's next mini-batch, so that one that is sent again counts once.
+        A push counts if it has the chunk's next mini-batch, so that one that is sent again counts once. Of two pushes
+        for one chunk, the later one counts: its worker has taken over the chunk.
         """
-        taken = [push for push in pushes if push.batch == self.batches.get(push.chunk, 0)]
+        latest = {push.chunk: push for push in pushes}.values()
+        taken = [push for push in latest if push.batch == self.batches.get(push.chunk, 0)]
         if taken:
             weights = np.array([push.count for push in taken], np.float64)
             self.parameters -= rate * rule(np.stack([push.gradient for push in taken]), weights / weights.sum())

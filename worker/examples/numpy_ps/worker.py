@@ -142,6 +142,7 @@ class Trainer:
             with suppress(FencedError, OSError):
                 if (last := buffer.flush()) is not None:
                     self._told(last)
+                self._server.exchange(leave=1)
 
     def _push(self, push: Push) -> Answer:
         return self._server.push(push, self._times)
