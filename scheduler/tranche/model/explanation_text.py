@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 FAR_SECONDS = 1000 * 365 * 86_400.0
 """Largest distance of a time that is shown."""
+ASSUMED_DURATION = "is assumed: set spec.estimatedDuration"
+"""End of the note about a job whose duration is unknown."""
 _FAR = "far in the future"
 _TIMES = re.compile(rf"(?: until|, expected) (?:{_FAR}|(?:at )?(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
 _FREE = re.compile(r" \(\d+ (?:is|are) free\)")

@@ -17,6 +17,7 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.pods_and_nodes import template_shape
 from tranche.model import PlannedWindow, format_chunks
+from tranche.model.explanation_text import ASSUMED_DURATION
 from tranche.runtime.batching import portions
 from tranche.web.job_views import JobSummary, summary
 
@@ -88,6 +89,8 @@ class Bar(msgspec.Struct, frozen=True, rename="camel"):
     later) or Expected (for a waiting job whose windows are not known)."""
     workers: int = 1
     """Number of workers, above 1 for the members of a gang on one node."""
+    assumed: bool = False
+    """Whether the duration of the job is assumed, and with it the end of the bar."""
 
 
 class Lane(msgspec.Struct, frozen=True, rename="camel"):
@@ -152,6 +155,11 @@ class Row:
     """Use by site."""
     held_gpus: int
     """GPUs in its windows."""
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the duration of the job is assumed."""
+        return ASSUMED_DURATION in self.summary.explanation
 
 
 class Board:
@@ -319,7 +327,7 @@ class Board:
     def _awaited(self, row: Row) -> Bar:
         told = row.summary
         start, end = told.planned_start, told.planned_completion
-        return Bar(told.namespace, told.name, 0, 0, row.gpus, "", start, end, "Expected")
+        return Bar(told.namespace, told.name, 0, 0, row.gpus, "", start, end, "Expected", assumed=row.assumed)
 
     def _later(self, one: PlannedWindow) -> Iterator[Bar]:
         row = self.rows.get(one.job)
@@ -327,7 +335,7 @@ class Board:
             namespace, _, name = one.job.partition("/")
             gpus = row.gpus * one.workers
             start, end = whole_second(one.start), whole_second(one.end)
-            yield Bar(namespace, name, 0, 0, gpus, one.chunks, start, end, "Later", one.workers)
+            yield Bar(namespace, name, 0, 0, gpus, one.chunks, start, end, "Later", one.workers, row.assumed)
 
     def _seen(self, bar: Bar) -> Bar:
         """Set the state of a bar from its pod."""
@@ -417,7 +425,8 @@ def natural(name: str) -> list[Any]:
 
 
 def _bars(job: TrainingJob, gpus: int) -> Iterator[tuple[str, str, Bar]]:
-    for window in job.status.plan.workers if job.status.plan else ():
+    plan = job.status.plan
+    for window in plan.workers if plan else ():
         bar = Bar(
             job.metadata.namespace,
             job.metadata.name,
@@ -428,6 +437,7 @@ def _bars(job: TrainingJob, gpus: int) -> Iterator[tuple[str, str, Bar]]:
             window.start,
             window.end,
             window.state,
+            assumed=plan is not None and ASSUMED_DURATION in plan.explanation,
         )
         yield window.site, window.node or "", bar
 

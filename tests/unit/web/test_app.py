@@ -46,6 +46,18 @@ def test_job_with_windows_is_starting_before_the_operator_says() -> None:
     assert (app.told("overview")["totals"]["running"], app.told("jobs/ns/cats")["phase"]) == (1, "Starting")
 
 
+def test_bars_of_a_job_with_assumed_duration_are_marked() -> None:
+    app = Visited("n1")
+    note = "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration"
+    for name, attempt, text in (("cats", 1, note), ("dogs", 2, "")):
+        known = app.stores.add_job(name, window(0, attempt, "n1"), phase="Running")
+        plan = known.status.plan.model_copy(update={"explanation": f"1 worker{text}"})  # type: ignore[union-attr]
+        status = known.status.model_copy(update={"plan": plan})
+        app.stores.jobs.put(f"ns/{name}", known.model_copy(update={"status": status}))
+    (lane,) = app.told("timeline/edge-a")["lanes"]
+    assert {bar["job"]: bar["assumed"] for bar in lane["bars"]} == {"cats": True, "dogs": False}
+
+
 def test_job_detail_includes_its_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")

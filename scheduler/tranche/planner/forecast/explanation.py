@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tranche.model import Admission, Job, Measure, expected, free_gpus, since, until
+from tranche.model.explanation_text import ASSUMED_DURATION
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
 from tranche.model.share_text import share_text, told_share
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
@@ -72,7 +73,7 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
         notes.append(f"spec.data.site {job.data_site} is not the name of a Site")
     if not job.size_declared and (state.assumed or not policy.traits.uses_learned_estimates):
         hours = UNKNOWN_DURATION_SECONDS / 3600.0
-        notes.append(f"its duration is unknown, and {hours:g} h is assumed: set spec.estimatedDuration")
+        notes.append(f"its duration is unknown, and {hours:g} h {ASSUMED_DURATION}")
     elif state.runs and overruns(state, now):
         notes.append("it has overrun its expected training time, and its planned completion is a guess")
     if cluster.clouds and state.runs:

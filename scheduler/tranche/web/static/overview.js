@@ -1,8 +1,9 @@
 // All jobs and sites: totals, jobs that wait with their reasons, sites with their windows, jobs that run, jobs that are over.
 import { ask } from "./api.js";
 import { el, jobLink, keep, phase, set, table } from "./dom.js";
-import { midnight, moment, precise } from "./times.js";
-import { extent, Site } from "./sites.js";
+import { midnight, moment, now, precise } from "./times.js";
+import { extent } from "./scale.js";
+import { Site } from "./sites.js";
 
 const LANES = 24; // nodes up to which sites are open at first
 const TABLE = "tranche-as-table";
@@ -147,7 +148,7 @@ export class Overview {
     this.moreSites.hidden = count <= this.shownSites;
     set(this.moreSites, { text: `Show more sites (${Math.min(count, this.shownSites)} of ${count} shown)` });
     const asTable = this.asTable.getAttribute("aria-pressed") === "true";
-    const span = extent([...this.sites.values()].flatMap((site) => site.bars));
+    const span = extent([...this.sites.values()].flatMap((site) => site.bars), now());
     for (const site of this.sites.values()) site.draw(asTable, span);
     this.legend.hidden = asTable || ![...this.sites.values()].some((site) => site.isOpen);
   }

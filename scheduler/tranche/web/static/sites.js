@@ -4,7 +4,6 @@ import { el, jobLink, keep, set, table } from "./dom.js";
 import { bytes, clock, gpuTime, moment, now, relative } from "./times.js";
 
 const PAGE = 16; // nodes at a time
-const SPANS = [60, 120, 300, 600, 900, 1800, 3600, 5400, 7200, 10800, 14400, 21600, 28800, 43200, 86400, 172800, 345600, 604800, 2419200, 31536000];
 const TICKS = [10, 15, 30, 60, 120, 180, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2419200];
 const WORDS = { Running: "running", Planned: "starting", Closing: "stopping", Later: "planned later", Expected: "expected to start here" };
 
@@ -15,7 +14,7 @@ const columns = [
   { name: "GPUs", cell: (bar) => String(bar.gpus) + (bar.workers > 1 ? ` (${bar.workers} workers)` : "") },
   { name: "Chunks", cell: (bar) => bar.chunks || "–" },
   { name: "From", style: "time", cell: (bar) => moment(bar.start) },
-  { name: "To", style: "time", cell: (bar) => moment(bar.end) },
+  { name: "To", style: "time", cell: (bar) => moment(bar.end) + (bar.assumed ? " (assumed)" : "") },
 ];
 
 export class Site {
@@ -60,8 +59,10 @@ export class Site {
     this.axis.hidden = this.lanes.hidden = asTable || !lanes.length;
     if (asTable) this.table.show(bars, keyOf);
     else this.drawLanes(lanes, span);
-    this.none.hidden = asTable ? bars.length > 0 : lanes.length > 0;
-    set(this.none, { text: asTable ? "no windows" : "no nodes with windows" });
+    const later = asTable ? 0 : bars.filter((bar) => bar.start && Date.parse(bar.start) >= span.to).length;
+    const cut = `${later} ${later === 1 ? "window begins" : "windows begin"} after the end of the timeline: see the table`;
+    this.none.hidden = !later && (asTable ? bars.length > 0 : lanes.length > 0);
+    set(this.none, { text: later ? cut : asTable ? "no windows" : "no nodes with windows" });
     this.more.hidden = !this.told.next || this.limit >= 100;
     set(this.more, { text: `Show more nodes (${lanes.length} of ${this.told.nodes} shown)` });
   }
@@ -93,7 +94,7 @@ export class Site {
       const track = row.lastChild;
       track.style.setProperty("--rows", placed.rows);
       set(track, { class: placed.rows > 4 ? "track thin" : "track" });
-      keep(track, placed.bars, keyOf, () => el("li", {}, el("a")), (item, bar) => drawBar(item, bar, span));
+      keep(track, placed.bars.filter((bar) => bar.from < span.to), keyOf, () => el("li", {}, el("a")), (item, bar) => drawBar(item, bar, span));
     });
   }
 }
@@ -110,8 +111,8 @@ function drawBar(item, bar, span) {
   const chunks = bar.chunks && bar.workers === 1 ? ` chunks ${bar.chunks},` : "";
   const who = { Expected: "", Later: bar.workers > 1 ? ` ${bar.workers} workers,` : chunks }[bar.state] ?? ` worker ${bar.index}, attempt ${bar.attempt},${chunks}`;
   const words = `${bar.namespace}/${bar.job}${who} ${WORDS[bar.state] ?? bar.state}, ${bar.gpus} GPU${bar.gpus === 1 ? "" : "s"}, ${from} to ${to}`
-    + ` (ends ${relative(new Date(bar.to))})`;
-  set(item, { class: `bar ${bar.state.toLowerCase()} c${colour(`${bar.namespace}/${bar.job}`)}` });
+    + ` (ends ${relative(new Date(bar.to))}${bar.assumed ? ", as assumed: its duration is unknown" : ""})`;
+  set(item, { class: `bar ${bar.state.toLowerCase()}${bar.assumed ? " assumed" : ""} c${colour(`${bar.namespace}/${bar.job}`)}` });
   set(link, { href: jobLink(bar.namespace, bar.job).getAttribute("href"), text: bar.job, "aria-label": words, title: words });
   item.style.setProperty("--from", percent(bar.from, span));
   item.style.setProperty("--width", `${Math.max(0, Math.min(bar.to, span.to) - Math.max(bar.from, span.from)) / (span.to - span.from) * 100}%`);
@@ -144,18 +145,6 @@ export function pack(lane) {
     return { ...bar, row };
   });
   return { bars, rows: Math.max(1, free.length) };
-}
-
-// From a little past to the last end, in steps, so that it does not move all the time.
-export function extent(bars) {
-  const at = now();
-  const ends = bars.map((bar) => (bar.end ? Date.parse(bar.end) : at)).concat(at + 30000);
-  const starts = bars.map((bar) => (bar.start ? Date.parse(bar.start) : at)).concat(at);
-  const ahead = (Math.max(...ends) - at) / 1000;
-  const future = SPANS.find((span) => span >= ahead) ?? SPANS.at(-1);
-  const past = Math.min(future / 2, Math.max(future / 12, (at - Math.min(...starts)) / 1000));
-  const step = future * 10;
-  return { from: Math.floor((at - past * 1000) / step) * step, to: at + future * 1000 };
 }
 
 function ticks(span) {
