@@ -25,6 +25,7 @@ from tranche.model.plan import (
 )
 from tranche.model.progress_report import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.model.resource_quota import Measure, Quota, QuotaLimit
+from tranche.model.utility import Utility
 from tranche.model.what_if import Delay, WhatIf
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Timings",
     "Toleration",
     "UnplacedPods",
+    "Utility",
     "WhatIf",
     "Window",
     "WindowState",

@@ -7,6 +7,7 @@ from math import inf
 
 from tranche.model.cluster import Resources
 from tranche.model.node_constraints import Constraints
+from tranche.model.utility import Utility
 
 UNKNOWN_DURATION_SECONDS = 3600.0
 """Duration to assume for a job whose user declares none, when its maximum number of workers trains."""
@@ -88,6 +89,8 @@ class Job:
     """Coordinator of a gang; the job ends when this pod ends."""
     generation: int = 1
     weight: float = 1.0
+    utility: Utility | None = None
+    """Utility of completing the job, for policies and metrics of utility; None: not declared."""
     priority: int = -9
     """Value of the priority class, which is the strict tier."""
     preemption: Preemption = Preemption.IMMEDIATE

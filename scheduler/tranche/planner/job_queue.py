@@ -114,8 +114,11 @@ class JobQueue:
         """Sites that `_homes` has for each job."""
         self._sites: dict[str, tuple[str, ...]] = {}
         """Sites at which each job has entries."""
-        self.distributed: tuple[int, tuple[tuple[str, int, int, int], ...]] | None = None
-        """Input of the last worker distribution: epoch of the nodes, and jobs with the workers that they can use."""
+        self.distributed: tuple[int, int, tuple[tuple[str, int, int, int], ...]] | None = None
+        """Input of the last worker distribution: epoch of the nodes, number of the period, and jobs with the workers
+        that they can use."""
+        self.period_end = -inf
+        """Time for which a timer for the next period of a worker distribution is set."""
         self.looked_ahead = -inf
         """Time of the last preview of the queue for data copies (`data_replication.look_ahead`)."""
         self.look_due = False

@@ -200,9 +200,17 @@ class QueuePolicy(Policy):
         """Return how many workers each job may have at most, and which windows go on.
 
         The planner calls it if the policy `allocates_workers`, before it serves the queue, when jobs, the number of
-        workers that they can use, or nodes have changed. Windows that are not in the draft are closed.
+        workers that they can use, or nodes have changed, or a new period of `allocation_seconds` begins. Windows that
+        are not in the draft are closed.
         """
         return Draft(cluster, now)
+
+    def allocation_seconds(self) -> float:
+        """Return the length of the periods for which an allocation holds, in seconds; 0: it holds until an event.
+
+        Periods begin at multiples of it. While windows are open on nodes, the planner allocates again in each period.
+        """
+        return 0.0
 
     def uploads_on_arrival(self) -> bool:
         """Return whether a job's data are uploaded to every site from its arrival on, while it holds no GPU.

@@ -31,6 +31,8 @@ from tranche.policies.queue.srsf import Srsf
 from tranche.policies.queue.srtf import Srtf
 from tranche.policies.queue.themis import Themis
 from tranche.policies.queue.tiresias import Tiresias
+from tranche.policies.slot_table.oasis import Oasis
+from tranche.policies.slot_table.pd_ors import PdOrs
 
 _ALL: tuple[Policy, ...] = (
     Chunk(),
@@ -47,7 +49,9 @@ _ALL: tuple[Policy, ...] = (
     LeastLoaded(),
     Lwf(),
     NoWait(),
+    Oasis(),
     Optimus(),
+    PdOrs(),
     RandomDispatch(),
     RoundRobin(),
     Rrh(),

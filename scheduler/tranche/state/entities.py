@@ -28,6 +28,7 @@ from tranche.model import (
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
+from tranche.state.slot_plan import SlotPlan
 
 UNKNOWN_REQUESTS = Resources()
 Key = tuple[float, float, str, int]
@@ -326,6 +327,8 @@ class JobState:
     """Place in the order of that allocation."""
     topology_level: int | None = None
     """Topology level of a gang's windows: the narrowest one that their nodes share; None without windows."""
+    slot_plan: SlotPlan | None = None
+    """Last offer of a policy with a slot table, and the cells reserved for the job; None: there was no offer."""
     nominal_batch_seconds: float = 0.0
     """Expected time of a mini-batch on an unknown node, in seconds."""
     assumed: bool = False

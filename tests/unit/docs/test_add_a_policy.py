@@ -38,7 +38,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import_line, *_, instance = [line for line in REGISTRATION.splitlines() if "sjf" in line.lower()]
     head, tail = registry.read_text(encoding="utf-8").split("\n_ALL: ", 1)
     before, after = tail.split("\n)\n", 1)
-    registry.write_text(f"{head}{import_line}\n\n_ALL: {before}\n{instance}\n)\n{after}", encoding="utf-8")
+    lines = head.splitlines()
+    lines.insert(next(i for i, line in enumerate(lines) if line > import_line and "tranche." in line), import_line)
+    registry.write_text("\n".join([*lines, "", f"_ALL: {before}\n{instance}\n)\n{after}"]), encoding="utf-8")
     return copy
 
 

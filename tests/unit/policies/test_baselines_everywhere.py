@@ -6,7 +6,7 @@ from support.builders import gang, job, node, worker
 from tranche.model import Job, Link, Preemption, Site
 from tranche.simulation.scenario import Scenario, run
 
-BASELINES = ["themis", "optimus", "dorm", "rrh"]
+BASELINES = ["themis", "optimus", "dorm", "rrh", "oasis:slot=60", "pd-ors-like:slot=60"]
 CLOUD = Site("cloud", unlimited=True)
 EDGE = Site("edge-a", links={"cloud": Link(8e6)})
 

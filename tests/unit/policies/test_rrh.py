@@ -5,10 +5,10 @@ from math import exp
 import pytest
 
 from support.builders import job, node, of_type, planner
+from tranche.model import Utility
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner
 from tranche.policies import get_policy
 from tranche.policies.allocation.rrh import payoffs
-from tranche.policies.allocation.utility import Utility
 from tranche.simulation.scenario import Scenario, run
 
 

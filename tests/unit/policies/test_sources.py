@@ -21,9 +21,16 @@ CUSTOMARY = {
 READ = {
     "chunk-faithful": "Alg. 1-5 and Table I were read as pictures of the pages",
     "round-robin": "OASiS was read in full",
+    "oasis": "OASiS was read in full",
 }
 """Policies that may name a part of a paper, and why."""
-RECONSTRUCTED = {"rrh": "RRH-like", "dorm": "Dorm-like", "optimus": "Optimus-like", "themis": "Themis-like"}
+RECONSTRUCTED = {
+    "rrh": "RRH-like",
+    "dorm": "Dorm-like",
+    "optimus": "Optimus-like",
+    "themis": "Themis-like",
+    "pd-ors-like": "PD-ORS-like",
+}
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - CUSTOMARY.keys()))

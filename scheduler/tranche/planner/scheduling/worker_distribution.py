@@ -1,10 +1,15 @@
 """Worker distribution: policies with `PolicyTraits.allocates_workers` allocate the workers of all jobs together."""
 
+from math import floor
+
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import JobQueue
-from tranche.policies.allocation.draft import competitors, most_units
+from tranche.policies.allocation.draft import competitors, most_units, node_runs
 from tranche.state.entities import JobState
+
+PERIOD_TOLERANCE = 1e-9
+"""Part of a period by which a timer may come early."""
 
 
 def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -14,19 +19,39 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """
     cluster = context.cluster
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
-    if queue.distributed == (cluster.epoch, sharing):
+    given = (cluster.epoch, _period(context, queue, now), sharing)
+    if queue.distributed == given:
         return
-    queue.distributed = (cluster.epoch, sharing)
+    queue.distributed = given
     draft = queue.policy.allocate_workers(cluster, now)
     for state in cluster.jobs.values():
         state.granted, state.place = 0, len(draft.jobs)
     for place, state in enumerate(draft.jobs):
         state.granted, state.place = draft.workers(state), place
+    for key, plan in draft.plans.items():
+        cluster.jobs[key].slot_plan = plan
     for state, run in list(draft.stopped()):
         if not run.closing:
             close_window(context, state, run, f"policy {queue.policy.name} gave its worker to other jobs")
     queue.stale.update(dict.fromkeys(cluster.jobs))
     queue.grown.add("")
+
+
+def _period(context: PlannerContext, queue: JobQueue, now: float) -> int:
+    """Return the number of the present period, and set the timer for the next one while windows are open on nodes.
+
+    Without open windows nothing would change at that time: room that a waiting job can use is never left to the next
+    period.
+    """
+    seconds = queue.policy.allocation_seconds()
+    if not seconds:
+        return 0
+    period = floor(now / seconds + PERIOD_TOLERANCE)
+    end = (period + 1) * seconds
+    if queue.period_end < end and any(node_runs(state) for state in context.cluster.jobs.values()):
+        queue.period_end = end
+        context.wake(end, "")
+    return period
 
 
 def _claim(state: JobState, now: float) -> tuple[str, int, int, int]:

@@ -12,6 +12,7 @@ from tranche.model import Resources
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
+from tranche.state.slot_plan import SlotPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +66,8 @@ class Draft:
         self.most = {state.job.key: most_units(state) for state in self.jobs}
         self.least: dict[str, int] = {}
         """Number of units that must not be stopped, by job."""
+        self.plans: dict[str, SlotPlan] = {}
+        """Plans on a slot table by job, under policies that have one; the planner stores them in `JobState`."""
         self.capacity = sum((node.capacity for node in cluster.nodes.values()), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}

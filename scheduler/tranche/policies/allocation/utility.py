@@ -1,37 +1,16 @@
-"""Utility of completing a job, by the time that it took.
+"""Utility of a job for policies that maximise it: the one that it names, else one after its weight and size.
 
-Source: the sigmoid is that of Bao, Peng, Wu and Li, Online Job Scheduling in Distributed Machine Learning Clusters
-(OASiS), INFOCOM 2018, arXiv 1801.00936 [P]. [I] the parameters of a job that names none: γ1 = 50 · weight, γ3 = twice
-the shortest time in which it could be done, γ2 = 4/γ3.
+Source: ours [I]: a job that names none has γ1 = 50 · weight, γ3 = twice the shortest time in which it could be done,
+and γ2 = 4/γ3.
 """
 
-from dataclasses import dataclass
-from math import exp
-
+from tranche.model import Utility
 from tranche.state.entities import JobState
-
-LARGEST_EXPONENT = 700.0
-"""Largest argument of exp; a larger one overflows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Utility:
-    """u(d) = γ1 / (1 + exp(γ2 (d − γ3))), d the seconds since arrival."""
-
-    priority: float
-    """γ1: the largest utility."""
-    decay_per_second: float
-    """γ2: steepness of the decrease, per second."""
-    target_seconds: float
-    """γ3: time at which half of the utility is left, in seconds since arrival."""
-
-    def at(self, seconds: float) -> float:
-        """Return the utility of a completion that many seconds after arrival."""
-        exponent = self.decay_per_second * (seconds - self.target_seconds)
-        return self.priority / (1.0 + exp(min(exponent, LARGEST_EXPONENT)))
 
 
 def utility_of(state: JobState) -> Utility:
-    """Return the utility of a job that names none."""
+    """Return the utility of completing the job."""
+    if state.job.utility is not None:
+        return state.job.utility
     target = max(2.0 * state.ideal_seconds, 1e-9)
     return Utility(50.0 * state.job.weight, 4.0 / target, target)

@@ -1,0 +1,69 @@
+"""OASiS: a job is admitted if its utility exceeds the price of the cheapest cells in which it completes.
+
+Source: Bao, Peng, Wu and Li, Online Job Scheduling in Distributed Machine Learning Clusters, INFOCOM 2018, arXiv
+1801.00936, read in full [P]: prices, dynamic programme over slots, greedy choice of servers, admission by payoff.
+Deviations [I]: work is counted in at most 50 quanta, so the optimality of the programme is lost; the printed bounds of
+prices subtract the arrival from a duration, which is corrected; workers run on nodes with GPUs and parameter servers on
+the others, or, if there are no others and some job has parameter servers, on half of each node's cores and memory; a
+job has all the parameter servers that it declares while it has workers; horizon, offers to jobs that were not admitted,
+and unreserved cells are those of `tranche.policies.slot_table.slot_table_policy`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tranche.policies.base import PolicyTraits
+from tranche.policies.slot_table.offer import PricedTable
+from tranche.policies.slot_table.pool import Pool
+from tranche.policies.slot_table.pooled_table import PooledTable
+from tranche.policies.slot_table.price import price_range
+from tranche.policies.slot_table.slot_job import Amounts
+from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machines_of, requested_total
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
+
+FACTOR = 4.0
+"""Factor in the least price of OASiS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oasis(SlotTablePolicy):
+    """Admission by utility less price, with workers and parameter servers in separate pools."""
+
+    name: ClassVar[str] = "oasis"
+    source: ClassVar[str] = (
+        "OASiS [P]: admission by utility less price, cells by slot (Bao, Peng, Wu and Li, INFOCOM 2018); deviations [I]"
+    )
+    traits: ClassVar[PolicyTraits] = PolicyTraits(
+        precedence_reason="whose utility is further above the price of its cells, or which has cells in this slot",
+        uses_weights=True,
+        preemptive=True,
+        recoverable=False,  # the slot table is not in status
+        allocates_workers=True,
+    )
+
+    def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
+        """Return both pools, each with prices of its own."""
+        hosts, servers = pools(machines_of(cluster), has_servers=any(state.job.servers for state in states))
+        made = []
+        for machines, what in ((hosts, "worker"), (servers, "server")):
+            claims = [self.claim(state, cluster, horizon_slots, what) for state in states]
+            total = requested_total(machines, claims)
+            prices = price_range(claims, total, horizon_slots, factor=FACTOR, scale=self.price_scale)
+            made.append(Pool(machines, prices))
+        return PooledTable(*made)
+
+    def seconds_per_batch(self, state: JobState, cluster: ClusterState) -> tuple[float, float]:
+        """Return the expected time of a mini-batch, wherever its pods are."""
+        return state.nominal_batch_seconds, state.nominal_batch_seconds
+
+
+def pools(machines: Mapping[str, Amounts], *, has_servers: bool) -> tuple[dict[str, Amounts], dict[str, Amounts]]:
+    """Return the machines for workers and those for parameter servers."""
+    hosts = {name: whole for name, whole in machines.items() if whole.gpus > 0} or dict(machines)
+    others = {name: whole for name, whole in machines.items() if name not in hosts}
+    if others or not has_servers:
+        return hosts, others
+    halves = {name: Amounts(0.0, whole.cores / 2, whole.gibibytes / 2) for name, whole in machines.items()}
+    return {name: whole.minus(halves[name]) for name, whole in hosts.items()}, halves

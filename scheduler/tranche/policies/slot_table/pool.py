@@ -1,0 +1,55 @@
+"""Machines of a slot table: what is reserved on each of them in each slot, and what it costs there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tranche.policies.slot_table.price import PriceRange
+from tranche.policies.slot_table.slot_job import Amounts
+
+PoolState = tuple[tuple[str, Amounts], ...]
+"""Reserved amounts in a slot, by machine: slots of one state have the same prices."""
+
+
+class Machine(NamedTuple):
+    """A machine in one slot."""
+
+    name: str
+    room: Amounts
+    """Amounts that are not reserved."""
+    prices: Amounts
+    """Price of each resource."""
+
+    def price_of(self, demand: Amounts) -> float:
+        """Return the price of one pod."""
+        return sum(price * part for price, part in zip(self.prices, demand, strict=True) if part > 0)
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Machines with their reservations."""
+
+    capacity: Mapping[str, Amounts]
+    """Capacity of each machine; infinite at an unlimited site."""
+    prices: PriceRange
+    reserved: dict[int, dict[str, Amounts]] = field(default_factory=dict)
+    """Reserved amounts by slot and machine."""
+
+    def take(self, slot: int, machine: str, amounts: Amounts) -> None:
+        """Reserve amounts on a machine; one that is gone counts no longer."""
+        if machine in self.capacity:
+            there = self.reserved.setdefault(slot, {})
+            there[machine] = there.get(machine, Amounts()).plus(amounts)
+
+    def state(self, slot: int) -> PoolState:
+        """Return what is reserved in the slot, as a value."""
+        return tuple(sorted(self.reserved.get(slot, {}).items()))
+
+    def machines(self, slot: int) -> list[Machine]:
+        """Return all machines, by name, as they are in the slot."""
+        there = self.reserved.get(slot, {})
+        found = []
+        for name, capacity in sorted(self.capacity.items()):
+            used = there.get(name, Amounts())
+            found.append(Machine(name, capacity.minus(used), self.prices.at(used, capacity)))
+        return found

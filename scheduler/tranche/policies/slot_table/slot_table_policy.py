@@ -1,0 +1,253 @@
+"""Base class of the policies that reserve cells of a slot table for each job.
+
+Counts of workers hold for one slot and change at its boundary. Ours [I], common to both systems:
+
+* The table has the nodes only. An unlimited site has no shortage, and jobs that complete there sooner start there, as
+  under every policy.
+* A job that arrives within a slot may use cells from the next slot on, and the horizon moves with it.
+* A table says how many workers a job has. The planner chooses their nodes as under all queue policies.
+* A job that is not admitted is not dropped. It is offered again when a slot begins and when a job has given back its
+  cells, at most `REOFFERED` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
+* Cells that no job has reserved are not left empty: in the present slot they go to the jobs without cells, those that
+  overran theirs first, then in order of payoff, and after these to jobs that could use more workers than they reserved.
+* Prices are estimated from the unfinished jobs, the last `KNOWN_JOBS` at most. Capacities of resources that none of
+  them requests are left out of the sums.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf
+
+from tranche.model import Resources
+from tranche.policies.allocation.allocation_policy import DistributingPolicy
+from tranche.policies.allocation.draft import Draft, node_runs
+from tranche.policies.allocation.utility import utility_of
+from tranche.policies.base import PooledPolicy
+from tranche.policies.slot_table.cells import Cells
+from tranche.policies.slot_table.offer import PricedTable, offer
+from tranche.policies.slot_table.price import Claim
+from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
+from tranche.state.slot_plan import SlotCells, SlotPlan
+
+LEAST_HORIZON, MOST_HORIZON = 24, 300
+"""Bounds of the number of slots in which a job may complete."""
+LENGTHS = 10
+"""Horizon in shortest durations of the longest job."""
+KNOWN_JOBS = 100
+"""Number of jobs, the last to arrive, from which prices are estimated."""
+REOFFERED = 10
+"""Number of jobs, those of the greatest possible payoff, that are offered again in one decision."""
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTablePolicy(DistributingPolicy):
+    """Cells of a slot table for each job whose utility exceeds their price."""
+
+    slot: float = 3600.0
+    """Length of a slot, in seconds."""
+    horizon: float = 0.0
+    """Number of slots in which a job may complete; 0: ten times the longest shortest duration, from 24 to 300."""
+    quanta: float = 50.0
+    """Number of equal parts into which the work of each job is divided."""
+    price_scale: float = 1.0
+    """Factor of the ratio of the greatest to the least price; below 1 it is under-estimated."""
+
+    def __post_init__(self) -> None:
+        PooledPolicy.__post_init__(self)
+        if not (0 < self.slot < inf and self.horizon >= 0 and self.quanta >= 1 and 0 < self.price_scale < inf):
+            raise ValueError(f"{self.name} needs slot > 0, horizon ≥ 0, quanta ≥ 1 and price_scale > 0")
+
+    @abstractmethod
+    def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
+        """Return the table of the cluster's nodes without any reservation, with prices that these jobs imply."""
+
+    @abstractmethod
+    def seconds_per_batch(self, state: JobState, cluster: ClusterState) -> tuple[float, float]:
+        """Return the time of a mini-batch with all pods on one node, and on several, in seconds."""
+
+    def allocation_seconds(self) -> float:
+        """Return the length of a slot."""
+        return self.slot
+
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        """Return the counts of the present slot, and what is left to jobs in order of payoff."""
+        draft = Draft(cluster, now)
+        slot = floor(now / self.slot + NEARLY)
+        draft.plans = self._plans(cluster, draft, now)
+        reserved = {key: workers_in(plan, slot) for key, plan in draft.plans.items()}
+        first = [state for state in draft.jobs if reserved[state.job.key]]
+        for state in first:
+            while draft.workers(state) < reserved[state.job.key] and draft.add(state):
+                pass
+        others = sorted(
+            (state for state in draft.jobs if not reserved[state.job.key]),
+            key=lambda state: (
+                not (_has_overrun(state, slot) and node_runs(state)),
+                -draft.plans[state.job.key].payoff,
+                state.arrival,
+            ),
+        )
+        draft.jobs = [*first, *others]
+        for state in [*others, *first]:
+            while draft.add(state):
+                pass
+        return draft
+
+    # ---- offers
+
+    def _plans(self, cluster: ClusterState, draft: Draft, now: float) -> dict[str, SlotPlan]:
+        """Return the plans of all jobs that share the cluster, after the offers that are due."""
+        slot, first = floor(now / self.slot + NEARLY), ceil(now / self.slot - NEARLY)
+        plans = {s.job.key: s.slot_plan for s in draft.jobs if s.slot_plan is not None}
+        holders = frozenset(key for key, plan in plans.items() if plan.last_slot >= slot)
+        fresh = [state for state in draft.jobs if state.job.key not in plans]
+        again = [
+            state
+            for state in draft.jobs
+            if (plan := state.slot_plan) is not None
+            and state.job.key not in holders
+            and (plan.cells or first > plan.offered_slot or not plan.holders <= holders)
+        ]
+        if fresh or again:
+            known = sorted(draft.jobs, key=lambda state: state.arrival)[-KNOWN_JOBS:]
+            slots = self.horizon_slots(known)
+            table = self.table(cluster, known, slots)
+            for state in draft.jobs:
+                if state.job.key in holders:
+                    self._take(table, self.slot_job(state, cluster, now), plans[state.job.key], slot)
+            bounds = {s.job.key: self._possible(s, cluster, now, first) for s in (*fresh, *again)}
+            again.sort(key=lambda state: (not (_has_overrun(state, slot)), -bounds[state.job.key], state.arrival))
+            chosen = [*fresh, *again[:REOFFERED]]
+            for state in sorted(chosen, key=lambda state: state.arrival):
+                possible = bounds[state.job.key]
+                plans[state.job.key] = plan = (
+                    SlotPlan(possible, first, holders)
+                    if possible <= 0 or not draft.most[state.job.key]
+                    else self._offered(table, state, cluster, now, first, slots, holders)
+                )
+                if plan.cells:
+                    holders |= {state.job.key}
+        return plans
+
+    def _offered(
+        self,
+        table: PricedTable,
+        state: JobState,
+        cluster: ClusterState,
+        now: float,
+        first: int,
+        slots: int,
+        holders: frozenset[str],
+    ) -> SlotPlan:
+        job, utility = self.slot_job(state, cluster, now), utility_of(state)
+        arrival = ceil(state.job.submitted / self.slot - NEARLY)
+        utilities = [utility.at((slot - arrival) * self.slot) for slot in range(first, first + slots)]
+        made = offer(table, job, first, utilities, int(self.quanta))
+        cells = tuple(SlotCells(slot, part.workers, part.servers) for slot, part in made.cells) if made.admits else ()
+        plan = SlotPlan(made.payoff, first, holders, cells)
+        self._take(table, job, plan, first)
+        return plan
+
+    def _take(self, table: PricedTable, job: SlotJob, plan: SlotPlan, first: int) -> None:
+        for slot, workers, servers in plan.cells:
+            if slot >= first:
+                table.take(job, slot, Cells(0.0, workers, servers))
+
+    def _possible(self, state: JobState, cluster: ClusterState, now: float, first: int) -> float:
+        """Return the utility of the earliest completion of the rest, above which no payoff can be."""
+        job = self.slot_job(state, cluster, now)
+        soonest = up(job.samples * job.internal_slots / job.most_workers) - 1
+        arrival = ceil(state.job.submitted / self.slot - NEARLY)
+        return utility_of(state).at((first + max(0, soonest) - arrival) * self.slot)
+
+    # ---- what the algorithms need to know of jobs and nodes
+
+    def horizon_slots(self, states: Sequence[JobState]) -> int:
+        """Return T, counted from the first slot that a job may use."""
+        longest = max((state.ideal_seconds for state in states), default=0.0)
+        chosen = self.horizon or min(MOST_HORIZON, max(LEAST_HORIZON, LENGTHS * ceil(longest / self.slot)))
+        return max(1, int(chosen))
+
+    def slot_job(self, state: JobState, cluster: ClusterState, now: float) -> SlotJob:
+        """Return the rest of the job as the algorithms see it."""
+        return self._slot_job(state, cluster, max(0.0, state.worker_seconds(now)))
+
+    def claim(self, state: JobState, cluster: ClusterState, horizon_slots: int, what: str) -> Claim:
+        """Return what the whole job contributes to the bounds of prices.
+
+        Args:
+            state: State of the job.
+            cluster: Cluster, for the time of a mini-batch.
+            horizon_slots: T.
+            what: Whose demand counts: that of a `worker`, a parameter `server`, or of one of each (`job`).
+        """
+        job = self._slot_job(state, cluster, state.job.chunks * state.job.batches_per_chunk_total * _nominal(state))
+        utility, near = utility_of(state), job.samples * job.internal_slots
+        demand = {"worker": job.worker, "server": job.server, "job": job.worker.plus(job.server)}[what]
+        return Claim(
+            best=utility.at(up(near / job.most_workers) * self.slot),
+            last=utility.at(horizon_slots * self.slot),
+            least_slots=up(near),
+            most_slots=up(job.samples * job.external_slots),
+            demand=demand,
+        )
+
+    def _slot_job(self, state: JobState, cluster: ClusterState, worker_seconds: float) -> SlotJob:
+        job = state.job
+        near, far = self.seconds_per_batch(state, cluster)
+        served = job.server is not None and job.servers > 0
+        hosts = [node.node.name for node in cluster.eligible(job.worker)]
+        if job.server is not None and served:
+            hosts += [node.node.name for node in cluster.eligible(job.server)]
+        return SlotJob(
+            key=job.key,
+            samples=max(NEARLY, worker_seconds / _nominal(state)),
+            internal_slots=near / self.slot,
+            external_slots=far / self.slot,
+            most_workers=job.width,
+            worker=amounts(job.worker.requests),
+            server=amounts(job.server.requests) if job.server is not None and served else Amounts(),
+            workers_per_server=job.width / job.servers if served else inf,
+            least_servers=job.servers if served else 0,
+            lot=job.min_available,
+            places=frozenset(hosts),
+        )
+
+
+def _nominal(state: JobState) -> float:
+    return max(NEARLY, state.nominal_batch_seconds)
+
+
+def _has_overrun(state: JobState, slot: int) -> bool:
+    """Return whether the job had cells, all of them in slots that are over."""
+    return state.slot_plan is not None and -1 < state.slot_plan.last_slot < slot
+
+
+def workers_in(plan: SlotPlan, slot: int) -> int:
+    """Return the number of workers that the plan has in the slot."""
+    return sum(count for cells in plan.cells if cells.slot == slot for _, count in cells.workers)
+
+
+def amounts(resources: Resources) -> Amounts:
+    """Return GPUs, cores and GiB."""
+    return Amounts(resources.gpus, resources.cpu / 1000, resources.memory / GIB)
+
+
+def machines_of(cluster: ClusterState) -> dict[str, Amounts]:
+    """Return the capacities of the nodes that take pods, those of unlimited sites left out, by name."""
+    clouds = set(cluster.clouds)
+    return {
+        name: amounts(node.capacity)
+        for name, node in cluster.nodes.items()
+        if node.node.ready and not node.node.unschedulable and not node.barred and node.node.site not in clouds
+    }
+
+
+def requested_total(capacity: Mapping[str, Amounts], claims: Sequence[Claim]) -> float:
+    """Return the sum of the capacities of all resources that any of the jobs requests."""
+    asked = [any(claim.demand[number] > 0 for claim in claims) for number in range(len(Amounts()))]
+    return sum(part for machine in capacity.values() for part, wanted in zip(machine, asked, strict=True) if wanted)

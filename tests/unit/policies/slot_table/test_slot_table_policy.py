@@ -1,0 +1,180 @@
+"""The policies with slot tables under the production planner: slots, offers, and room that is never left empty."""
+
+from collections.abc import Iterable
+from math import inf
+
+import pytest
+
+from support.builders import gang, job, node, of_type, planner, worker
+from tranche.model import Job, Utility
+from tranche.planner import CloseWindow, JobSubmitted, Planner, PlannerSettings, Tick, WorkerStarted
+from tranche.policies import get_policy
+from tranche.policies.slot_table.slot_job import Amounts
+from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, amounts, machines_of, workers_in
+from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.simulation.scenario import Scenario, run
+from tranche.state.cluster import ClusterState
+
+BOTH = ["oasis", "pd-ors-like"]
+HOUR = 3600.0
+
+
+def worth(priority: float, target: float = 10 * HOUR, decay: float = 1.0) -> Utility:
+    return Utility(priority, decay / HOUR, target)
+
+
+def submitted(policy: str, jobs: Iterable[Job], gpus: int, now: float = 0.0) -> Planner:
+    made = planner(policy, [node("n0", gpus=gpus)])
+    made.handle_all([JobSubmitted(one) for one in jobs], now)
+    return made
+
+
+def reserved(made: Planner, name: str, slot: int) -> int:
+    plan = made.cluster.jobs[f"default/{name}"].slot_plan
+    assert plan is not None
+    return workers_in(plan, slot)
+
+
+class Watched:
+    """Checks after each decision that no machine has more reserved than it has."""
+
+    @staticmethod
+    def check(cluster: ClusterState, policy: SlotTablePolicy) -> int:
+        capacity, cells = machines_of(cluster), 0
+        used: dict[tuple[int, str], Amounts] = {}
+        for state in cluster.jobs.values():
+            for one in state.slot_plan.cells if state.slot_plan is not None else ():
+                for name, count in one.workers:
+                    key, amount = (one.slot, name), amounts(state.job.worker.requests).times(count)
+                    used[key] = used[key].plus(amount) if key in used else amount
+                    cells += 1
+        assert all(amount.fit(capacity[name]) for (_, name), amount in used.items()), policy.name
+        return cells
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_job_gets_the_workers_of_its_cells(policy: str) -> None:
+    made = submitted(policy, [job("a", chunks=8, seconds=HOUR / 2, utility=worth(50.0, HOUR))], 8)
+    plan = made.cluster.jobs["default/a"].slot_plan
+    assert plan is not None
+    assert plan.payoff > 0
+    assert sum(reserved(made, "a", slot) for slot in range(24)) >= 4
+    assert made.cluster.jobs["default/a"].granted == 8  # no other job could use the rest
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_job_waits_while_others_hold_all_cells(policy: str) -> None:
+    dear = job("dear", chunks=8, seconds=24 * HOUR, utility=worth(100.0, 30 * HOUR))
+    made = submitted(f"{policy}:horizon=24:quanta=24", [dear, job("poor", chunks=4, utility=worth(0.001))], 8)
+    plan = made.cluster.jobs["default/poor"].slot_plan
+    assert plan is not None
+    assert plan.payoff == -inf
+    assert not plan.cells
+    assert not made.cluster.jobs["default/poor"].runs
+    assert {reserved(made, "dear", slot) for slot in range(24)} == {8}
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_job_that_is_not_admitted_takes_an_idle_gpu(policy: str) -> None:
+    made = submitted(f"{policy}:horizon=24", [job("long", seconds=50 * HOUR, utility=worth(9.0))], 1)
+    plan = made.cluster.jobs["default/long"].slot_plan
+    assert plan is not None
+    assert not plan.cells
+    assert made.cluster.jobs["default/long"].runs
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_idle_room_goes_to_the_greatest_payoff(policy: str) -> None:
+    jobs = [job(f"j{n}", 600.0, seconds=HOUR, utility=worth(p)) for n, p in enumerate((1.0, 3.0, 2.0))]
+    made = submitted(policy, jobs, 1, 600.0)
+    cells = [made.cluster.jobs[f"default/j{n}"].slot_plan for n in range(3)]
+    assert all(plan is not None and plan.cells[0].slot >= 1 for plan in cells)  # a = ⌈600 / 3600⌉
+    assert [bool(made.cluster.jobs[f"default/j{n}"].runs) for n in range(3)] == [False, True, False]
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_job_is_offered_again_when_a_slot_begins(policy: str) -> None:
+    made = submitted(f"{policy}:horizon=24", [job("long", seconds=50 * HOUR, utility=worth(9.0))], 1)
+    made.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
+    assert made.next_wakeup() == HOUR
+    made.handle(Tick(), HOUR)
+    plan = made.cluster.jobs["default/long"].slot_plan
+    assert plan is not None
+    assert plan.offered_slot == 1
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_job_that_overruns_its_cells_asks_for_the_rest(policy: str) -> None:
+    made = submitted(policy, [job("a", seconds=HOUR, utility=worth(50.0))], 1)
+    assert [reserved(made, "a", slot) for slot in range(3)] == [1, 0, 0]
+    made.handle(WorkerStarted("default/a", 1, 1800.0), 1800.0)
+    answer = made.handle(Tick(), HOUR)
+    assert not of_type(CloseWindow, answer)
+    assert [reserved(made, "a", slot) for slot in range(3)] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_all_jobs_complete_and_no_cell_is_overbooked(policy: str) -> None:
+    jobs = [
+        job(
+            f"j{n}",
+            900.0 * n,
+            chunks=1 + n * 3 % 7,
+            seconds=600.0 + 911 * n % 4000,
+            servers=n % 2,
+            server=worker(0) if n % 2 else None,
+            utility=worth(1.0 + 17 * n % 90, HOUR * (1 + n % 5), (0.0, 0.4, 5.0)[n % 3]),
+        )
+        for n in range(24)
+    ] + [gang(f"g{n}", 2000.0 * n, members=2 + n % 2, seconds=2000.0, utility=worth(40.0)) for n in range(5)]
+    made = get_policy(f"{policy}:slot=900")
+    assert isinstance(made, SlotTablePolicy)
+    simulation, cells = Simulation(Planner(made, PlannerSettings(validate=True)), forget_finished=True), 0
+    prepare(simulation, jobs, [node("n0", gpus=2), node("n1", gpus=3)], [])
+    while simulation.planner.next_wakeup() is not None or len(simulation.completed) < len(jobs):
+        simulation.step()
+        cells += Watched.check(simulation.planner.cluster, made)
+    assert len(simulation.completed) == len(jobs)
+    assert cells
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_equal_seeds_give_equal_results(policy: str) -> None:
+    jobs = tuple(
+        job(f"j{n}", 400.0 * n, chunks=3, seconds=2000.0, servers=1, server=worker(0), utility=worth(9.0 + n))
+        for n in range(12)
+    )
+    results = [run(Scenario(jobs, (node("n0", gpus=3),), policy=f"{policy}:slot=600", seed=3)) for _ in range(2)]
+    assert results[0].jobs == results[1].jobs
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_gang_has_cells_for_all_members_or_for_none(policy: str) -> None:
+    made = submitted(policy, [gang("a", members=3, seconds=5 * HOUR, utility=worth(50.0))], 4)
+    counts = {reserved(made, "a", slot) for slot in range(24)}
+    assert counts == {0, 3}
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_present_windows_are_kept_where_nothing_changes(policy: str) -> None:
+    jobs = [job(f"j{n}", chunks=2, seconds=3 * HOUR, utility=worth(50.0)) for n in range(2)]
+    made = submitted(policy, jobs, 4)
+    answer = made.handle(JobSubmitted(job("late", 10.0, seconds=9 * HOUR, utility=Utility(1e-9, 5 / HOUR, 1.0))), 10.0)
+    assert not of_type(CloseWindow, answer)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "oasis:slot=0",
+        "oasis:quanta=0",
+        "oasis:price_scale=0",
+        "pd-ors-like:locality=maybe",
+        "pd-ors-like:rounding=none",
+        "pd-ors-like:delta=1",
+        "pd-ors-like:tries=0",
+    ],
+)
+def test_options_without_meaning_are_refused(options: str) -> None:
+    with pytest.raises(ValueError, match=options.partition(":")[0]):
+        get_policy(options)
