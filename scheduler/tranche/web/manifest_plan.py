@@ -25,6 +25,7 @@ from tranche.model import WhatIf
 from tranche.planner_api.desk import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
 from tranche.web.authorization import Guard, Refusal, Visitor
+from tranche.web.job_views import TimeInterval, time_interval
 from tranche.web.overview_index import Board
 from tranche.web.request_origin import page_body
 
@@ -74,6 +75,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     delayed: int
     """Number of these jobs."""
     cut_short: bool
+    completion_interval: TimeInterval | None
 
 
 _decode = msgspec.json.Decoder(Asked).decode
@@ -215,4 +217,5 @@ def _answer(job: TrainingJob, found: WhatIf, scope: Scope) -> Answer:
         delays[:SHOWN_DELAYS],
         len(delays),
         found.cut_short,
+        time_interval(found.completion_interval),
     )
