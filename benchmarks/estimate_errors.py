@@ -8,11 +8,13 @@ a table of Markdown, median and p90 of |planned - real completion| / JCT over al
 
 import sys
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 
 from job_logs import log_path
 from tranche.simulation.cluster_spec import pool
+from tranche.simulation.engine.simulation import Simulation
 from tranche.simulation.recipe import DrawnJobs, FileLog, FixedCluster, LoggedJobs, PresetCluster, Recipe
 from tranche.simulation.scenario import Scenario, prepared
 
@@ -41,13 +43,19 @@ class Plans:
         return self.completion[index - 1] if index else None
 
 
+def arrivals(simulation: Simulation, scenario: Scenario) -> Iterator[None]:
+    """Simulate up to each arrival, and yield there."""
+    for arrival in sorted({job.submitted for job in scenario.jobs}):
+        while simulation.now < arrival or not simulation.events:
+            simulation.step()
+        yield
+
+
 def errors(scenario: Scenario) -> dict[str, list[float]]:
     """Return (planned - real) / JCT of all jobs, by moment."""
     simulation = prepared(scenario)
     plans = {job.key: Plans() for job in scenario.jobs}
-    for arrival in sorted({job.submitted for job in scenario.jobs}):
-        while simulation.now < arrival or not simulation.events:
-            simulation.step()
+    for _ in arrivals(simulation, scenario):
         for key, estimate in simulation.planner.forecast(simulation.now).items():
             plans[key].at.append(simulation.now)
             plans[key].completion.append(estimate.completion)

@@ -26,7 +26,8 @@ _MOMENTS = ("phase", "startTime", "completionTime")
 
 
 _STAMP_AND_ESTIMATES = frozenset(
-    {"term", "revision", "attempts", "estimatedStart", "estimatedCompletion", "homes", "explanation", "workers"}
+    {"term", "revision", "attempts", "estimatedStart", "estimatedCompletion", "startInterval", "completionInterval"}
+    | {"homes", "explanation", "workers"}
 )
 _TIMES_AND_CHUNKS = frozenset({"start", "end", "chunks", "renewed"})
 

@@ -17,6 +17,7 @@ from tranche.cli.errors import InputError, OneLineCommand
 from tranche.cli.kubectl_tables import (
     attempts_text,
     chunks_text,
+    completion_text,
     event_text,
     plan_text,
     queue_text,
@@ -140,8 +141,9 @@ def why(job: str, **values: Any) -> None:
     with opened(values) as client:
         sentence = client.why(job)
         told = {"namespace": client.namespace, "name": job, "explanation": sentence}
-        absent = client.scheduler_absence()
+        expected, absent = completion_text(client.plan(job)), client.scheduler_absence()
     answer(values, told, sentence)
+    _note(expected)
     _note(absent)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the client takes most of a second to import
     from tranche.client.job_usage import JobUsage
     from tranche.client.what_if import WhatIf
     from tranche.web.chunk_plan import Chunk
-    from tranche.web.job_views import JobDetail, JobSummary
+    from tranche.web.job_views import JobDetail, JobSummary, TimeInterval
 
 GAP = "   "
 NONE = "-"
@@ -36,6 +36,23 @@ def moment(at: datetime | str | None) -> str:
     return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if known else ""
 
 
+def _with_interval(at: datetime | None, interval: "TimeInterval | None") -> str:
+    """Format a planned time, with the interval that contains it with a probability of 80 %."""
+    return f"{moment(at)}{_interval(interval)}" if at is not None else ""
+
+
+def _interval(interval: "TimeInterval | None") -> str:
+    if interval is None or interval.earliest == interval.latest:
+        return ""
+    return f" (80 %: {moment(interval.earliest)} to {moment(interval.latest)})"
+
+
+def completion_text(job: "JobSummary") -> str:
+    """Format the planned completion of a job with its interval; "" if there is none."""
+    known = job.planned_completion is not None and job.completed is None
+    return f"planned completion {_with_interval(job.planned_completion, job.completion_interval)}" if known else ""
+
+
 def queue_text(jobs: "Sequence[JobSummary]", namespace: str) -> str:
     """Format the list of jobs; an empty namespace means all namespaces."""
     if not jobs:
@@ -49,7 +66,7 @@ def queue_text(jobs: "Sequence[JobSummary]", namespace: str) -> str:
 
 
 def _expected(job: "JobSummary") -> list[str]:
-    return [moment(job.planned_start), moment(job.planned_completion)]
+    return [moment(job.planned_start), _with_interval(job.planned_completion, job.completion_interval)]
 
 
 def plan_text(job: "JobDetail") -> str:
@@ -60,8 +77,8 @@ def plan_text(job: "JobDetail") -> str:
         ("why", job.explanation),
         ("done", job.chunks),
         ("trained", job.trained_share),
-        ("planned start", moment(job.planned_start)),
-        ("planned completion", moment(job.planned_completion)),
+        ("planned start", _with_interval(job.planned_start, job.start_interval)),
+        ("planned completion", _with_interval(job.planned_completion, job.completion_interval)),
         ("started", moment(job.started)),
         ("completed", moment(job.completed)),
         ("preemptions", str(job.preemptions)),
@@ -171,8 +188,8 @@ def whatif_text(told: "WhatIf") -> str:
     """Format the result of a what-if."""
     facts = [
         ("job", f"{told.namespace}/{told.name}"),
-        ("planned start", moment(told.planned_start) or "never"),
-        ("planned completion", moment(told.planned_completion) or "never"),
+        ("planned start", _with_interval(told.planned_start, told.start_interval) or "never"),
+        ("planned completion", _with_interval(told.planned_completion, told.completion_interval) or "never"),
         ("why", told.explanation),
         ("policy", told.policy),
     ]

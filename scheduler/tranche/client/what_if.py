@@ -26,6 +26,7 @@ from tranche.live.job_events import submission
 from tranche.live.lease_annotations import PlannerConfig, read_config, read_memory
 from tranche.planner import Planner
 from tranche.planner.learned_state import Memory
+from tranche.web.job_views import TimeInterval, time_interval
 
 SYSTEM_NAMESPACE = "tranche-system"
 
@@ -45,6 +46,8 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     policy: str
     note: str = ""
     """Assumptions for what could not be read; empty if none."""
+    start_interval: TimeInterval | None = None
+    completion_interval: TimeInterval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
         workers=len(plan.windows),
         policy=inputs.config.policy,
         note=inputs.note,
+        start_interval=time_interval(plan.start_interval),
+        completion_interval=time_interval(plan.completion_interval),
     )
 
 

@@ -1,5 +1,6 @@
 """Predictions: how long a mini-batch, a chunk or an upload takes, how fast workers are, how much work a job needs."""
 
+from tranche.estimate.forecast_error import ForecastErrors
 from tranche.estimate.iteration_time import (
     NetworkPrior,
     batch_seconds,
@@ -8,7 +9,7 @@ from tranche.estimate.iteration_time import (
     transfer_seconds,
     upload_link,
 )
-from tranche.estimate.job_size import OVERRUN, Sizes, believed_total
+from tranche.estimate.job_size import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA, Sizes, believed_total
 from tranche.estimate.level_network import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.estimate.node_evidence import NodeEvidence
 from tranche.estimate.restart_cost import Restarts
@@ -16,9 +17,12 @@ from tranche.estimate.speed_model import SpeedModel
 from tranche.estimate.transfer_time import Ends, Uploads
 
 __all__ = [
+    "DECLARED_SIGMA",
     "OVERRUN",
+    "UNKNOWN_SIGMA",
     "USUAL_BITS_PER_SECOND",
     "Ends",
+    "ForecastErrors",
     "LevelNetwork",
     "NetworkPrior",
     "NodeEvidence",

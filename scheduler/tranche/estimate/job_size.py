@@ -6,13 +6,20 @@ foreground-background queue, Perf. Eval. 65(3), 2008, with the given size as the
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from math import log2
-from statistics import median
+from math import log, log2, sqrt
+from statistics import fmean, median
 
 KEPT = 20
 """Number of completed jobs of a template whose sizes are kept."""
 TEMPLATES = 1000
 """Number of templates whose sizes are kept: those that completed a job most recently."""
+
+DECLARED_SIGMA = 1.0
+"""Standard deviation of the logarithm of actual over declared size, before anything is learnt [I]."""
+UNKNOWN_SIGMA = 2.0
+"""Standard deviation of the logarithm of a size that is an assumption [I]."""
+PRIOR_JOBS = 2.0
+"""Number of completed jobs that DECLARED_SIGMA counts for beside those of a template [I]."""
 
 OVERRUN = 1.05
 """Multiple of a prediction from which it counts as overrun, because no prediction is exact to the second."""
@@ -37,6 +44,19 @@ class Sizes:
         """Return the median size of the template's last jobs; None if there are none."""
         known = self._known.get(template)
         return median(known) if known else None
+
+    def sigma(self, template: str) -> float:
+        """Return the standard deviation of the logarithm of the next size; UNKNOWN_SIGMA if there is no completed job.
+
+        Sizes are log-normal with an unknown mean and variance. The variance is shrunk towards DECLARED_SIGMA², as if
+        PRIOR_JOBS other jobs had it, and widened by 1 + 1/n for the unknown mean, so that few jobs give a wide one.
+        """
+        logs = [log(size) for size in self._known.get(template, ())]
+        if not logs:
+            return UNKNOWN_SIGMA
+        mean, count = fmean(logs), len(logs)
+        squares = PRIOR_JOBS * DECLARED_SIGMA**2 + sum((one - mean) ** 2 for one in logs)
+        return sqrt(squares / (PRIOR_JOBS + count - 1.0) * (1.0 + 1.0 / count))
 
 
 def believed_total(predicted: float, attained: float) -> float:

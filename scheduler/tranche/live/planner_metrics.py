@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.status import PlannedInterval
 from tranche.kube.convert.trainingjob import gpu_seconds_per_batch
 from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
@@ -35,6 +36,13 @@ EMPTY_NAMESPACE_SECONDS = 3600.0
 """Time for which the series of a namespace without jobs are kept."""
 
 
+class FirstPlanned(NamedTuple):
+    """First planned completion of a job."""
+
+    completion: datetime | None
+    interval: PlannedInterval | None
+
+
 class StoppedWindow(NamedTuple):
     """Window of a worker that ends early, as it was before the planner handled the end."""
 
@@ -52,7 +60,7 @@ class Measurements:
         self._planner = planner
         self._clock = clock
         self._waits: dict[str, str] = {}
-        self._first_planned: dict[str, datetime] = {}
+        self._first_planned: dict[str, FirstPlanned] = {}
         """First planned completion of jobs that have not ended."""
         self._finished: set[str] = set()
         self._jobs: set[str] = set()
@@ -159,13 +167,16 @@ class Measurements:
         if old is not None:
             self._compare(old, new)
         for one in (old, new):
-            if one is not None and one.status.plan is not None and one.status.plan.estimated_completion is not None:
-                self._first_planned.setdefault(key, one.status.plan.estimated_completion)
+            plan = one.status.plan if one is not None else None
+            if plan is not None and plan.estimated_completion is not None:
+                first = FirstPlanned(plan.estimated_completion, plan.completion_interval)
+                self._first_planned.setdefault(key, first)
         if new.status.phase in ("Succeeded", "Failed"):
             if new.status.phase == "Succeeded" and key not in self._finished:
                 self._finished.add(key)
                 if old is not None and old.status.phase != "Succeeded":
-                    self._metrics.observe_completion(new, self._first_planned.get(key))
+                    first = self._first_planned.get(key, FirstPlanned(None, None))
+                    self._metrics.observe_completion(new, *first)
             self._forget(key)
 
     def _compare(self, old: TrainingJob, new: TrainingJob) -> None:

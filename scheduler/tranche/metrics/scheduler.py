@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.status import PlannedInterval
 from tranche.kube.client.reflector import Stats
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.process import ProcessMetrics, Rows, Samples
+from tranche.model import Interval
 
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 OVER = frozenset({"Succeeded", "Failed"})
@@ -203,6 +205,13 @@ class Metrics(ProcessMetrics):
             COMPLETION_BUCKETS,
             ("early", "late"),
         )
+        self._interval_outcomes = self.counter(
+            "tranche_job_interval_outcomes_total",
+            "Succeeded jobs by the place of their completion: inside their first interval, early (before it) or late "
+            "(after it). The share inside should be 80 %.",
+            ("place",),
+            ("inside", "early", "late"),
+        )
 
     def _define_namespace_totals(self) -> None:
         texts = {
@@ -394,8 +403,10 @@ class Metrics(ProcessMetrics):
         if created is not None and started is not None:
             self._queueing.labels(job.metadata.namespace).observe(_seconds(created, started))
 
-    def observe_completion(self, job: TrainingJob, planned: datetime | None = None) -> None:
-        """Record the completion time of a succeeded job, and the error of its first planned completion."""
+    def observe_completion(
+        self, job: TrainingJob, planned: datetime | None = None, interval: PlannedInterval | None = None
+    ) -> None:
+        """Record the completion time of a succeeded job, the error of its first planned completion, and its place."""
         created, completed = job.metadata.creation_timestamp, job.status.completion_time
         if created is None or completed is None:
             return
@@ -404,6 +415,9 @@ class Metrics(ProcessMetrics):
             self._planned.labels(job.metadata.namespace).observe(_seconds(created, planned))
             error = (completed - planned).total_seconds()
             self._estimate_errors.labels("late" if error > 0 else "early").observe(abs(error))
+        if interval is not None:
+            expected = Interval(interval.earliest.timestamp(), interval.latest.timestamp())
+            self._interval_outcomes.labels(expected.verdict(completed.timestamp())).inc()
 
     # ---- computed when read
 

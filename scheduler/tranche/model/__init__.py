@@ -13,6 +13,7 @@ from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, Admission, Job,
 from tranche.model.node_constraints import Constraints, Requirement, Taint, Toleration
 from tranche.model.plan import (
     Checkpoint,
+    Interval,
     JobPlan,
     JobProgress,
     PlannedServer,
@@ -41,6 +42,7 @@ __all__ = [
     "Constraints",
     "Delay",
     "ExecutedWindow",
+    "Interval",
     "Job",
     "JobPlan",
     "JobProgress",

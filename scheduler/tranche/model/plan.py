@@ -105,6 +105,20 @@ class UnplacedPods:
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """Interval that contains a time in the future with a probability of 80 %, in seconds of the planner's clock."""
+
+    earliest: float
+    latest: float
+
+    def verdict(self, at: float) -> Literal["inside", "early", "late"]:
+        """Return whether a time lies in the interval, before or after it, but for rounding to a second."""
+        if at < self.earliest - 1.0:
+            return "early"
+        return "late" if at > self.latest + 1.0 else "inside"
+
+
+@dataclass(frozen=True, slots=True)
 class JobPlan:
     """Content of status.plan, except the writer's term and revision."""
 
@@ -114,6 +128,8 @@ class JobPlan:
     """Number of attempts assigned so far."""
     estimated_start: float | None = None
     estimated_completion: float | None = None
+    start_interval: Interval | None = None
+    completion_interval: Interval | None = None
     homes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Chunks whose data the dispatch rule placed at a site, by site, as `format_chunks` writes them."""
     windows: tuple[Window, ...] = ()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tranche.model.plan import Interval
+
 
 @dataclass(frozen=True, slots=True)
 class Delay:
@@ -35,3 +37,4 @@ class WhatIf:
     """Jobs that would complete later, the longest delay first."""
     cut_short: bool
     """Whether the forecast ended before all jobs did."""
+    completion_interval: Interval | None = None

@@ -46,6 +46,8 @@ class Memory:
     """Mean time from the closing of a window to the end of its worker, over all jobs; None if unknown."""
     kinds: dict[str, float] = field(default_factory=dict)
     """Measured over expected seconds of a mini-batch, by GPU kind."""
+    forecast_bounds: dict[str, float] = field(default_factory=dict)
+    """Bounds of the errors of plans (`tranche.estimate.ForecastErrors`), by name."""
     exclusions: list[Exclusion] = field(default_factory=list)
     """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
 
@@ -65,6 +67,7 @@ def memory_of(cluster: ClusterState) -> Memory:
             kind: _digits(exp(mean))
             for kind, mean in _largest((kind, one.mean) for kind, one in cluster.speed_model.kinds.items())
         },
+        forecast_bounds={name: _digits(bound) for name, bound in cluster.forecast_errors.bounds().items()},
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
         exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MOST],
@@ -87,6 +90,7 @@ def recall(context: PlannerContext, memory: Memory) -> None:
         if known is not None and factor > 0:
             cluster.speed_model.recall_node(name, factor)
             known.learn(factor)
+    cluster.forecast_errors.recall(memory.forecast_bounds)
     node_exclusion.restore(context, memory.exclusions)
     cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
 

@@ -1,14 +1,12 @@
 """Learning from ended workers and jobs: the speed of jobs and nodes, restart costs, and the work of templates."""
 
+from tranche.estimate import DECLARED_SIGMA, UNKNOWN_SIGMA
 from tranche.model import Job
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.remaining_work import told_gpu_seconds
-
-UNKNOWN_SIGMA = 2.0
-"""Standard deviation of the logarithm of a mini-batch's time that is an assumption."""
 
 
 def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
@@ -19,9 +17,10 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
         state: State of the job, with its declared nominal speed.
         learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
     """
+    job, cluster = state.job, context.cluster
+    state.size_sigma = DECLARED_SIGMA if job.size_declared or learnt != 1.0 else UNKNOWN_SIGMA
     if not context.policy.traits.uses_learned_estimates:
         return
-    job, cluster = state.job, context.cluster
     if learnt != 1.0:
         cluster.speed_model.assume(job.key, learnt)
     elif not job.size_declared:
@@ -30,6 +29,7 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
             cluster.speed_model.assume(job.key, 1.0, UNKNOWN_SIGMA)
             state.assumed = True
         else:
+            state.size_sigma = cluster.history.sizes.sigma(_template(job))
             cluster.speed_model.assume(job.key, size / _size(job, told_gpu_seconds(state)))
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
 
@@ -37,6 +37,7 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
 def conclude(context: PlannerContext, state: JobState) -> None:
     """Record the service that a completed job needed."""
     context.cluster.history.add(state.counted_gpu_seconds)
+    context.cluster.forecast_errors.completed(state.job.key, context.now)
     if context.policy.traits.uses_learned_estimates:
         context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
         context.cluster.speed_model.forget_job(state.job.key)

@@ -117,6 +117,10 @@ class Planner:
     def forecasting(self, now: float) -> Steps[None]:
         """Forecast in steps; events handled between two steps have no effect before the next forecast."""
         self.estimates = yield from forecast(self.context, self.blank, now)
+        for key, one in self.estimates.items():
+            state = self.cluster.jobs.get(key)
+            if state is not None and state.active:
+                self.cluster.forecast_errors.planned(key, now, one.start, one.completion, state.size_sigma)
         self.rollouts_left = affordable(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
@@ -140,7 +144,7 @@ class Planner:
 
     def plan_of(self, key: str, now: float) -> JobPlan:
         """Return the job's plan as a value."""
-        state = self.cluster.jobs[key]
+        state, errors = self.cluster.jobs[key], self.cluster.forecast_errors
         estimate = self.estimate_of(key, now)
         homes: dict[str, list[int]] = {}
         for chunk, site in state.homes(now) if state.active else ():
@@ -160,6 +164,8 @@ class Planner:
             attempts=state.attempts,
             estimated_start=estimate.start if estimate else None,
             estimated_completion=estimate.completion if estimate else None,
+            start_interval=errors.start(now, estimate.start) if estimate else None,
+            completion_interval=errors.completion(now, estimate.completion, state.size_sigma) if estimate else None,
             homes={site: format_chunks(chunks) for site, chunks in sorted(homes.items())},
             windows=tuple(run.window for run in runs),
             servers=tuple(server.planned for server in state.servers),
@@ -180,6 +186,7 @@ class Planner:
             dispatch.apply(context, event)
             if isinstance(event, JobRemoved):
                 self.estimates.pop(event.job, None)
+                context.cluster.forecast_errors.forget(event.job)
         due = list(context.timers.due(context.now))
         if "" in due and context.cluster.health.exclusions:
             node_exclusion.review(context)

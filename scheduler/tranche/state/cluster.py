@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tranche.estimate import (
     Ends,
+    ForecastErrors,
     LevelNetwork,
     NetworkPrior,
     Restarts,
@@ -62,6 +63,8 @@ class ClusterState:
     quotas: Quotas = field(default_factory=Quotas)
     speed_model: SpeedModel = field(default_factory=SpeedModel)
     """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
+    forecast_errors: ForecastErrors = field(default_factory=ForecastErrors)
+    """Errors of earlier plans, from which the intervals of planned times follow."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting workers."""
     eviction_blocked_until: dict[str, float] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
-from tranche.estimate import Restarts
+from tranche.estimate import DECLARED_SIGMA, Restarts
 from tranche.model import (
     AttemptRecord,
     Checkpoint,
@@ -333,6 +333,8 @@ class JobState:
     """Expected time of a mini-batch on an unknown node, in seconds."""
     assumed: bool = False
     """Whether only the attained service says anything about the job's size, because its speed is an assumption."""
+    size_sigma: float = DECLARED_SIGMA
+    """Standard deviation of the logarithm of actual over expected size."""
     restarts: Restarts = field(default_factory=Restarts)
     """Measured cost of stopping and starting its workers."""
     arrival: Arrival = field(init=False)

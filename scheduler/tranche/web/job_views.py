@@ -9,8 +9,10 @@ import msgspec
 from tranche.extender.view import View
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
+from tranche.kube.api.status import PlannedInterval
+from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.attempt_history import attempt_status, count_attempts, ended_attempts, resume_times
-from tranche.model import AttemptRecord
+from tranche.model import AttemptRecord, Interval
 from tranche.model.share_text import share_text, with_share
 from tranche.model.stop_text import stop_text
 
@@ -23,6 +25,25 @@ NOT_PLANNED = "not planned yet: the scheduler of tranche has not read the job ye
 
 async def not_planning(key: str) -> None:
     """Return None, without a planner."""
+
+
+class TimeInterval(msgspec.Struct, frozen=True):
+    """Interval that contains a planned time with a probability of 80 %."""
+
+    earliest: datetime
+    latest: datetime
+
+
+def time_interval(interval: Interval | None) -> TimeInterval | None:
+    """Return the interval in UTC, in whole seconds."""
+    if interval is None:
+        return None
+    earliest, latest = whole_second(interval.earliest), whole_second(interval.latest)
+    return TimeInterval(earliest, latest) if earliest is not None and latest is not None else None
+
+
+def _written(interval: PlannedInterval | None) -> TimeInterval | None:
+    return TimeInterval(interval.earliest, interval.latest) if interval is not None else None
 
 
 class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +69,8 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     """Whether `chunks` counts members of a gang."""
     trained_share: str
     """Trained mini-batches as a share of all, such as ``31 %``; empty before the first plan."""
+    start_interval: TimeInterval | None
+    completion_interval: TimeInterval | None
 
 
 class JobDetail(JobSummary, frozen=True, rename="camel"):
@@ -217,6 +240,8 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "total_batches": total_batches(job),
         "is_gang": job.spec.data is None,
         "trained_share": progress.trained if progress else "",
+        "start_interval": _written(plan.start_interval) if plan else None,
+        "completion_interval": _written(plan.completion_interval) if plan else None,
     }
 
 

@@ -28,6 +28,7 @@ from tranche.model import WhatIf
 from tranche.planner_api.desk import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
 from tranche.web.authorization import Guard, Refusal, Visitor
+from tranche.web.job_views import TimeInterval, time_interval
 from tranche.web.overview_index import Board
 from tranche.web.request_origin import page_body
 
@@ -84,6 +85,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     cut_short: bool
     note: str
     """Checks that the API server has not made; empty if it has made all."""
+    completion_interval: TimeInterval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,4 +266,5 @@ def _answer(checked: Checked, found: WhatIf, scope: Scope) -> Answer:
         len(delays),
         found.cut_short,
         checked.note,
+        time_interval(found.completion_interval),
     )

@@ -15,6 +15,7 @@ from tranche.cli.kubectl import main
 from tranche.cli.kubectl_tables import (
     attempts_text,
     columns,
+    completion_text,
     plan_text,
     queue_text,
     sites_text,
@@ -51,6 +52,17 @@ def test_plan_of_a_waiting_job_says_why_it_has_no_windows() -> None:
     assert plan_text(job_views.detail(job)).splitlines()[-2:] == ["", why]
     unplannable = training_job(status={"phase": "Waiting", "plan": plan()})
     assert "no windows" not in plan_text(job_views.detail(unplannable))
+
+
+def test_queue_and_plan_show_the_interval_of_the_completion() -> None:
+    interval = {"earliest": "2026-11-22T13:00:00Z", "latest": "2026-11-22T16:00:00Z"}
+    expected = plan(estimatedCompletion="2026-11-22T14:00:00Z", completionInterval=interval)
+    job = training_job(status={"phase": "Running", "plan": expected})
+    told = "2026-11-22 14:00:00Z (80 %: 2026-11-22 13:00:00Z to 2026-11-22 16:00:00Z)"
+    assert told in queue_text([job_views.summary(job)], "ns")
+    assert f"\nplanned completion  {told}\n" in plan_text(job_views.detail(job))
+    assert completion_text(job_views.summary(job)) == f"planned completion {told}"
+    assert completion_text(job_views.summary(training_job(status={"phase": "Running", "plan": plan()}))) == ""
 
 
 def test_queue_and_plan_show_the_trained_share() -> None:

@@ -1,8 +1,10 @@
 """Estimates of sizes from completed jobs and from overruns."""
 
+from math import exp
+
 import pytest
 
-from tranche.estimate import OVERRUN, Sizes, believed_total
+from tranche.estimate import OVERRUN, UNKNOWN_SIGMA, Sizes, believed_total
 from tranche.estimate.job_size import KEPT, TEMPLATES
 
 
@@ -35,3 +37,21 @@ def test_sizes_keep_only_the_latest_templates() -> None:
 )
 def test_believed_total_doubles_until_it_exceeds_attained(attained: float, total: float) -> None:
     assert believed_total(100.0, attained) == total
+
+
+def test_sigma_of_a_template_narrows_with_equal_jobs() -> None:
+    sizes, found = Sizes(), []
+    assert sizes.sigma("t") == UNKNOWN_SIGMA
+    for _ in range(KEPT):
+        sizes.add("t", 50.0)
+        found.append(sizes.sigma("t"))
+    assert found == sorted(found, reverse=True)
+    assert found[0] == pytest.approx(2**0.5)  # 2·1²/2 · (1 + 1)
+    assert found[-1] == pytest.approx((2 / 21 * 1.05) ** 0.5)
+
+
+def test_sigma_of_a_template_approaches_its_spread() -> None:
+    sizes = Sizes()
+    for number in range(KEPT):
+        sizes.add("t", exp(3.0 * (-1) ** number))
+    assert sizes.sigma("t") == pytest.approx(((2 + 20 * 9) / 21 * 1.05) ** 0.5)

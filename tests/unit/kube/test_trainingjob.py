@@ -22,6 +22,7 @@ from tranche.kube.convert.trainingjob import (
 from tranche.model import (
     AttemptRecord,
     Checkpoint,
+    Interval,
     JobPlan,
     JobProgress,
     PlannedServer,
@@ -85,6 +86,7 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
         attempts=7,
         estimated_start=1_800_000_000.0,
         estimated_completion=1_800_000_100.0,
+        completion_interval=Interval(1_800_000_050.0, 1_800_000_400.0),
         homes={"edge-a": "0-3"},
         windows=(
             Window(0, 6, "edge-a", "n1", (1, 2), ("n2",), 1_800_000_000.0, 1_800_000_050.0),
@@ -107,7 +109,11 @@ def test_plan_and_ledger_survive_being_written_and_read() -> None:
             PlannedServer(1, 4, "edge-a", "n1", (), WindowState.CLOSING, preempted_by="team/b", why="x"),
         ),
     )
-    again = read_plan(Plan.model_validate(plan_status(plan, "u", 2, 9)))
+    written_plan = Plan.model_validate(plan_status(plan, "u", 2, 9))
+    assert written_plan.completion_interval is not None
+    assert written_plan.completion_interval.latest.timestamp() == 1_800_000_400.0
+    assert written_plan.start_interval is None
+    again = read_plan(written_plan)
     assert (again.windows, again.servers, again.homes, again.attempts) == (
         plan.windows,
         plan.servers,

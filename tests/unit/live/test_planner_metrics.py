@@ -61,6 +61,17 @@ def test_estimate_error_is_measured_against_the_first_plan() -> None:
     assert value(metrics, "tranche_job_estimate_error_seconds_count", direction="early") == 0
 
 
+def test_completion_is_placed_in_the_interval_of_the_first_plan() -> None:
+    controller, job = started()
+    for earliest, latest in ((50, 99.5), (5, 10)):  # the second one is not the first plan's
+        interval = {"earliest": after(earliest), "latest": after(latest)}
+        job = change(controller, job, phase="Running", plan={**plan(90), "completionInterval": interval})
+    change(controller, job, phase="Succeeded", completionTime=after(100))
+    places = ("inside", "early", "late")
+    counts = [value(controller.metrics, "tranche_job_interval_outcomes_total", place=place) for place in places]
+    assert counts == [1, 0, 0]  # half a second late is a rounding to whole seconds
+
+
 def test_a_success_is_counted_once_and_a_failure_never() -> None:
     controller, job = started()
     job = change(controller, job, phase="Succeeded", completionTime=after(100))

@@ -107,6 +107,13 @@ class UnplacedPods(Resource):
     """Time before which no pod of the job starts."""
 
 
+class PlannedInterval(Resource):
+    """Interval that contains a planned time with a probability of 80 %."""
+
+    earliest: datetime
+    latest: datetime
+
+
 class Plan(Resource):
     """Decision of the planner; its field manager is tranche-scheduler."""
 
@@ -137,6 +144,10 @@ class Plan(Resource):
     """Expected start of the first worker."""
     estimated_completion: datetime | None = None
     """Expected completion of the last chunk."""
+    start_interval: PlannedInterval | None = None
+    """Interval of the start, from the errors of earlier plans."""
+    completion_interval: PlannedInterval | None = None
+    """Interval of the completion, from the errors of earlier plans and the uncertainty of the job's size."""
     homes: dict[str, ChunkSet] = Field(default={}, max_length=MAX_CHUNKS)
     """Chunks whose data is placed at a site, such as 0-11,14, by site."""
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)

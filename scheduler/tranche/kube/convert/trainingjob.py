@@ -46,6 +46,7 @@ from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     Admission,
     Checkpoint,
+    Interval,
     Job,
     JobPlan,
     JobProgress,
@@ -382,7 +383,15 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
         homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
         estimatedStart=_time(plan.estimated_start),
         estimatedCompletion=_time(plan.estimated_completion),
+        startInterval=_interval(plan.start_interval),
+        completionInterval=_interval(plan.completion_interval),
     )
+
+
+def _interval(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {"earliest": _time(interval.earliest), "latest": _time(interval.latest)}
 
 
 def _unplaced(unplaced: UnplacedPods) -> dict[str, Any]:

@@ -55,6 +55,11 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
         workers=workers,
         delays=_delays(without, rollout),
         cut_short=without.cut_short or rollout.cut_short,
+        completion_interval=(
+            context.cluster.forecast_errors.completion(now, completion, state.size_sigma)
+            if completion is not None
+            else None
+        ),
     )
 
 
