@@ -39,18 +39,21 @@ def shared_end(course: Course, rule: Rule) -> float:
         alone = [_one(load, course, share) for load, share in zip(course.loads, shares, strict=True)]
         ends = end_seconds(alone, [int(load.batches) for load in course.loads], course.staleness)
         return max(ends)
-    return _asynchronous_end(course, rule, 0)
+    return on_request_end(course, rule, rule, 0)
 
 
-def on_request_end(course: Course, rule: Rule, chunks: int) -> float:
-    """Return the seconds until `chunks` more windows are trained that workers take as soon as their last one ends."""
-    return _asynchronous_end(course, rule, chunks)
+def on_request_end(course: Course, rule: Rule, last: Rule, waiting: int) -> float:
+    """Return the seconds until `waiting` more windows are trained that workers take as soon as their own ends.
 
-
-def _asynchronous_end(course: Course, rule: Rule, waiting: int) -> float:
+    Args:
+        course: Workers with their first windows.
+        rule: Rule for the shares while windows wait.
+        last: Rule for the shares of the last windows.
+        waiting: Number of windows that wait.
+    """
     loads, now = list(course.loads), 0.0
     while any(load.batches > 0 for load in loads):
-        shares = rule(loads, course.gradient_bits, course.port)
+        shares = (rule if waiting else last)(loads, course.gradient_bits, course.port)
         alone = [_one(load, course, share) for load, share in zip(loads, shares, strict=True)]
         step = min(load.batches * seconds for load, seconds in zip(loads, alone, strict=True) if load.batches > 0)
         now += step

@@ -87,11 +87,17 @@ def compare_shares(batches: int) -> dict[str, list[float]]:
         for base in ("equal", "no shares"):
             both = ratios(found[f"{name} decoupled sasp"], found[f"{name} in turn {base}"])
             print(f"{name:8} {'decoupled against in turn':>25} {base:9} {both}")
-    some = courses(batches, ASP, False)
-    mine = [on_request_end(course, RULES["sasp-like"], 4 * len(course.loads)) for course in some]
-    seconds = [on_request_end(course, RULES["equal"], 4 * len(course.loads)) for course in some]
-    print(f"ASP, chunks on request, in turn, against equal: {ratios(mine, seconds)}")
+    compare_on_request(batches)
     return found
+
+
+def compare_on_request(batches: int) -> None:
+    """Print seconds of windows that workers take on request over those of equal shares."""
+    some, rule, equal = courses(batches, ASP, False), RULES["sasp-like"], RULES["equal"]
+    base = [on_request_end(course, equal, equal, 4 * len(course.loads)) for course in some]
+    for label, before in (("always", rule), ("last windows only", equal)):
+        seconds = [on_request_end(course, before, rule, 4 * len(course.loads)) for course in some]
+        print(f"ASP, in turn, 5 windows per worker on request, {label:17} against equal: {ratios(seconds, base)}")
 
 
 @dataclass

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-ITERATIONS = 16
-"""Number of iterations per worker in a report."""
+ITERATIONS, MOST_ITERATIONS = 16, 4000
+"""Largest number of iterations in a report, per worker and of all workers: a report may have 256 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Allocation:
 class Communication:
     """Options of the job's spec.communication, which the operator passes in TRANCHE_COMMUNICATION."""
 
+    shared: bool = False
+    """Whether the scheduler assigns bandwidth or batch sizes, so that reports need iterations."""
     decoupled: bool = False
     """Whether workers communicate one batch beside the computation of the next."""
     batch_size: int | None = None
@@ -56,21 +58,29 @@ class Iterations:
             fetch_seconds: Time to fetch samples from other sites before that.
         """
         last = self._last.setdefault(worker, deque(maxlen=ITERATIONS))
-        last.append((samples, compute_seconds, fetch_seconds))
+        last.append((samples, _short(compute_seconds), _short(fetch_seconds)))
 
     def forget(self, worker: int) -> None:
         """Remove a worker that has ended."""
         self._last.pop(worker, None)
 
     def dump(self) -> dict[int, list[tuple[float, float, float]]]:
-        """Return the iterations by worker, for a report."""
-        return {worker: list(last) for worker, last in list(self._last.items())}
+        """Return the last iterations by worker, for a report; fewer of each if there are many workers."""
+        held = list(self._last.items())
+        each = max(1, min(ITERATIONS, MOST_ITERATIONS // max(1, len(held))))
+        return {worker: list(last)[-each:] for worker, last in held}
+
+
+def _short(seconds: float) -> float:
+    """Round to microseconds, which need fewer characters in a report."""
+    return round(seconds, 6)
 
 
 def read_communication(text: str) -> Communication:
     """Read TRANCHE_COMMUNICATION; empty: the defaults."""
     given = json.loads(text) if text else {}
     return Communication(
+        shared="bandwidthShares" in given or "batching" in given,
         decoupled=given.get("decoupled", False),
         batch_size=given.get("batchSize"),
         barrier=given.get("barrier"),

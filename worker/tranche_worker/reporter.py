@@ -48,7 +48,7 @@ class Progress:
     """Part of `batch_seconds` spent waiting for parameters and data."""
     compute_seconds: float | None = None
     iterations: Mapping[int, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
-    """Last iterations by worker (`Iterations.dump`), for a job with spec.communication."""
+    """Last iterations by worker (`Iterations.dump`); sent if the scheduler assigns bandwidth or batch sizes."""
 
 
 class Reporter:
@@ -154,7 +154,7 @@ class Reporter:
                 "fetchSeconds": current.fetch_seconds,
                 "computeSeconds": current.compute_seconds,
             }
-            if current.iterations:
+            if current.iterations and self._mine.communication.shared:
                 body["iterations"] = current.iterations
             self._allocations = read_allocations(post(self._mine, self._mine.api, "progress", body, timeout))
             return None

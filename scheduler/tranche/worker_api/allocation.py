@@ -12,6 +12,8 @@ from tranche.estimate.iteration.bandwidth_share import (
     Rule,
     WorkerLoad,
     decoupled_shares,
+    equal_shares,
+    min_max_shares,
 )
 from tranche.estimate.iteration.batch_size import SampleTime, equal_split, fitted, split
 from tranche.kube.api.resources import Communication, TrainingJob
@@ -56,24 +58,30 @@ def _bandwidths(
     usual = sum(measured.values()) / len(measured) if measured else declared_step_seconds(job)
     link = float(parse_quantity(asked.worker_bandwidth)) if asked.worker_bandwidth is not None else inf
     whole = data.epochs * data.batches_per_chunk
-    loads = {
-        window.index: WorkerLoad(
-            measured.get(window.index, usual),
-            sum(max(0.0, whole - applied.get(chunk, 0.0)) for chunk in window.chunks),
-            link,
-        )
-        for window in plan.workers
-        if window.state == "Open"
-    }
+    left = {chunk: max(0.0, whole - applied.get(chunk, 0.0)) for chunk in range(data.chunks)}
+    windows = [window for window in plan.workers if window.state == "Open"]
+    loads = [
+        WorkerLoad(measured.get(window.index, usual), sum(left.get(chunk, 0.0) for chunk in window.chunks), link)
+        for window in windows
+    ]
+    held = {chunk for window in windows for chunk in window.chunks}
+    rule = _rule(asked, waiting=any(batches for chunk, batches in left.items() if chunk not in held))
     bits = 8.0 * float(parse_quantity(model.gradient_size or 0))
-    shares = _rule(asked)(list(loads.values()), bits, float(parse_quantity(asked.server_bandwidth)))
-    return {worker: share for worker, share in zip(loads, shares, strict=True) if 0 < share < inf}
+    shares = rule(loads, bits, float(parse_quantity(asked.server_bandwidth)))
+    return {window.index: share for window, share in zip(windows, shares, strict=True) if 0 < share < inf}
 
 
-def _rule(asked: Communication) -> Rule:
-    if asked.bandwidth_shares == "sasp-like" and asked.decoupled:
-        return decoupled_shares
-    return RULES[asked.bandwidth_shares or "equal"]
+def _rule(asked: Communication, *, waiting: bool) -> Rule:
+    """Return the rule that the job asks for.
+
+    The SaSP-like rule is for the last windows. While chunks wait, a worker whose window ends requests more, so the
+    latest end of the present windows does not matter, and shares are equal [I].
+    """
+    if asked.bandwidth_shares != "sasp-like":
+        return RULES[asked.bandwidth_shares or "equal"]
+    if waiting:
+        return equal_shares
+    return decoupled_shares if asked.decoupled else min_max_shares
 
 
 def _batch_sizes(job: TrainingJob, asked: Communication, iterations: Iterations) -> Sequence[int]:

@@ -147,6 +147,19 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "misspelt checkpoint scope": ({"spec.checkpoint.scope": "node"}, 'supported values: "Node", "Site", "Cluster"'),
     "misspelt preemption policy": ({"spec.preemption.policy": "Always"}, '"Immediate", "AtChunkEnd", "Never"'),
+    "shares without a port": ({"spec.communication.bandwidthShares": "equal"}, "bandwidthShares needs serverBandwidth"),
+    "shares of unknown gradients": (
+        {"spec.communication": {"bandwidthShares": "equal", "serverBandwidth": "1G"}},
+        "communication.bandwidthShares needs data, parameterServers and model.gradientSize",
+    ),
+    "unknown shares": (
+        {"spec.communication.bandwidthShares": "sasp"},
+        'supported values: "sasp-like", "equal", "proportional"',
+    ),
+    "batch of a job with data": (
+        {"spec.communication": {"batching": "loft-like", "batchSize": 96}},
+        "communication.batching is for jobs without data",
+    ),
     "negative back-off limit": ({"spec.runPolicy.backoffLimit": -1}, "should be greater than or equal to 0"),
     "misspelt clean-up": ({"spec.runPolicy.cleanPodPolicy": "all"}, 'supported values: "All", "Running", "None"'),
 }
@@ -160,6 +173,11 @@ GANGS: dict[str, tuple[dict[str, Any], str]] = {
     "parameter servers without data": (
         {"spec.parameterServers.template": {"spec": {"containers": [{"name": "ps", "image": "train"}]}}},
         "parameterServers need data (chunks that workers train on their own) or a chief (a gang)",
+    ),
+    "batch to divide is unknown": ({"spec.communication.batching": "loft-like"}, "batching needs batchSize"),
+    "batch below its parts": (
+        {"spec.communication": {"batching": "loft-like", "batchSize": 7, "smallestPart": 4}},
+        "batchSize must be at least smallestPart times workers.maxReplicas",
     ),
     "preempted at the end of a chunk": ({"spec.preemption.policy": "AtChunkEnd"}, "a job without data has no chunks"),
 }
@@ -237,6 +255,10 @@ def test_a_gang_keeps_its_size(update: Update, gang: Object) -> None:
         {"spec.priorityClassName": "tranche-high"},
         {f"{CONTAINER}.image": "train:2"},
         {"spec.data.site": "edge-b"},
+        {
+            "spec.model.gradientSize": "98Mi",
+            "spec.communication": {"bandwidthShares": "sasp-like", "serverBandwidth": "1G", "barrier": 2},
+        },
     ],
     ids=lambda changes: next(iter(changes)),
 )

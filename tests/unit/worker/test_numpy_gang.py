@@ -18,6 +18,7 @@ from tranche_worker import Allocation
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = (30, 12, 6)
+COMMUNICATION = {"batching": "loft-like", "batchSize": sum(PARTS), "aggregation": "trimmed-mean"}
 
 
 def test_members_are_the_pods_of_the_gang() -> None:
@@ -76,7 +77,7 @@ def trained(directory: Path, api: str) -> list[dict[str, Any]]:
             "TRANCHE_BATCHES": "1",
             "TRANCHE_CHECKPOINT_DIR": str(directory),
             "TRANCHE_TERMINATION_LOG": str(directory / f"log-{rank}"),
-            "TRANCHE_COMMUNICATION": json.dumps({"batchSize": sum(PARTS), "aggregation": "trimmed-mean"}),
+            "TRANCHE_COMMUNICATION": json.dumps(COMMUNICATION),
             "TRANCHE_API": api if rank == 0 else "",
             "RANK": str(rank),
             "OPENBLAS_NUM_THREADS": "1",

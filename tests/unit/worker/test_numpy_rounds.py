@@ -3,8 +3,10 @@
 import json
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,9 @@ import pytest
 
 from numpy_ps import server as servers
 from numpy_ps.models import Network
-from numpy_ps.server import COUNTS, ROUND, Answer, Server
-from tranche_worker import Assignment, Communication
+from numpy_ps.server import COUNTS, ROUND, Answer, Server, handler
+from numpy_ps.worker import Connection
+from tranche_worker import Allocation, Assignment, Communication, Reporter, Session
 
 SIZE = Network().size
 
@@ -118,6 +121,36 @@ def test_bounded_staleness_holds_a_fast_worker_back(tmp_path: Path, monkeypatch:
         third()
         push(server, 1, 1)
         assert counts(waiting.result(10)) == {"0": 3}
+
+
+class Shares(Reporter):
+    """Reporter that sends nothing and has the allocations of the test."""
+
+    hastened = 0
+
+    @property
+    def allocations(self) -> Mapping[int, Allocation]:
+        return {0: Allocation(5e6)}
+
+    def report_soon(self) -> None:
+        self.hastened += 1
+
+
+def test_a_worker_keeps_to_the_share_in_the_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = served(tmp_path, 2)
+    shares = server.reporter = Shares(server.mine, server.progress)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler(server)) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{http.server_address[1]}"
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": [address]}}))
+        connection = Connection(Session(replace(server.mine, chunks=(0,)), at_server=True))
+        connection.exchange()
+        assert connection.limit.bits_per_second == 5e6
+        assert shares.hastened == 1
+        connection.exchange(leave=1)
+        assert shares.hastened == 2
+        connection.close()
+        http.shutdown()
 
 
 def test_a_worker_that_is_done_delays_no_round(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tranche_worker import Allocation, Assignment, Progress, Reporter
+from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter
 from tranche_worker import reporter as reporters
 
 
@@ -209,9 +210,24 @@ def test_a_report_that_is_asked_for_brings_new_allocations(tmp_path: Path, monke
 
     monkeypatch.setattr(reporters, "post", post)
     progress = Progress({0: 5}, iterations={0: [(24.0, 0.5, 0.1)]})
-    with Reporter(assigned(tmp_path, "http://x"), lambda: progress, period_seconds=1000) as reporter:
+    mine = replace(assigned(tmp_path, "http://x"), communication=Communication(shared=True))
+    with Reporter(mine, lambda: progress, period_seconds=1000) as reporter:
         assert reporter.allocations == {}
         reporter.report_soon()
         assert answered.wait(10)
     assert reporter.allocations == {0: Allocation(5e6, 24), 2: Allocation()}
     assert bodies[1]["iterations"] == {0: [(24.0, 0.5, 0.1)]}
+
+
+def test_iterations_of_2000_workers_take_half_of_a_report() -> None:
+    iterations = Iterations()
+    for worker in range(2000):
+        for _ in range(20):
+            iterations.record(worker, 128, 12.3456789012, 1.23456789)
+    dumped = iterations.dump()
+    assert {len(last) for last in dumped.values()} == {2}
+    assert len(json.dumps(dumped)) < 160 * 2**10
+    few = Iterations()
+    for _ in range(20):
+        few.record(0, 1, 0.5)
+    assert few.dump() == {0: [(1, 0.5, 0.0)] * 16}

@@ -9,11 +9,15 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.worker_api.allocation import allocations
 
 
-def served_job(*windows: dict[str, Any], **communication: Any) -> TrainingJob:
-    """Return a job with a parameter server: chunks of 20 batches, gradients of 1 Mbit, a port of 3 Mbit/s."""
+def served_job(*windows: dict[str, Any], chunks: int | None = None, **communication: Any) -> TrainingJob:
+    """Return a job with a parameter server: chunks of 20 batches, gradients of 1 Mbit, a port of 3 Mbit/s.
+
+    By default, its windows hold all of its chunks.
+    """
     asked = {"bandwidthShares": "sasp-like", "serverBandwidth": "3M", **communication}
     spec = {"model": {"stepTime": "2s", "gradientSize": "125k"}, "communication": asked}
-    return training_job(chunks=20, servers=1, spec=spec, status={"plan": plan(*windows)})
+    chunks = chunks or 1 + max(chunk for one in windows for chunk in one["chunks"])
+    return training_job(chunks=chunks, servers=1, spec=spec, status={"plan": plan(*windows)})
 
 
 def gang(**communication: Any) -> TrainingJob:
@@ -45,12 +49,19 @@ def test_shares_minimize_the_latest_end_of_the_open_windows() -> None:
 def test_shares_follow_windows_that_end_and_new_speeds() -> None:
     windows = [window(index, index + 1, chunks=[index]) for index in range(3)]
     assert bandwidths(served_job(*windows), {}, {}) == pytest.approx(dict.fromkeys(range(3), 1e6))
-    fewer = bandwidths(served_job(windows[0], {**windows[1], "state": "Closing"}, windows[2]), {}, {})
+    fewer = bandwidths(served_job(windows[0], {**windows[1], "state": "Closing"}, windows[2]), {1: 20.0}, {})
     assert fewer == pytest.approx({0: 1.5e6, 2: 1.5e6})
     faster = bandwidths(served_job(*windows[:2]), {}, {0: 1.0, 1: 2.0})
     assert faster[0] < faster[1]
     done = bandwidths(served_job(*windows[:2]), {1: 20.0}, {})
     assert set(done) == {0}
+
+
+def test_shares_are_equal_while_chunks_wait() -> None:
+    job = served_job(window(0, 1, chunks=[0]), window(1, 2, chunks=[1]), chunks=3)
+    seconds = {0: 1.0, 1: 4.0}
+    assert bandwidths(job, {}, seconds) == pytest.approx({0: 1.5e6, 1: 1.5e6})
+    assert bandwidths(job, {2: 20.0}, seconds)[1] > 1.6e6
 
 
 def test_decoupled_and_limited_workers_have_their_own_rules() -> None:

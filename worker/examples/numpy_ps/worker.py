@@ -47,7 +47,8 @@ class Connection:
         host, port = listen_at()
         self._http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
         self._questions = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        self._limit = RateLimit()
+        self.limit = RateLimit()
+        """Bandwidth that the server has assigned last."""
 
     def push(self, push: Push, times: str) -> Answer:
         """Send a gradient; otherwise as `exchange`."""
@@ -65,9 +66,9 @@ class Connection:
         headers = {TIMES: times, "Content-Length": str(len(body))}
         began = time.perf_counter()
         try:
-            self._http.request("POST", f"/exchange?{urlencode(query)}", self._limit.pieces(body), headers)
+            self._http.request("POST", f"/exchange?{urlencode(query)}", self.limit.pieces(body), headers)
             answer = self._http.getresponse()
-            held = self._limit.read(answer)
+            held = self.limit.read(answer)
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
             raise ConnectionError(str(error)) from error
@@ -75,7 +76,7 @@ class Connection:
             raise FencedError
         if answer.status != 200:
             raise ConnectionError(f"{answer.status} {held[:200]!r}")
-        self._limit.bits_per_second = float(answer.headers.get(BANDWIDTH, "inf"))
+        self.limit.bits_per_second = float(answer.headers.get(BANDWIDTH, "inf"))
         counts = {int(chunk): float(count) for chunk, count in json.loads(answer.headers[COUNTS]).items()}
         return Answer(np.frombuffer(held), counts, int(answer.headers[ROUND]), time.perf_counter() - began)
 
@@ -87,6 +88,11 @@ class Connection:
         except (OSError, http.client.HTTPException, ValueError):
             self._questions.close()
             return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+        self._questions.close()
 
 
 class Trainer:

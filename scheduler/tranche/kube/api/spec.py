@@ -130,7 +130,7 @@ class Communication(Resource):
     worker_bandwidth: PositiveQuantity | None = None
     """Highest bandwidth of a worker's pod in bits per second; enforced in the same way."""
     bandwidth_shares: Literal["sasp-like", "equal", "proportional"] | None = None
-    """Rule by which workers share serverBandwidth: sasp-like minimizes the latest end of the present windows,
+    """Rule by which workers share serverBandwidth: sasp-like minimizes the latest end of the job's last windows,
     proportional follows the time of a computation. Workers limit themselves."""
     decoupled: bool = False
     """true: workers communicate one batch beside the computation of the next."""
