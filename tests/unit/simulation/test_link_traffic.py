@@ -64,7 +64,7 @@ def test_equal_gangs_on_the_same_uplinks_end_together(count: int) -> None:
     assert communicated == pytest.approx([100 * (batch(count - 1) - 1)] * count, rel=1e-9)
 
 
-def test_gang_that_only_communicates_follows_the_law_of_k_transfers() -> None:
+def test_gang_that_only_communicates_follows_the_law_of_k() -> None:
     result = simulated([pair(name, step_seconds=1e-12) for name in "abc"], racks("xy" * 3))
     assert list(ends(result).values()) == pytest.approx([100 * 0.2 * (3 + 2 * PENALTY_RATIO)] * 3, rel=1e-9)
 

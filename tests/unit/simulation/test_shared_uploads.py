@@ -89,7 +89,7 @@ def test_gang_delays_an_upload_while_it_trains() -> None:
     assert course.play() == {0: pytest.approx((end, end))}
 
 
-def test_upload_ends_sooner_when_a_gang_stops_and_is_reported_once() -> None:
+def test_upload_that_ends_sooner_is_reported_once() -> None:
     course = Course()
     course.gang(begins=True, now=0.0)
     course.send((0,), "b", 0.0)
@@ -99,7 +99,7 @@ def test_upload_ends_sooner_when_a_gang_stops_and_is_reported_once() -> None:
     assert course.play() == {0: pytest.approx((end, end))}
 
 
-def test_dedicated_link_is_shared_with_nobody() -> None:
+def test_dedicated_link_is_never_shared() -> None:
     course = Course(dedicated=True)
     course.gang(begins=True, now=0.0)
     course.send((0, 1), "b", 0.0)

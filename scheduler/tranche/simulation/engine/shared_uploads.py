@@ -1,7 +1,7 @@
 """Uploads in virtual time that share the uplinks of their sites with gangs and with each other.
 
-Uploads of one pair of sites go one after the other, unless their link is dedicated; a dedicated link is shared with
-nobody. [I] The time of an upload alone, latency included, is stretched as a whole.
+Uploads of one pair of sites go one after the other, unless their link is dedicated; a dedicated link is not
+shared. [I] The time of an upload alone, latency included, is stretched as a whole.
 """
 
 from collections import deque

@@ -375,7 +375,7 @@ class Simulation:
         return self.planner.cluster.communication_seconds(state, window.site, window.node) / pace
 
     def _communicate(self, worker: Worker) -> None:
-        """Let a gang communicate once all of its members have started; nobody shares its links at an unlimited site."""
+        """Let a gang communicate once all of its members have started; at an unlimited site its links are its own."""
         job, cluster = worker.account.job, self.planner.cluster
         state = cluster.jobs.get(job.key)
         if state is None or not job.is_gang or self.traffic is None:
