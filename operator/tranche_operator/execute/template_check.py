@@ -16,6 +16,7 @@ from tranche_operator.reconcile.status import ConditionUpdate, Truth
 from tranche_operator.settings import Settings
 
 REASON_ADMITTED = "TemplateAccepted"
+ADMITTED = "the API server accepts the pods of the job"
 REASON_QUOTA_FULL = "QuotaFull"
 _PASSING_SECONDS = 1.0
 """First pause after a rejection that is usually transient; it doubles like the other."""
@@ -72,7 +73,7 @@ async def check_template(
         update = _update("False", REASON_QUOTA_FULL, quota)
         return TemplateVerdict(action.generation, update, until=until, count=count)
     pods = AdmittedPods(generation=action.generation, pods=admitted)
-    return TemplateVerdict(action.generation, _update("False", REASON_ADMITTED, ""), pods)
+    return TemplateVerdict(action.generation, _update("False", REASON_ADMITTED, ADMITTED), pods)
 
 
 def admitted_verdict(generation: int, pods: Mapping[str, Mapping[str, Any]]) -> TemplateVerdict:
@@ -87,7 +88,7 @@ def admitted_verdict(generation: int, pods: Mapping[str, Mapping[str, Any]]) -> 
     """
     summaries = [admitted_pod(role, pods[role]) for role in sorted(pods)]
     admitted = AdmittedPods(generation=generation, pods=summaries)
-    return TemplateVerdict(generation, _update("False", REASON_ADMITTED, ""), admitted)
+    return TemplateVerdict(generation, _update("False", REASON_ADMITTED, ADMITTED), admitted)
 
 
 def is_invalid_pod(error: ApiError) -> bool:

@@ -98,7 +98,7 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
     if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
         return JobPhase("Suspended", "Suspended", "spec.suspend is true")
     if counts.running_workers or counts.running_chiefs:
-        return JobPhase("Running", "WorkersRun", "")
+        return JobPhase("Running", "WorkersRun", "workers run")
     if counts.active_workers or counts.active_chiefs:
         return JobPhase("Starting", "WorkersStart", "no worker runs yet")
     return JobPhase("Waiting", "NoWorkers", "no worker is planned now")

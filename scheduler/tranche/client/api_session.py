@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
-from tranche.client.job_history import Attempt, History, JobEvent, attempts_of
+from tranche.client.job_history import Attempt, History, JobEvent, attempts_of, events_of
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.api.resources import GROUP, VERSION, TrainingJob
@@ -250,20 +250,7 @@ class Session:
         with refusals("list events"):
             raw = await self.api.get(f"{core}/events", fieldSelector=selector)
         items = msgspec.json.decode(raw, type=dict[str, Any]).get("items") or []
-        events = [
-            msgspec.convert(
-                {
-                    "at": item.get("lastTimestamp") or item.get("eventTime"),
-                    "reason": item.get("reason") or "",
-                    "message": item.get("message") or "",
-                    "count": item.get("count") or 1,
-                },
-                JobEvent,
-            )
-            for item in items
-            if item.get("involvedObject", {}).get("uid") == job.metadata.uid
-        ]
-        return sorted(events, key=lambda event: (event.at is not None, event.at))
+        return events_of(items, job.metadata.uid)
 
 
 def _nothing(job: TrainingJob) -> None:

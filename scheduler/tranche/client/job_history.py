@@ -54,6 +54,9 @@ class Attempt(msgspec.Struct, frozen=True, rename="camel"):
     """Reason why there is no log; empty if there is one or none was requested."""
 
 
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
 class JobEvent(msgspec.Struct, frozen=True, rename="camel"):
     """Kubernetes event of tranche for the job."""
 
@@ -83,6 +86,32 @@ class History(msgspec.Struct, frozen=True, rename="camel"):
     """Last jobs whose workers were stopped for this one: job, number of workers, time."""
     preempted_workers: int = 0
     """Number of all workers of other jobs that were stopped for this one."""
+
+
+def events_of(items: Iterable[dict[str, Any]], uid: str) -> list[JobEvent]:
+    """Return the events about the object with this UID, oldest first.
+
+    Events have whole seconds: those of one second are in the order in which they were written.
+    """
+    own = [item for item in items if item.get("involvedObject", {}).get("uid") == uid]
+    events = [
+        msgspec.convert(
+            {
+                "at": item.get("lastTimestamp") or item.get("eventTime"),
+                "reason": item.get("reason") or "",
+                "message": item.get("message") or "",
+                "count": item.get("count") or 1,
+            },
+            JobEvent,
+        )
+        for item in sorted(own, key=_version)
+    ]
+    return sorted(events, key=lambda event: event.at or _EARLIEST)
+
+
+def _version(item: dict[str, Any]) -> int:
+    version = str(item.get("metadata", {}).get("resourceVersion", ""))
+    return int(version) if version.isdecimal() else 0
 
 
 def attempts_of(job: TrainingJob, pods: Iterable[Pod], now: datetime) -> list[Attempt]:

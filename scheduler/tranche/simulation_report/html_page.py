@@ -20,10 +20,10 @@ _STYLE = """
 }
 body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
   max-width: 80rem; padding: 1rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .45rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { background: var(--paper); left: 0; max-width: 40vw; min-width: 7rem; position: sticky;
   overflow-wrap: anywhere; text-align: left; white-space: normal; }
 thead th { color: var(--muted); font-weight: 600; vertical-align: bottom; white-space: normal; }

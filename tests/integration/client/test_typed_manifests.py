@@ -111,6 +111,9 @@ def test_unknown_site_is_told_before_and_after_submission(whole: Whole, kubectl:
 def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Run) -> None:
     said(kubectl, "apply", "-f", path("long"))
     whole.until("all GPUs in use", lambda: whole.status("long").get("activeWorkers") == GPUS)
+    whole.until_phase("long", "Running")
+    silent = [one["type"] for one in whole.status("long")["conditions"] if not one.get("message")]
+    assert silent == [], "each condition says what it means"
     said(kubectl, "apply", "-f", path("gang"))
     whole.until("the gang waits", lambda: "behind" in whole.status("gang").get("plan", {}).get("explanation", ""))
     assert re.fullmatch(

@@ -180,6 +180,7 @@ def test_timeline_reaches_to_the_end_of_the_plan(stage: Stage) -> None:
             "stops",
             "planned later",
             "waiting job, expected start",
+            "assumed duration",
             "now",
             "one color for each job; the height of a bar is its number of GPUs",
         ]

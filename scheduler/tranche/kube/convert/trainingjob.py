@@ -501,7 +501,7 @@ def _saved(checkpoint: Checkpoint, job: Job) -> dict[str, Any]:
 def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> dict[str, Any]:
     """Build the condition Planned; the transition time is kept while the status does not change."""
     status = "False" if plan.unplannable else "True"
-    message = plan.explanation if plan.unplannable else ""
+    message = plan.explanation if plan.unplannable else "the job has a plan"
     return _condition(CONDITION_PLANNED, status, plan.unplannable or "Planned", message, generation, known, now)
 
 
@@ -513,7 +513,7 @@ def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Conditio
         reason, message = "Held" if held else "Retrying", plan.unplaced.message[:MAX_UNPLACED_MESSAGE]
         return [_condition(CONDITION_UNPLACED, "True", reason, message, generation, known, now)]
     if find_condition(known, CONDITION_UNPLACED) is not None:
-        return [_condition(CONDITION_UNPLACED, "False", "Placed", "", generation, known, now)]
+        return [_condition(CONDITION_UNPLACED, "False", "Placed", "all pods found a place", generation, known, now)]
     return []
 
 

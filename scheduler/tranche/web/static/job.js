@@ -61,7 +61,7 @@ const sites = [
   { name: "Copied", cell: (s) => bytes(s.copiedBytes ?? 0) },
   { name: "Copied, unused", cell: (s) => bytes(s.inVainBytes ?? 0) },
 ];
-// Conditions without a message of their own; `kubectl describe` shows types and reasons.
+// Meanings of conditions that an earlier version has written without a message.
 const MEANINGS = {
   Planned: { True: "the job has a plan" },
   InvalidTemplate: { False: "the API server accepts the pods of the job", Unknown: "the pods of the job have not been checked yet" },

@@ -179,5 +179,6 @@ export class Overview {
 const LEGEND = [
   ["swatch bar running", "trains"], ["swatch bar planned", "starts"], ["swatch bar closing", "stops"],
   ["swatch bar later", "planned later"], ["swatch bar expected", "waiting job, expected start"],
+  ["swatch bar running assumed", "assumed duration"],
   ["swatch nowline", "now"], ["swatch hues", "one color for each job; the height of a bar is its number of GPUs"],
 ];
