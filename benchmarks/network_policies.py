@@ -9,7 +9,11 @@ and their ratios to no-wait (mean and range over seeds).
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from statistics import mean
+
+from matplotlib.figure import Figure
 
 from job_logs import log_path
 from tranche.estimate import LevelNetwork
@@ -19,6 +23,7 @@ from tranche.simulation.analysis.summary import Summary, summarize
 from tranche.simulation.cluster_spec import ClusterSpec
 from tranche.simulation.recipe import FileLog, FixedCluster, LoggedJobs, Recipe
 from tranche.simulation.scenario import run
+from tranche.simulation_report.plot_style import LIGHT, Theme, heading, legend_below, render
 
 GPUS = {"elasticflow_cluster06": 128, "elasticflow_cluster04": 512}
 POLICIES = ("no-wait", "consolidate", "dally-like", "dally-like:timers=600/600", "srsf", "tiresias")
@@ -26,6 +31,15 @@ NODE_GPUS, RACK_NODES = 8, 4
 BETWEEN_RACKS = {"idle": 100e9, "congested": 10e9}
 """Capacity of the links between racks, in bit/s; within a rack 100 Gbit/s, within a node 300 Gbit/s."""
 RESTART_SECONDS = 60.0
+FIGURES = {
+    "makespan_seconds": "makespan",
+    "average_jct_seconds": "average JCT",
+    "communication_seconds": "communication",
+}
+"""Figures of a summary with their titles."""
+TICKS = (0.5, 1, 2, 5, 10)
+Found = dict[str, list[Summary]]
+"""Summaries of the seeds, by policy."""
 
 
 def cluster(gpus: int, between_racks: float) -> ClusterSpec:
@@ -60,7 +74,7 @@ def ratios(values: Sequence[float], baselines: Sequence[float]) -> str:
     return f"{mean(found):.2f}{spread}"
 
 
-def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float) -> None:
+def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float) -> Found:
     """Measure and print one log in one network."""
     found = {policy: [simulated(log, jobs, network, policy, seed, load) for seed in seeds] for policy in policies}
     base = found[policies[0]]
@@ -69,10 +83,7 @@ def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: S
     )
     print(f"{'policy':<28}{'makespan h':>11}{'JCT h':>8}{'comm. h':>9}{'stops':>7}  ratios to {policies[0]}:")
     for policy, summaries in found.items():
-        columns = {
-            name: [getattr(one, name) for one in summaries]
-            for name in ("makespan_seconds", "average_jct_seconds", "communication_seconds")
-        }
+        columns = {name: [getattr(one, name) for one in summaries] for name in FIGURES}
         means = [mean(values) / 3600 for values in columns.values()]
         compared = "; ".join(ratios(values, [getattr(one, name) for one in base]) for name, values in columns.items())
         stops = mean(one.preemptions for one in summaries)
@@ -81,6 +92,30 @@ def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: S
         print(
             f"{policy:<28}{means[0]:>11.2f}{means[1]:>8.2f}{means[2]:>9.2f}{stops:>7.0f}  {compared}{note}", flush=True
         )
+    return found
+
+
+def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, Found]) -> None:
+    """Draw the mean ratios to the first policy as bars, one panel for each figure."""
+    heading(figure, f"Simulated gangs of {log}, by network between racks")
+    panels = figure.subplots(1, len(FIGURES), sharey=True)
+    for axes, (name, title) in zip(panels, FIGURES.items(), strict=True):
+        for number, (network, found) in enumerate(measured.items()):
+            base = [getattr(one, name) for one in next(iter(found.values()))]
+            means = [
+                mean(getattr(one, name) / other for one, other in zip(summaries, base, strict=True))
+                for summaries in found.values()
+            ]
+            places = [place + 0.4 * number for place in range(len(found))]
+            axes.barh(places, means, 0.4, color=theme.series[number], label=network)
+            for place, value in zip(places, means, strict=True):
+                axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
+        axes.set_yticks([place + 0.2 for place in range(len(found))], list(found))
+        axes.set(title=title, xscale="log", xlabel=f"ratio to {next(iter(found))}", xlim=(0.5, 20))
+        axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        axes.minorticks_off()
+    panels[0].invert_yaxis()
+    legend_below(figure, panels[0], len(measured))
 
 
 def main() -> None:
@@ -91,10 +126,16 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=1.0, help="arrivals are stretched to this load, 0 … 1")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds of the models")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="policies; ratios are to the first one")
+    parser.add_argument("--picture", type=Path, help="PNG file for the ratios of the last log")
     options = parser.parse_args()
     for log in options.logs:
-        for network in BETWEEN_RACKS:
-            measure(log, options.jobs, network, options.policies, options.seeds, options.load)
+        measured = {
+            network: measure(log, options.jobs, network, options.policies, options.seeds, options.load)
+            for network in BETWEEN_RACKS
+        }
+        if options.picture is not None:
+            draw = partial(draw_ratios, log=log, measured=measured)
+            options.picture.write_bytes(render(draw, LIGHT, 12, 4.5))
 
 
 if __name__ == "__main__":

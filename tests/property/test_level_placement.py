@@ -1,6 +1,7 @@
 """Random gangs under the policies that place by topology level: invariants hold, all complete, preemptions are rare."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def drawn(seed: int, count: int) -> list[Job]:
     jobs = []
     for i in range(count):
         members = (1, 2, 4, 6, 8)[int(uniform(seed, i, "members") * 5)]
-        fields = {
+        fields: dict[str, Any] = {
             "batches_per_chunk": 1 + int(uniform(seed, i, "length") ** 3 * 4000),
             "step_seconds": 0.5,
             "gradient_bits": 10e9 * uniform(seed, i, "bits"),

@@ -8,6 +8,7 @@ import click
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model.gpu_kind import GPU_KIND_LABELS
 from tranche.model.quantity import parse_bytes
+from tranche.model.topology import Topology
 from tranche.policies import Policy, get_live_policy, get_policy
 
 Item = TypeVar("Item")
@@ -118,6 +119,23 @@ def _speeds(context: click.Context, parameter: click.Parameter, values: tuple[st
     return speeds
 
 
+def _levels(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the topology levels."""
+    try:
+        return Topology(values).labels
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+
+
+TOPOLOGY_LEVELS = click.option(
+    "--topology-level",
+    "topology_levels",
+    multiple=True,
+    default=Topology().labels,
+    show_default=True,
+    callback=_levels,
+    help="Node label of a topology level, the narrowest first. May be repeated; the WAN is always the widest level.",
+)
 GPU_KINDS = (
     click.option(
         "--gpu-kind-label",

@@ -60,6 +60,7 @@ class PlannerOptions:
     share_weights: dict[str, float]
     gpu_kind_labels: tuple[str, ...]
     gpu_speeds: dict[str, float]
+    topology_levels: tuple[str, ...]
     tenancy_dir: Path | None
     seed: int
     estimate_seconds: float
@@ -88,6 +89,7 @@ class PlannerOptions:
             dict(self.share_weights),
             gpu_kind_labels=self.gpu_kind_labels,
             gpu_speeds=dict(self.gpu_speeds),
+            topology_levels=self.topology_levels,
             health=HealthSettings(
                 jobs=self.node_health_jobs,
                 first_seconds=self.node_exclusion_seconds,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, Finite
+from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, TOPOLOGY_LEVELS, Finite
 from tranche.kube.client.errors import ApiError
 from tranche.runtime.log_output import FORMATS, LEVELS, LogSettings, log_to_stderr
 from tranche.runtime.parent_process import end_with_parent, parent_ended
@@ -186,6 +186,7 @@ PLANNER = (
         help="With fair=1: fair-share weight of a namespace; other namespaces have weight 1. May be repeated.",
     ),
     *GPU_KINDS,
+    TOPOLOGY_LEVELS,
     click.option(
         "--tenancy-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),

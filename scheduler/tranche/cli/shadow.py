@@ -37,6 +37,7 @@ class ShadowProcess:
             dict(options["share_weights"]),
             gpu_kind_labels=options["gpu_kind_labels"],
             gpu_speeds=dict(options["gpu_speeds"]),
+            topology_levels=options["topology_levels"],
         )
 
     def run(self, log: LogSettings) -> None:

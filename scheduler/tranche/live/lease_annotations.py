@@ -17,6 +17,7 @@ from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.timestamp import rfc3339
 from tranche.model.gpu_kind import GPU_KIND_LABELS, GpuKinds
 from tranche.model.tenancy import ClaimLimits, Tenancy
+from tranche.model.topology import Topology
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journal import Fact, JournaledPlanner
 from tranche.planner.learned_state import Memory
@@ -46,6 +47,8 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """Node labels that name the kind of the node's GPUs."""
     gpu_speeds: dict[str, float] = {}
     """Declared speeds by GPU kind."""
+    topology_levels: tuple[str, ...] = Topology().labels
+    """Label keys of the topology levels below the WAN, narrowest first."""
     limits: dict[str, ClaimLimits] = {}
     """Limits of namespaces; "" has those of all others."""
 
@@ -77,6 +80,7 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
             tenancy=Tenancy(
                 self.limits.get("", ClaimLimits()), {name: limits for name, limits in self.limits.items() if name}
             ),
+            topology=Topology(self.topology_levels),
             gpu_kinds=GpuKinds(self.gpu_kind_labels, self.gpu_speeds),
             jobs_per_node_factor=JOBS_PER_NODE_FACTOR,
         )

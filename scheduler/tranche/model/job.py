@@ -83,6 +83,10 @@ class Job:
     max_workers: int = 1
     is_gang: bool = False
     """Whether all workers start together and depend on each other; otherwise workers train chunks independently."""
+    required_level: str = ""
+    """Topology level, by its label key, that all members of a gang must share; empty: none."""
+    preferred_level: str = ""
+    """Topology level that the members of a gang should share; if none has room, they start at a wider level."""
     server: PodShape | None = None
     servers: int = 0
     chief: PodShape | None = None

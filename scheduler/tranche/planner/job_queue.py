@@ -42,10 +42,10 @@ class Candidate(NamedTuple):
     demand_class: "DemandClass"
 
 
-Demand = tuple[PodShape, int, tuple[PodShape | int | None, ...], tuple[str, str], PreemptionScope]
+Demand = tuple[PodShape, int, tuple[PodShape | int | str | None, ...], tuple[str, str], PreemptionScope]
 """Shape of a worker, number of workers that must start together (1 for chunked jobs), shapes and number of the pods
-that start with them, the group of a grouped policy with the quotas that cover the workers, and what the jobs may
-preempt."""
+that start with them and the topology level that they require, the group of a grouped policy with the quotas that cover
+the workers, and what the jobs may preempt."""
 
 
 RANKED_SECONDS = 30.0
@@ -441,7 +441,7 @@ class JobQueue:
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
         members = job.min_available
-        joining = (job.chief, job.server, job.servers) if job.is_gang else ()
+        joining = (job.chief, job.server, job.servers, job.required_level) if job.is_gang else ()
         demand = (job.worker, members, joining, group, scope)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:

@@ -152,8 +152,15 @@ class ClusterState:
         return tuple(
             name
             for name in self.clouds
-            if self.sites[name].gpu_resource == wanted and constraints.allow(self.sites[name].labels)
+            if self.sites[name].gpu_resource == wanted
+            and constraints.allow(self.sites[name].labels)
+            and (not state.job.required_level or self._assures_level(state))
         )
+
+    def _assures_level(self, state: JobState) -> bool:
+        """Return whether any new nodes of an unlimited site share the level that the members of a gang require."""
+        apart = self.places.topology.fresh_level(2, 1)
+        return state.job.min_available == 1 or apart <= self.widest_level(state)
 
     def is_unlimited(self, site: str) -> bool:
         """Return whether the site's nodes are created on demand."""
@@ -228,6 +235,20 @@ class ClusterState:
         if not state.job.is_gang:
             return 0
         return self.narrowest_level(state) if state.topology_level is None else state.topology_level
+
+    def widest_level(self, state: JobState) -> int:
+        """Return the widest topology level that the members of a gang may share; -1 if none is allowed.
+
+        The latter is the case if the job requires a level that the installation does not have.
+        """
+        if not state.job.required_level:
+            return self.places.topology.widest
+        known = self.places.topology.level(state.job.required_level)
+        return -1 if known is None else known
+
+    def meets_level(self, state: JobState) -> bool:
+        """Return whether the members of a gang fit into the empty cluster at the topology level that they require."""
+        return not state.job.required_level or self.narrowest_level(state) <= self.widest_level(state)
 
     def narrowest_level(self, state: JobState) -> int:
         """Return the narrowest topology level at which the members of a gang fit into the empty cluster.

@@ -65,6 +65,7 @@ SETS: dict[str, dict[str, Any]] = {
     "two vendors": {
         "gpuResources": ["nvidia.com/gpu", "amd.com/gpu"],
         "gpuKindLabels": ["example.org/gpu"],
+        "topologyLevels": ["kubernetes.io/hostname", "example.org/island", "tranche.dev/rack"],
         "gpuSpeeds": {"Tesla-T4": 0.3, "NVIDIA-A100-SXM4-80GB": 1},
     },
     "the least": {
@@ -192,6 +193,11 @@ def test_gpu_settings_reach_the_planner(render: Render, chosen: Callable[[dict[s
         "--gpu-speed=Tesla-T4=0.3",
         "--gpu-resource=nvidia.com/gpu",
         "--gpu-resource=amd.com/gpu",
+    ]
+    assert [arg for arg in found["planner"]["args"] if arg.startswith("--topology")] == [
+        "--topology-level=kubernetes.io/hostname",
+        "--topology-level=example.org/island",
+        "--topology-level=tranche.dev/rack",
     ]
     for name in ("extender", "api"):
         resources = [arg for arg in found[name]["args"] if arg.startswith("--gpu")]

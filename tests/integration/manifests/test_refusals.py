@@ -91,6 +91,14 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
         {"spec.workers.minReplicas": 1},
         "workers.minReplicas is for jobs without data (gangs): leave it out",
     ),
+    "topology of a job with data": (
+        {"spec.workers.topology": {"required": "tranche.dev/rack"}},
+        "workers.topology is for jobs without data (gangs)",
+    ),
+    "two topology levels": (
+        {"spec.workers.topology": {"required": "tranche.dev/rack", "preferred": "tranche.dev/site"}},
+        "name one topology level, either as required or as preferred",
+    ),
     "data and chief": (
         {"spec.chief": {"template": {"spec": {"containers": [{"name": "chief", "image": "train"}]}}}},
         "chief belongs to gangs: leave out data or chief",

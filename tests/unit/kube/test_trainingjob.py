@@ -58,6 +58,19 @@ def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
     assert job.step_seconds == 3600.0
 
 
+@pytest.mark.parametrize(
+    ("topology", "levels"),
+    [
+        (None, ("", "")),
+        ({"required": "tranche.dev/rack"}, ("tranche.dev/rack", "")),
+        ({"preferred": "island"}, ("", "island")),
+    ],
+)
+def test_topology_level_of_a_gang_is_read(topology: dict[str, str] | None, levels: tuple[str, str]) -> None:
+    job = to_job(resource(workers={"maxReplicas": 4, "template": TEMPLATE, "topology": topology}))
+    assert (job.required_level, job.preferred_level) == levels
+
+
 def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:
     data = {"chunks": 6, "epochs": 3, "batchesPerChunk": 10, "chunkSize": "64Mi", "site": "edge-a"}
     job = to_job(resource(data=data, model={"gradientSize": "1M", "stepTime": "120ms"}))

@@ -63,6 +63,25 @@ class Data(Resource):
     """Pods that copy the data of chunks to another site before these train there; default: workers copy the data."""
 
 
+class WorkerTopology(Resource):
+    """How close the members of a gang are: topology levels are label keys of nodes, such as tranche.dev/rack."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.required) != has(self.preferred)",
+                "name one topology level, either as required or as preferred",
+            ),
+        )
+    )
+
+    required: str | None = Field(default=None, min_length=1, max_length=316)
+    """Topology level that all members must share: nodes with the same value of this label. Until a group of nodes has
+    room for all members, the job waits."""
+    preferred: str | None = Field(default=None, min_length=1, max_length=316)
+    """Topology level that the members should share. If no group of nodes has room, they start further apart."""
+
+
 class Workers(Resource):
     """The worker pods, which train."""
 
@@ -72,6 +91,8 @@ class Workers(Resource):
     """Highest number of workers at a time."""
     template: Template
     """Pod template of a worker. On SIGTERM, its program saves and exits; it may run again on another node."""
+    topology: WorkerTopology | None = None
+    """How close the members of a gang are; default: as the policy places them."""
 
 
 class ParameterServers(Resource):
@@ -213,6 +234,10 @@ class TrainingJobSpec(Resource):
             (
                 "has(self.data) || self.workers.maxReplicas == oldSelf.workers.maxReplicas",
                 "the size of a gang cannot change, since its members receive it when they start: create a new job",
+            ),
+            (
+                "!has(self.data) || !has(self.workers.topology)",
+                "workers.topology is for jobs without data (gangs): workers of a job with data train independently",
             ),
             ("!has(self.data) || !has(self.chief)", "chief belongs to gangs: leave out data or chief"),
             (

@@ -94,6 +94,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
     worker = planned_shape(resource, ROLE_WORKER, worker_pod, gpu_resources)
     server_pod = pod_of_template(servers.template) if servers else None
     chief_pod = pod_of_template(spec.chief.template) if spec.chief else None
+    topology = spec.workers.topology
     admission, refusal = _admission(resource, has_others=bool(worker.constraints.extended))
     return Job(
         key=resource.key,
@@ -113,6 +114,8 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         staged=_is_staged(resource, gpu_resources),
         max_workers=workers,
         is_gang=data is None,
+        required_level=topology.required or "" if topology else "",
+        preferred_level=topology.preferred or "" if topology else "",
         server=planned_shape(resource, ROLE_SERVER, server_pod, gpu_resources) if server_pod else None,
         servers=servers.replicas if servers else 0,
         chief=planned_shape(resource, ROLE_CHIEF, chief_pod, gpu_resources) if chief_pod else None,

@@ -65,7 +65,9 @@ def ignored_claims(policy: Policy, job: Job) -> str:
 def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -> list[str]:
     """Return notes about limited claims, an unknown site, and an assumed or overrun duration."""
     job, notes = state.job, []
-    if state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
+    if state.awaits_faster and job.is_gang:
+        notes.append("free GPUs are too far apart, and it declines them for a time")
+    elif state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
         notes.append("free GPUs are slower and would complete its waiting chunks later")
     if job.limited:
         notes.append(job.limited)
@@ -181,6 +183,11 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
             need = _gpus(state.job.gpus, state.job.gpu_resource)
             why = "failed on its pod" if reason.node in state.node_failures else "refused its pod"
             return f"waits for {need} at {site}: {reason.node} {why} and is avoided{moment}"
+        case WaitReasonKind.LEVEL:
+            need = _gang(state.job, _gpus(state.job.gpus, state.job.gpu_resource))
+            free = _free_gpus(cluster, state)
+            behind = f", behind {reason.behind}" if reason.behind else ""
+            return f"waits for {need} in one group of {state.job.required_level}{free}{moment}{behind}"
         case WaitReasonKind.QUOTA:
             return "; ".join(_quota(short) for short in reason.shortages)
         case WaitReasonKind.UNKNOWN:
@@ -202,6 +209,11 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
             return f"no node takes a worker: {reason.count} of {reason.nodes} nodes {reason.detail}"
         case WaitReasonKind.GANG:
             return f"needs {_gang(state.job, need)} at once, more than the cluster can hold{_all_gpus(cluster, state)}"
+        case WaitReasonKind.LEVEL_SIZE:
+            level = state.job.required_level
+            if reason.detail:
+                return f"requires {level}, {reason.detail}"
+            return f"needs {_gang(state.job, need)} in one group of {level}, more than any group can hold"
         case WaitReasonKind.SERVER_SIZE:
             return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"

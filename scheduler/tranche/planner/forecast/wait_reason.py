@@ -31,6 +31,10 @@ class WaitReasonKind(StrEnum):
     """No node is large enough for a worker."""
     GANG = "Gang"
     """The cluster cannot hold all members at once."""
+    LEVEL = "Level"
+    """No group of the topology level that the members of a gang require has room for all of them now."""
+    LEVEL_SIZE = "LevelSize"
+    """No group of that level could ever hold all members, or the installation does not have the level."""
     QUOTA = "Quota"
     """A ResourceQuota of the namespace."""
     DATA = "Data"
@@ -56,6 +60,7 @@ PERMANENT = frozenset(
         WaitReasonKind.NODE,
         WaitReasonKind.SIZE,
         WaitReasonKind.GANG,
+        WaitReasonKind.LEVEL_SIZE,
         WaitReasonKind.SERVER_SIZE,
         WaitReasonKind.WORKERS_WITH_SERVERS,
     }
@@ -149,6 +154,8 @@ def wait_reason_of(
     if estimate.behind is None and excluded and (state.job.is_gang or estimate.node in excluded):
         node = estimate.node if estimate.node in excluded else excluded[0]
         return WaitReason(WaitReasonKind.AVOIDED, until, estimate.site, node)
+    if _level_binds(cluster, state, now):
+        return WaitReason(WaitReasonKind.LEVEL, until, estimate.site, estimate.node, estimate.behind)
     other = cluster.jobs.get(estimate.behind or "")
     if other is None and short:
         return WaitReason(WaitReasonKind.QUOTA, shortages=short)
@@ -171,6 +178,10 @@ def _permanent(cluster: ClusterState, policy: Policy, state: JobState, estimate:
     if is_cut_off(cluster, policy, state):
         detail = f"are not at {state.job.data_site}, where its data stay without spec.data.chunkSize"
         return WaitReason(WaitReasonKind.NODE, detail=detail, count=len(cluster.hosts(state)), nodes=len(cluster.nodes))
+    if state.job.is_gang and not cluster.meets_level(state) and not cluster.clouds_for(state):
+        known = cluster.places.topology.level(state.job.required_level) is not None
+        detail = "" if known else "which is not a topology level of this installation"
+        return WaitReason(WaitReasonKind.LEVEL_SIZE, detail=detail)
     if state.job.is_gang and not could_run(cluster, state):
         return WaitReason(WaitReasonKind.GANG)
     if not _servers_fit(cluster, policy, state):
@@ -247,6 +258,14 @@ def _servers_bind(
     sites = state.waiting_by_site(now) if state.copies else ("",)
     nodes = [node for site in sites for node in free_hosts(cluster, state, site, now)]
     return estimate is None or any(node.has_room(state.job.worker.requests) for node in nodes)
+
+
+def _level_binds(cluster: ClusterState, state: JobState, now: float) -> bool:
+    """Return whether the members of a gang would fit now, but for the topology level that they require."""
+    if not (state.job.is_gang and state.job.required_level):
+        return False
+    rooms = (node.capacity - node.reserved for node in free_hosts(cluster, state, "", now))
+    return count_fitting(state.job.worker.requests, rooms, state.job.min_available) == state.job.min_available
 
 
 def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[str, ...]:

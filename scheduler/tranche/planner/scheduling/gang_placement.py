@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tranche.model import PlannedServer
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
+from tranche.planner.scheduling.level_placement import LevelRooms
 from tranche.planner.scheduling.placement import free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
@@ -24,13 +25,20 @@ def find_places(
         now: Clock, in seconds.
         first_fit: Choose nodes for members by name instead of best fit.
     """
-    chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
+    if state.job.required_level or state.job.preferred_level:
+        rooms = LevelRooms(cluster, state, nodes)
+        fit = rooms.fit()
+        chosen = [] if fit is None else rooms.nodes(fit)
+    else:
+        chosen = free_nodes(nodes, state, state.job.min_available, first_fit=first_fit)
     if len(chosen) < state.job.min_available:
         return None
     helpers = state.missing_servers
     trial = PlacementTrial(cluster, state, now, iter(()))
     trial.place_workers(chosen)
     if not trial.place_helpers(helpers):
+        if state.job.required_level:
+            return None
         trial = PlacementTrial(cluster, state, now, iter(()))
         if not trial.place_gang(nodes, helpers, helpers_first=True):
             return None

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tranche.model import PodShape, Resources
+from tranche.model.topology import Domain
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import free_hosts
@@ -16,7 +17,7 @@ from tranche.policies import Policy, QueuePolicy
 from tranche.policies.locality.delay_timer import size_class
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import MOMENT_SECONDS, JobState, TrackedWindow
-from tranche.state.node import NodeState
+from tranche.state.node import Hosts, NodeState
 from tranche.state.topology_fit import Fit, members_in, narrowest_fit, spread
 
 
@@ -26,6 +27,7 @@ class LevelRooms:
     def __init__(self, cluster: ClusterState, state: JobState, nodes: Iterable[NodeState]) -> None:
         self._cluster = cluster
         self._request, self._members = state.job.worker.requests, state.job.min_available
+        self._widest = cluster.widest_level(state)
         self._nodes = {node.node.name: node for node in nodes}
         self._free = {name: node.capacity - node.reserved for name, node in self._nodes.items()}
         self._rooms = {name: self._count(name) for name in self._free}
@@ -46,8 +48,8 @@ class LevelRooms:
         self.release((name, Resources() - amount) for name, amount in requests)
 
     def fit(self, widest: int | None = None) -> Fit | None:
-        """Return the narrowest fit of the gang, up to a level; None if it does not fit."""
-        most = self._cluster.places.topology.widest if widest is None else widest
+        """Return the narrowest fit of the gang, up to a level and to that which it requires; None if it has none."""
+        most = self._widest if widest is None else min(widest, self._widest)
         return narrowest_fit(self._rooms, self._domains, self._members, most)
 
     def hold(self, members: Mapping[str, int]) -> bool:
@@ -64,15 +66,34 @@ class Fits:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        self._known: dict[tuple[PodShape, int], Fit | None] = {}
+        self._known: dict[tuple[PodShape, int, str], Fit | None] = {}
 
     def of(self, state: JobState) -> Fit | None:
         """Return the narrowest fit of the gang; None if it does not fit."""
-        demand, cluster = (state.job.worker, state.job.min_available), self._cluster
+        job, cluster = state.job, self._cluster
+        demand = (job.worker, job.min_available, job.required_level)
         if demand not in self._known:
             nodes = cluster.free.of(cluster.hosts(state), "")
             self._known[demand] = LevelRooms(cluster, state, nodes).fit()
         return self._known[demand]
+
+
+def applies(policy: Policy, state: JobState) -> bool:
+    """Return whether the members of the job are placed by topology level, because the policy or the job asks for it."""
+    job = state.job
+    return job.is_gang and bool(policy.traits.places_by_level or job.required_level or job.preferred_level)
+
+
+def groups(cluster: ClusterState, state: JobState) -> list[Hosts[NodeState]]:
+    """Return the nodes that members of the gang may use, by group of the level that they require."""
+    hosts = cluster.hosts(state)
+    level = cluster.widest_level(state)
+    if level < 0:
+        return []
+    found: dict[Domain, list[NodeState]] = {}
+    for node in hosts:
+        found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
+    return [Hosts(found[group]) for group in sorted(found)]
 
 
 def place(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:

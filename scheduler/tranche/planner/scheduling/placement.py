@@ -78,4 +78,8 @@ def fallbacks(cluster: ClusterState, state: JobState, home: SlotBinding, count: 
         return ()
     request, own = state.job.worker.requests, home.node
     nodes = sorted(free_hosts(cluster, state, home.site, now), key=BEST_FIT)  # stable: ties stay in order of name
+    if state.job.is_gang and state.job.required_level:
+        level, node = cluster.widest_level(state), cluster.nodes[own].node
+        group = cluster.places.domain(node)[level:]
+        nodes = [other for other in nodes if cluster.places.domain(other.node)[level:] == group]
     return tuple(islice((node.node.name for node in nodes if node.node.name != own and node.has_room(request)), count))

@@ -25,6 +25,8 @@ def could_run(cluster: ClusterState, state: JobState) -> bool:
 def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     """Return whether the nodes of an otherwise empty cluster could run the job."""
     members = state.job.min_available
+    if not cluster.meets_level(state):
+        return False
     if state.job.is_gang and state.job.helper_count:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
         trials = [PlacementTrial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
@@ -104,6 +106,8 @@ class PlacementTrial:
     """Further possible victims, worst rank first, besides those considered already."""
     rooms: dict[str, Resources] = field(default_factory=dict)
     """Free resources in the simulation, by node; nodes that it has not touched are missing."""
+    hosts: Hosts[NodeState] | None = None
+    """Nodes that workers may use; None: all that could take them."""
     nodes: list[NodeState] = field(default_factory=list)
     """Node of each worker."""
     helper_nodes: list[NodeState] = field(default_factory=list)
@@ -157,9 +161,10 @@ class PlacementTrial:
 
         Free capacity is used before preemption; preemption uses the node whose best victim ranks last.
         """
-        hosts = self.cluster.hosts(self.state)
+        hosts = self.cluster.hosts(self.state) if self.hosts is None else self.hosts
         touched = [node for name in self.rooms if (node := self._usable(name, hosts)) is not None]
-        fitting = [node for node in (*free, *touched) if request.fits(self.room(node))]
+        usable = free if self.hosts is None else [node for node in free if node.node.name in hosts.by_name]
+        fitting = [node for node in (*usable, *touched) if request.fits(self.room(node))]
         if fitting:
             best = min(fitting, key=lambda node: (self.room(node).gpus, node.node.name))
         else:

@@ -9,7 +9,7 @@ from collections import Counter
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import preempt_window
 from tranche.planner.job_queue import JobQueue, wants_at
-from tranche.planner.scheduling import gang_placement
+from tranche.planner.scheduling import gang_placement, level_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
 from tranche.planner.scheduling.server_placement import place_servers
@@ -17,7 +17,7 @@ from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
-from tranche.state.node import NodeState
+from tranche.state.node import Hosts, NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Kind, Shortage, kind_of
 
@@ -42,7 +42,7 @@ def preempt(
         return False
     behind = queue.running.behind(state, rank, site, now)
     request = preemption_request(context, queue.policy, state, site, now)
-    trial = PlacementTrial(cluster, state, now, request.victims(behind))
+    trial = _trial(request, cluster, behind, free_hosts(cluster, state, site, now))
     stopped: dict[str, JobState] = {}
     reasons: dict[str, str] = {}
     preempted = False
@@ -66,6 +66,24 @@ def preempt(
     for one in stopped.values():
         queue.note_running(one, now)
     return preempted
+
+
+def _trial(
+    request: PreemptionRequest, cluster: ClusterState, behind: list[JobState], free: list[NodeState]
+) -> PlacementTrial:
+    """Return a new trial; for a gang that requires a topology level, in the group where it stops the fewest windows."""
+    state, now = request.state, request.now
+    if not (state.job.is_gang and state.job.required_level):
+        return PlacementTrial(cluster, state, now, request.victims(behind))
+    best: tuple[int, Hosts[NodeState]] | None = None
+    for hosts in level_placement.groups(cluster, state):
+        trial = PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
+        found = trial.find(free, state.job.min_available, state.joining)
+        count = sum(len(victim.runs) for victim in found[1]) if found is not None else 0
+        if found is not None and (best is None or count < best[0]):
+            best = (count, hosts)
+    hosts = Hosts[NodeState](()) if best is None else best[1]
+    return PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
 
 
 def free_quota(
@@ -99,12 +117,8 @@ def free_quota(
         if short.quota.covers(victim.state.job.priority, requests) and short.limit.amount(requests):
             chosen.append(victim)
             less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
-    fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers
-    if (
-        not fits
-        and PlacementTrial(context.cluster, state, now, request.victims(behind)).find(nodes, workers, state.joining)
-        is None
-    ):
+    fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers and not job.required_level
+    if not fits and _trial(request, context.cluster, behind, nodes).find(nodes, workers, state.joining) is None:
         return False
     if not chosen or not (job.is_gang or place_servers(context, state)):
         return False

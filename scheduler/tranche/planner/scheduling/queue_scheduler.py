@@ -274,7 +274,7 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = context.cluster.quotas.most_workers(job, wanted)
-    if job.is_gang and context.policy.traits.places_by_level:
+    if job.is_gang and level_placement.applies(context.policy, state):
         places = level_placement.place(context, state, nodes, now)
         if places:
             open_windows(context, state, site, places, now)
