@@ -1,5 +1,6 @@
 """Predictions: how long a mini-batch, a chunk or an upload takes, how fast workers are, how much work a job needs."""
 
+from tranche.estimate.declared_size import DeclaredSizes
 from tranche.estimate.forecast_error import ForecastErrors
 from tranche.estimate.iteration_time import (
     NetworkPrior,
@@ -21,6 +22,7 @@ __all__ = [
     "OVERRUN",
     "UNKNOWN_SIGMA",
     "USUAL_BITS_PER_SECOND",
+    "DeclaredSizes",
     "Ends",
     "ForecastErrors",
     "LevelNetwork",

@@ -1,11 +1,11 @@
 """Intervals around planned starts and completions, from the errors of earlier plans.
 
-The score of a plan is log((actual - told) / (planned - told)) / σ, where `told` is the time of the job's first plan
-and σ the standard deviation of the logarithm of its size, or UNKNOWN_SIGMA for a start. Two bounds follow the 10 %
-and the 90 % quantile of the scores: each score moves a bound by a fixed step towards it, so that in the long run a
-tenth of the scores lies beyond each bound, whatever their distribution is [D of quantile tracking: Angelopoulos,
-Candès and Tibshirani, Conformal PID control for time series prediction, 2023, recalled, not read; the score, the step
-and the start are ours, I]. An interval costs two exponentials, and no plan is simulated twice.
+The score of a plan is log((actual - planned_at) / (planned - planned_at)) / σ, where `planned_at` is the time of the
+job's first plan and σ the standard deviation of the logarithm of its size, or UNKNOWN_SIGMA for a start. Two bounds
+follow the 10 % and the 90 % quantile of the scores: each score moves a bound by a fixed step towards it, so that in
+the long run a tenth of the scores lies beyond each bound, whatever their distribution is [D of quantile tracking:
+Angelopoulos, Candès and Tibshirani, Conformal PID control for time series prediction, 2023, recalled, not read; the
+score, the step and the start are ours, I]. An interval costs two exponentials, and no plan is simulated twice.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class ScoreBounds:
 class FirstPlan:
     """First planned times of a job, in seconds of the planner's clock."""
 
-    told: float
+    planned_at: float
     """Time of the plan."""
     start: float
     completion: float
@@ -88,15 +88,15 @@ class ForecastErrors:
         if job in self._waiting:
             self._waiting.discard(job)
             plan = self._plans[job]
-            self.starts.observe(_score(plan.told, plan.start, at, UNKNOWN_SIGMA))
+            self.starts.observe(_score(plan.planned_at, plan.start, at, UNKNOWN_SIGMA))
 
     def completed(self, job: str, at: float) -> Verdict | None:
         """Learn from the completion of a job; returns where it lies in its first interval, None without a plan."""
         plan = self._plans.get(job)
         self.forget(job)
-        if plan is None or plan.completion - plan.told < SHORTEST_SECONDS:
+        if plan is None or plan.completion - plan.planned_at < SHORTEST_SECONDS:
             return None
-        self.completions.observe(_score(plan.told, plan.completion, at, plan.sigma))
+        self.completions.observe(_score(plan.planned_at, plan.completion, at, plan.sigma))
         verdict = plan.interval.verdict(at)
         self.verdicts[verdict] += 1
         return verdict
@@ -129,9 +129,9 @@ class ForecastErrors:
                 one.low, one.high = low, high
 
 
-def _score(told: float, planned: float, actual: float, sigma: float) -> float:
+def _score(planned_at: float, planned: float, actual: float, sigma: float) -> float:
     least = SHORTEST_SECONDS * 1e-3
-    return log(max(least, actual - told) / max(least, planned - told)) / sigma
+    return log(max(least, actual - planned_at) / max(least, planned - planned_at)) / sigma
 
 
 def _interval(bounds: ScoreBounds, now: float, planned: float, sigma: float) -> Interval:

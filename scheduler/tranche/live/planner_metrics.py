@@ -10,7 +10,7 @@ from tranche.kube.api.status import PlannedInterval
 from tranche.kube.convert.trainingjob import gpu_seconds_per_batch
 from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
-from tranche.model import JobPlan
+from tranche.model import Interval, JobPlan
 from tranche.planner import (
     ChiefEnded,
     Event,
@@ -39,8 +39,15 @@ EMPTY_NAMESPACE_SECONDS = 3600.0
 class FirstPlanned(NamedTuple):
     """First planned completion of a job."""
 
-    completion: datetime | None
+    completion: datetime
     interval: PlannedInterval | None
+
+    def place(self, completed: datetime | None) -> str:
+        """Return the place of the completion in the interval; "" if one of them is unknown."""
+        if self.interval is None or completed is None:
+            return ""
+        earliest, latest = self.interval.earliest.timestamp(), self.interval.latest.timestamp()
+        return Interval(earliest, latest).verdict(completed.timestamp())
 
 
 class StoppedWindow(NamedTuple):
@@ -169,14 +176,16 @@ class Measurements:
         for one in (old, new):
             plan = one.status.plan if one is not None else None
             if plan is not None and plan.estimated_completion is not None:
-                first = FirstPlanned(plan.estimated_completion, plan.completion_interval)
-                self._first_planned.setdefault(key, first)
+                told = FirstPlanned(plan.estimated_completion, plan.completion_interval)
+                self._first_planned.setdefault(key, told)
         if new.status.phase in ("Succeeded", "Failed"):
             if new.status.phase == "Succeeded" and key not in self._finished:
                 self._finished.add(key)
                 if old is not None and old.status.phase != "Succeeded":
-                    first = self._first_planned.get(key, FirstPlanned(None, None))
-                    self._metrics.observe_completion(new, *first)
+                    first = self._first_planned.get(key)
+                    planned = first.completion if first is not None else None
+                    place = first.place(new.status.completion_time) if first is not None else ""
+                    self._metrics.observe_completion(new, planned, place)
             self._forget(key)
 
     def _compare(self, old: TrainingJob, new: TrainingJob) -> None:

@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.api.status import PlannedInterval
 from tranche.kube.client.reflector import Stats
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.process import ProcessMetrics, Rows, Samples
-from tranche.model import Interval
 
 PHASES = ("Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 OVER = frozenset({"Succeeded", "Failed"})
@@ -403,10 +401,14 @@ class Metrics(ProcessMetrics):
         if created is not None and started is not None:
             self._queueing.labels(job.metadata.namespace).observe(_seconds(created, started))
 
-    def observe_completion(
-        self, job: TrainingJob, planned: datetime | None = None, interval: PlannedInterval | None = None
-    ) -> None:
-        """Record the completion time of a succeeded job, the error of its first planned completion, and its place."""
+    def observe_completion(self, job: TrainingJob, planned: datetime | None = None, place: str = "") -> None:
+        """Record the completion time of a succeeded job, the error of its first planned completion, and its place.
+
+        Args:
+            job: The job.
+            planned: First planned completion; None if there was none.
+            place: Place of the completion in its first interval: inside, early or late; "" without an interval.
+        """
         created, completed = job.metadata.creation_timestamp, job.status.completion_time
         if created is None or completed is None:
             return
@@ -415,9 +417,8 @@ class Metrics(ProcessMetrics):
             self._planned.labels(job.metadata.namespace).observe(_seconds(created, planned))
             error = (completed - planned).total_seconds()
             self._estimate_errors.labels("late" if error > 0 else "early").observe(abs(error))
-        if interval is not None:
-            expected = Interval(interval.earliest.timestamp(), interval.latest.timestamp())
-            self._interval_outcomes.labels(expected.verdict(completed.timestamp())).inc()
+        if place:
+            self._interval_outcomes.labels(place).inc()
 
     # ---- computed when read
 

@@ -113,6 +113,11 @@ class Policy(ABC):
         """Whether the order of the jobs depends on their weights."""
         return self.traits.uses_weights
 
+    @property
+    def corrects_declared_sizes(self) -> bool:
+        """Whether declared sizes of gangs and jobs of one chunk are corrected by completed jobs of the namespace."""
+        return False
+
     def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
         """Return why the first job comes before the second, as a relative clause for explanations."""
         return self.traits.precedence_reason

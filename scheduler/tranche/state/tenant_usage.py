@@ -6,7 +6,7 @@ from math import exp, inf, log
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tranche.estimate import Sizes
+from tranche.estimate import DeclaredSizes, Sizes
 from tranche.model import Resources
 
 Derived = TypeVar("Derived")
@@ -126,6 +126,7 @@ class History:
 
     services: list[float] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
+    declared: DeclaredSizes = field(default_factory=DeclaredSizes)
     _derived: dict[str, tuple[int, Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -85,6 +85,22 @@ def test_completed_jobs_of_the_template_narrow_the_interval() -> None:
     assert p.cluster.jobs["default/j"].size_sigma == pytest.approx(0.41, abs=0.01)
 
 
+def test_declared_sizes_are_corrected_only_if_asked() -> None:
+    """Ten jobs took twice as long as declared; so does the next one, by the option."""
+    found = {}
+    for policy in ("chunk", "chunk:declared=1"):
+        p = planner(policy, [node("n1")])
+        for number in range(10):
+            name, at = f"j{number}", 1000.0 * number
+            p.handle(JobSubmitted(job(name, at, seconds=100.0)), at)
+            attempt = p.plan_of(f"default/{name}", at).windows[0].attempt
+            p.handle(WorkerStarted(f"default/{name}", attempt, at), at)
+            p.handle(WorkerEnded(f"default/{name}", attempt, "Succeeded", at + 200.0, {0: inf}), at + 200.0)
+        p.handle(JobSubmitted(job("next", 1e5, seconds=100.0)), 1e5)
+        found[policy] = p.forecast(1e5)["default/next"].completion - 1e5
+    assert found == pytest.approx({"chunk": 100.0, "chunk:declared=1": 200.0})
+
+
 def test_what_if_has_the_interval_of_the_plan() -> None:
     p = waiting()
     asked = JobSubmitted(job("asked", seconds=50.0))

@@ -61,6 +61,8 @@ class Chunk(QueuePolicy):
     0: its last reports alone."""
     price: float = 0.0
     """Hours of JCT that one GPU-hour at an unlimited site may cost; 0: only time counts."""
+    declared: float = 0.0
+    """1: declared durations of gangs and jobs of one chunk are corrected by completed jobs of the namespace."""
 
     grouped: float = 0.0
     """1: a gang starts inside the sites with the fastest links between them that have room for all of its members."""
@@ -102,6 +104,11 @@ class Chunk(QueuePolicy):
     def usage_halflife_seconds(self) -> float:
         """Return the option `halflife`, or 0 without fair shares."""
         return self.halflife if self.fair else 0.0
+
+    @property
+    def corrects_declared_sizes(self) -> bool:
+        """The option `declared`."""
+        return bool(self.declared)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the remaining GPU-seconds of the job over its weight and age."""

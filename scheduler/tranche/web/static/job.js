@@ -3,7 +3,7 @@ import { ask } from "./api.js";
 import { Actions } from "./actions.js";
 import { Commands } from "./commands.js";
 import { el, keep, phase, set, table } from "./dom.js";
-import { bytes, gpuTime, moment, percentage, precise } from "./times.js";
+import { bytes, gpuTime, intervalFacts, moment, percentage, precise } from "./times.js";
 
 const stateOf = (planned) => {
   const by = planned.preemptedBy ? ` (preempted by ${planned.preemptedBy})` : "";
@@ -171,7 +171,7 @@ export class Job {
     const facts = [
       ["Created", moment(job.created)],
       ["Started", moment(job.started, "not yet")],
-      ...(job.completed ? [["Completed", moment(job.completed)]] : [["Planned start", moment(job.plannedStart)], ["Planned completion", moment(job.plannedCompletion)]]),
+      ...(job.completed ? [["Completed", moment(job.completed)]] : [["Planned start", moment(job.plannedStart)], ["Planned completion", moment(job.plannedCompletion)], ...intervalFacts(job.completionInterval)]),
       ...(where ? [["Expected node", where]] : []),
       ["Preemptions", `${job.preemptions}${lost}`],
       ["Failures", String(job.failures)],

@@ -71,4 +71,9 @@ export function moment(text, none = "–") {
   return el("time", { datetime: text, title: text }, `${clock(at)} `, el("small", { text: relative(at) }));
 }
 
+/** Facts about the interval of a planned completion: one, or none if it is unknown. */
+export function intervalFacts(interval) {
+  return interval ? [["80 % interval", el("span", {}, moment(interval.earliest), " to ", moment(interval.latest))]] : [];
+}
+
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

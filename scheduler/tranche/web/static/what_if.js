@@ -1,7 +1,7 @@
 // The plan of a job that is not created: paste its YAML and see its start, its end, and the jobs that it would delay.
 import { ask, send } from "./api.js";
 import { el, jobLink, keep, set, table } from "./dom.js";
-import { duration, moment } from "./times.js";
+import { duration, intervalFacts, moment } from "./times.js";
 
 const KEPT = "tranche-what-if";
 const columns = [
@@ -64,6 +64,7 @@ export class WhatIf {
     const facts = [
       ["Planned start", moment(plannedStart, cutShort ? "after the end of the forecast" : "never, as the cluster is")],
       ["Planned completion", moment(plannedCompletion, cutShort ? "after the end of the forecast" : "never, as the cluster is")],
+      ...intervalFacts(told.completionInterval),
       ["Workers that start at once", String(workers)],
       ...(site ? [["First site", site]] : []),
       ...(behind ? [["After", behind]] : []),
