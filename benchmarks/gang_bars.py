@@ -7,6 +7,7 @@ something is drawn, and its bound, and exits with 1 if a bound is broken (about 
 import argparse
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from job_logs import log_path
 from tranche.simulation.cluster_spec import pool
@@ -60,7 +61,7 @@ class Bar:
         return f"{self.log:<24}{self.what:<36}{bound:>8}{self.mean:>10.4f}  {spread:<18}{'' if self.kept else '  OVER'}"
 
 
-def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: float) -> list[Outcome]:
+def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: Any) -> list[Outcome]:
     """Simulate one policy on one log; return outcomes by seed."""
     recipe = Recipe(LoggedJobs(FileLog.at(log_path(log))), FixedCluster(pool(LOGS[log])), **changes)
     result = run_study(Study(recipe, (policy,), "", seeds=seeds), SerialPool())

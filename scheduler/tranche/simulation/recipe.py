@@ -17,6 +17,7 @@ from tranche.simulation.scenario import Scenario
 from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs, scaled_to_load, with_data
 from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
 from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
+from tranche.simulation.workload.utility_draw import UtilityDraw, with_utilities
 
 Mode = Literal["gang", "elastic"]
 OnError = Literal["stop", "skip"]
@@ -219,6 +220,8 @@ class Recipe:
     estimate_sigma: float = 0.0
     link_sigma: float = 0.0
     unsized: float = 0.0
+    utility: UtilityDraw = "none"
+    """Utilities that are drawn for jobs without one (`with_utilities`)."""
     speed_factor: float = 1.0
     """1 + ε of speed augmentation: the time of each chunk is divided by it, not arrivals and uploads (`at_speed`)."""
 
@@ -227,7 +230,7 @@ class Recipe:
         """Whether jobs, nodes or speeds are drawn; draws of the policy do not count."""
         drawn_nodes = isinstance(self.cluster, PresetCluster)
         drawn_beliefs = self.speed_sigma + self.estimate_sigma + self.link_sigma > 0 or 0 < self.unsized < 1
-        return self.workload.draws or drawn_nodes or drawn_beliefs
+        return self.workload.draws or drawn_nodes or drawn_beliefs or self.utility != "none"
 
     def portable(self) -> "Recipe":
         """Return the same recipe without files, for machines without access to this one's.
@@ -247,8 +250,9 @@ class Recipe:
             ValueError: The jobs cannot be built; the text says why.
         """
         cluster = self.cluster.spec(seed)
+        jobs = with_utilities(self.workload.jobs(cluster, seed, load), self.utility, seed)
         return Scenario(
-            jobs=tuple(at_speed(job, self.speed_factor) for job in self.workload.jobs(cluster, seed, load)),
+            jobs=tuple(at_speed(job, self.speed_factor) for job in jobs),
             nodes=cluster.nodes,
             sites=cluster.sites,
             policy=policy,

@@ -99,6 +99,7 @@ def test_the_keys_of_the_interface_stay() -> None:
         "cloud_gpu_seconds",
         "copied_bytes",
         "in_vain_bytes",
+        "total_utility",
     ]
 
 

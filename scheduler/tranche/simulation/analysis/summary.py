@@ -48,6 +48,8 @@ class Summary:
     """Bytes of chunk uploads that were started."""
     in_vain_bytes: float
     """Part of `copied_bytes` that no chunk trained from."""
+    total_utility: float
+    """Sum of the utilities of the completed jobs that name one; jobs that never completed count 0."""
 
     def as_dict(self) -> dict[str, float | int]:
         """Return the figures by name, in the order above; these names are an interface of the command line."""
@@ -84,6 +86,7 @@ def summarize(result: SimulationResult) -> Summary:
         fairness_index=jain_index(slowdowns),
         jobs=len(jobs),
         unfinished=len(result.unfinished),
+        total_utility=fsum(job.utility for job in jobs),
     )
 
 

@@ -59,6 +59,7 @@ class JobAccount:
             tenant=job.tenant,
             chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
             use=use,
+            utility=0.0 if job.utility is None else job.utility.at(completed - job.submitted),
         )
 
 

@@ -74,6 +74,8 @@ class JobResult:
     tenant: str = ""
     chunk_completions: tuple[float, ...] = ()
     use: JobUse = JobUse()
+    utility: float = 0.0
+    """Utility of its completion at that time; 0 if the job names no utility."""
 
     @property
     def gpu_seconds(self) -> float:
