@@ -35,8 +35,17 @@ HOUR, GIB = 3600.0, 2**30
 SPAN_SECONDS = 80 * HOUR
 BETWEEN_BITS = 2.5e9
 """Bandwidth between machines, in bit/s."""
-POLICIES = ("oasis", "pd-ors-like", "rrh", "dorm", "drf", "fifo")
-SCALES = (0.2, 0.5, 1.0, 2.0, 10.0)
+POLICIES = (
+    "oasis",
+    "oasis:price_ratio=1000",
+    "pd-ors-like",
+    "pd-ors-like:price_ratio=1000",
+    "rrh",
+    "dorm",
+    "drf",
+    "fifo",
+)
+SCALES = (0.2, 1.0, 10.0)
 RATIOS = (1.0, 10.0, 100.0)
 
 
@@ -199,7 +208,7 @@ def main() -> None:
         if options.pictures:
             picture("oasis", "Total utility by number of jobs (simulated)", "jobs", rows, logarithmic=False)
     elif options.part == "scale":
-        names = ("oasis", "pd-ors-like")
+        names = ("oasis", "oasis:price_ratio=100", "oasis:price_ratio=10000", "oasis:price_ratio=1e8", "pd-ors-like")
         print(head("price_scale", names))
         for scale in SCALES:
             found = {n: measured((f"{n}:price_scale={scale:g}",), options.jobs[-1], seeds, 1.0) for n in names}

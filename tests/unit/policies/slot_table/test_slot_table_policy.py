@@ -169,6 +169,7 @@ def test_present_windows_are_kept_where_nothing_changes(policy: str) -> None:
         "oasis:slot=0",
         "oasis:quanta=0",
         "oasis:price_scale=0",
+        "oasis:price_ratio=0.5",
         "pd-ors-like:locality=maybe",
         "pd-ors-like:rounding=none",
         "pd-ors-like:delta=1",
