@@ -3,7 +3,7 @@
 ``python benchmarks/utility_policies.py utility`` compares the policies by the number of jobs; ``scale`` varies the
 ratio of the bounds of prices, ``bandwidth`` the bandwidth inside a machine over that between machines, and ``arrival``
 measures the time of one offer. Pods, gradients and utilities are drawn as in OASiS or from a part of its ranges; work
-and arrivals are ours: 4 to 200 GPU-hours, log-uniform, in 4 to 32 chunks, over 80 hours, on 12 nodes of 8 GPUs. Each
+and arrivals are ours: 4 to 200 GPU-hours, log-uniform, in 4 to 32 chunks, over 80 hours, on 6 nodes of 8 GPUs. Each
 node is a site, so that communication inside a machine and between machines differ in the simulator.
 """
 
@@ -30,7 +30,7 @@ from tranche.simulation.workload.utility_draw import with_utilities
 from tranche.simulation_report.plot_style import LIGHT, Theme, heading, legend_below, lines, render
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
-NODES, GPUS = 12, 8
+NODES, GPUS = 6, 8
 HOUR, GIB = 3600.0, 2**30
 SPAN_SECONDS = 80 * HOUR
 BETWEEN_BITS = 2.5e9
@@ -192,7 +192,7 @@ def main() -> None:
     """Measure and print Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=("utility", "scale", "bandwidth", "arrival"))
-    parser.add_argument("--jobs", type=int, nargs="+", default=[100, 200], help="numbers of jobs")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[50, 100], help="numbers of jobs")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--quanta", type=int, default=50, help="quanta of an offer (arrival)")
     parser.add_argument("--pictures", action="store_true", help="write docs/pictures")

@@ -125,8 +125,8 @@ def test_all_jobs_complete_and_no_cell_is_overbooked(policy: str) -> None:
             server=worker(0) if n % 2 else None,
             utility=worth(1.0 + 17 * n % 90, HOUR * (1 + n % 5), (0.0, 0.4, 5.0)[n % 3]),
         )
-        for n in range(24)
-    ] + [gang(f"g{n}", 2000.0 * n, members=2 + n % 2, seconds=2000.0, utility=worth(40.0)) for n in range(5)]
+        for n in range(15)
+    ] + [gang(f"g{n}", 2000.0 * n, members=2 + n % 2, seconds=2000.0, utility=worth(40.0)) for n in range(4)]
     made = get_policy(f"{policy}:slot=900")
     assert isinstance(made, SlotTablePolicy)
     simulation, cells = Simulation(Planner(made, PlannerSettings(validate=True)), forget_finished=True), 0
