@@ -26,6 +26,7 @@ from tranche.simulation.workload.jsac_options import (
 if TYPE_CHECKING:
     from tranche.replay.export import Export
     from tranche.simulation.recipe import Cluster, Log, Recipe, Workload
+    from tranche.simulation.workload.utility_draw import UtilityDraw
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
@@ -73,6 +74,7 @@ class WorkloadOptions:
     speed_sigma: float
     link_sigma: float
     unsized: float
+    utility: "UtilityDraw"
     speed_factor: float
     network: bool | None
     member_gpus: int | None
@@ -244,6 +246,13 @@ _OPTIONS = (
         "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs without a declared duration."
     ),
     click.option(
+        "--utility",
+        default="none",
+        show_default=True,
+        type=click.Choice(("none", "hours", "relative")),
+        help="Draw utilities of completion as in OASiS, with slots of an hour or of each job's shortest duration.",
+    ),
+    click.option(
         "--speed-factor",
         default=1.0,
         show_default=True,
@@ -285,6 +294,7 @@ def setting(options: WorkloadOptions) -> Setting:
         estimate_sigma=options.estimate_sigma,
         link_sigma=options.link_sigma,
         unsized=options.unsized,
+        utility=options.utility,
         speed_factor=options.speed_factor,
         network=options.network,
     )

@@ -19,6 +19,7 @@ from tranche.simulation.workload.from_log import elastic_jobs, gang_jobs, scaled
 from tranche.simulation.workload.jsac_options import USUAL, JsacOptions
 from tranche.simulation.workload.model_family import with_families
 from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
+from tranche.simulation.workload.utility_draw import UtilityDraw, with_utilities
 
 Mode = Literal["gang", "elastic"]
 OnError = Literal["stop", "skip"]
@@ -227,6 +228,8 @@ class Recipe:
     unsized: float = 0.0
     network: bool | None = None
     """Whether communication between the members of gangs takes time; None: if the cluster describes its links."""
+    utility: UtilityDraw = "none"
+    """Utilities that are drawn for jobs without one (`with_utilities`)."""
     speed_factor: float = 1.0
     """1 + ε of speed augmentation: the time of each chunk is divided by it, not arrivals and uploads (`at_speed`)."""
 
@@ -237,7 +240,8 @@ class Recipe:
         described = isinstance(self.cluster, FixedCluster) and self.cluster.given.level_network is not None
         drawn_models = self.network is True or (self.network is None and described)
         drawn_beliefs = self.speed_sigma + self.estimate_sigma + self.link_sigma > 0 or 0 < self.unsized < 1
-        return self.workload.draws or drawn_nodes or drawn_models or drawn_beliefs
+        drawn_utilities = self.utility != "none"
+        return self.workload.draws or drawn_nodes or drawn_models or drawn_beliefs or drawn_utilities
 
     def portable(self) -> "Recipe":
         """Return the same recipe without files, for machines without access to this one's.
@@ -257,8 +261,9 @@ class Recipe:
             ValueError: The jobs cannot be built; the text says why.
         """
         cluster = with_network(self.cluster.spec(seed), on=self.network)
+        jobs = with_utilities(self.workload.jobs(cluster, seed, load), self.utility, seed)
         return Scenario(
-            jobs=tuple(at_speed(job, self.speed_factor) for job in self.workload.jobs(cluster, seed, load)),
+            jobs=tuple(at_speed(job, self.speed_factor) for job in jobs),
             nodes=cluster.nodes,
             sites=cluster.sites,
             policy=policy,

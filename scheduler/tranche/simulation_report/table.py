@@ -32,13 +32,14 @@ COLUMNS: tuple[tuple[str, str], ...] = (
     ("communication_seconds", "communication"),
     ("utilisation", "used"),
     ("worst_slowdown", "worst slowdown"),
+    ("total_utility", "utility"),
     ("jobs", "jobs"),
 )
 """Keys of a summary that tables show, with their headings; times have one unit for each column."""
 BOUND = ("lower_bound_seconds", "lower bound")
 """Key and heading of the average JCT below which no policy can be; not part of a summary."""
-IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes", "communication_seconds"})
-"""Columns that tables omit if all runs have 0 there: without a cloud, data that move, or network model."""
+IF_ANY = frozenset({"cloud_gpu_seconds", "copied_bytes", "in_vain_bytes", "communication_seconds", "total_utility"})
+"""Columns that tables omit if all runs have 0 there: without a cloud, data that move, network model, or utilities."""
 
 JOB_COLUMNS = (
     "job",

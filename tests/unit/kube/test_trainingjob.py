@@ -3,7 +3,7 @@
 import copy
 import json
 from dataclasses import replace
-from math import inf
+from math import exp, inf
 from typing import Any
 
 import pytest
@@ -69,6 +69,23 @@ def test_the_smallest_job_is_a_gang_with_an_assumed_duration() -> None:
 def test_topology_level_of_a_gang_is_read(topology: dict[str, str] | None, levels: tuple[str, str]) -> None:
     job = to_job(resource(workers={"maxReplicas": 4, "template": TEMPLATE, "topology": topology}))
     assert (job.required_level, job.preferred_level) == levels
+
+
+def test_declared_utility_is_converted_to_seconds() -> None:
+    job = to_job(resource(utility={"priority": 40, "target": "2h", "decay": 0.5}))
+    assert job.utility is not None
+    assert (job.utility.priority, job.utility.target_seconds) == (40.0, 7200.0)
+    assert job.utility.at(7200.0) == 20.0
+    assert job.utility.at(3 * 3600.0) == pytest.approx(40.0 / (1.0 + exp(0.5)))
+    assert to_job(resource()).utility is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"priority": 0, "target": "2h"}, {"priority": 1}, {"priority": 1, "target": "2h", "decay": -1}]
+)
+def test_utility_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="utility"):
+        resource(utility=wrong)
 
 
 def test_a_chunked_job_keeps_sizes_in_bits_and_seconds() -> None:

@@ -74,6 +74,12 @@ def test_job_below_the_threshold_comes_last(threshold: int, workers: list[int]) 
     assert [len(made.cluster.jobs[f"default/{name}"].runs) for name in ("small", "wide")] == workers
 
 
+def test_payoff_uses_the_utility_that_the_job_names() -> None:
+    made = planner("rrh", [node("n0", gpus=2)])
+    made.handle(JobSubmitted(job("a", utility=Utility(9.0, 0.0, 1.0))), 0.0)
+    assert worth(made, 0.0) == {"default/a": 4.5}
+
+
 def test_infinite_threshold_is_refused() -> None:
     with pytest.raises(ValueError, match="threshold"):
         get_policy("rrh:threshold=inf")

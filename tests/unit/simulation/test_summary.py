@@ -100,6 +100,7 @@ def test_the_keys_of_the_interface_stay() -> None:
         "copied_bytes",
         "in_vain_bytes",
         "communication_seconds",
+        "total_utility",
     ]
 
 

@@ -201,6 +201,17 @@ class PreemptionSpec(Resource):
     """Time that each start of a pod costs (image, imports, reading the checkpoint); default: as measured."""
 
 
+class UtilitySpec(Resource):
+    """Utility of completing the job: priority / (1 + exp(decay · (hours since creation − target)))."""
+
+    priority: float = Field(gt=0, le=1_000_000)
+    """Largest utility, that of an early completion."""
+    target: PositiveDuration
+    """Time since the job's creation at which half of the utility is left, such as 6h."""
+    decay: float = Field(default=1.0, ge=0, le=10_000)
+    """Steepness of the decrease per hour; 0: the time of completion does not matter."""
+
+
 class RunPolicy(Resource):
     """Limits of the run, and clean-up after it."""
 
@@ -281,6 +292,9 @@ class TrainingJobSpec(Resource):
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] = "tranche-normal"
     """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks to
     GPUs at the arrival of a job do not use tiers; they set the condition PriorityIgnored."""
+    utility: UtilitySpec | None = None
+    """Utility of completing the job, by its duration. The policies that maximise it (oasis, pd-ors-like, rrh) are for
+    the simulator; live policies do not use it."""
     data: Data | None = None
     workers: Workers
     parameter_servers: ParameterServers | None = None

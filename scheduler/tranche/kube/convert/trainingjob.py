@@ -59,6 +59,7 @@ from tranche.model import (
     SiteProgress,
     Tier,
     UnplacedPods,
+    Utility,
     Window,
     WindowState,
     format_chunks,
@@ -120,6 +121,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         servers=servers.replicas if servers else 0,
         chief=planned_shape(resource, ROLE_CHIEF, chief_pod, gpu_resources) if chief_pod else None,
         weight=spec.weight,
+        utility=_utility(spec),
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),
         durable=_durable(spec.checkpoint) if spec.checkpoint else None,
@@ -133,6 +135,14 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         admission=admission,
         refusal=refusal,
     )
+
+
+def _utility(spec: TrainingJobSpec) -> Utility | None:
+    """Return the utility that the job declares, in seconds."""
+    if spec.utility is None:
+        return None
+    declared = spec.utility
+    return Utility(declared.priority, declared.decay / 3600.0, parse_duration(declared.target))
 
 
 def _admission(resource: TrainingJob, *, has_others: bool) -> tuple[Admission, str]:

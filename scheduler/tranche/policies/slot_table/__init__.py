@@ -1,1 +1,1 @@
-"""Slot tables: workers by slot and machine, at prices that rise with use; OASiS and PD-ORS share them."""
+"""Slot tables: workers by time slot and machine, at prices that rise with use; OASiS and PD-ORS share them."""

@@ -17,7 +17,6 @@ from tranche.policies.base import PolicyTraits
 from tranche.policies.slot_table.offer import PricedTable
 from tranche.policies.slot_table.pool import Pool
 from tranche.policies.slot_table.pooled_table import PooledTable
-from tranche.policies.slot_table.price import price_range
 from tranche.policies.slot_table.slot_job import Amounts
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machines_of, requested_total
 from tranche.state.cluster import ClusterState
@@ -50,8 +49,7 @@ class Oasis(SlotTablePolicy):
         for machines, what in ((hosts, "worker"), (servers, "server")):
             claims = [self.claim(state, cluster, horizon_slots, what) for state in states]
             total = requested_total(machines, claims)
-            prices = price_range(claims, total, horizon_slots, factor=FACTOR, scale=self.price_scale)
-            made.append(Pool(machines, prices))
+            made.append(Pool(machines, self.prices(claims, total, horizon_slots, FACTOR)))
         return PooledTable(*made)
 
     def seconds_per_batch(self, state: JobState, cluster: ClusterState) -> tuple[float, float]:

@@ -21,7 +21,6 @@ from tranche.policies.seeded_choice import uniform
 from tranche.policies.slot_table.machine_table import MachineTable
 from tranche.policies.slot_table.offer import PricedTable
 from tranche.policies.slot_table.pool import Pool
-from tranche.policies.slot_table.price import price_range
 from tranche.policies.slot_table.slot_job import seconds_per_sample
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machines_of, requested_total
 from tranche.state.cluster import ClusterState
@@ -79,9 +78,8 @@ class PdOrs(SlotTablePolicy):
         machines = machines_of(cluster)
         claims = [self.claim(state, cluster, horizon_slots, "job") for state in states]
         total = requested_total(machines, claims)
-        prices = price_range(claims, total, horizon_slots, factor=FACTOR, scale=self.price_scale)
         return MachineTable(
-            Pool(machines, prices),
+            Pool(machines, self.prices(claims, total, horizon_slots, FACTOR)),
             draw,
             tries=0 if self.rounding == "ceil" else int(self.tries),
             bounded=self.rounding if self.rounding in ("packing", "covering") else "",

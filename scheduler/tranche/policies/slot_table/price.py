@@ -37,6 +37,8 @@ class PriceRange:
 
     least: float
     most: Amounts
+    most_ratio: float = inf
+    """Largest U/L: L of a resource is at least its U over this [I]."""
 
     def at(self, used: Amounts, capacity: Amounts) -> Amounts:
         """Return L · (U/L)^(used/capacity) of each resource.
@@ -46,9 +48,10 @@ class PriceRange:
         return Amounts(*(self._price(*of) for of in zip(self.most, used, capacity, strict=True)))
 
     def _price(self, most: float, used: float, capacity: float) -> float:
-        if most <= self.least or (used <= 0 and capacity > 0) or capacity == inf:
-            return self.least
-        return self.least * exp(log(most / self.least) * (used / capacity if capacity > 0 else 1.0))
+        least = max(self.least, most / self.most_ratio)
+        if most <= least or (used <= 0 and capacity > 0) or capacity == inf:
+            return least
+        return least * exp(log(most / least) * (used / capacity if capacity > 0 else 1.0))
 
 
 def steepness(claims: Sequence[Claim], capacity: float, horizon_slots: int) -> float:
@@ -64,7 +67,13 @@ def steepness(claims: Sequence[Claim], capacity: float, horizon_slots: int) -> f
 
 
 def price_range(
-    claims: Sequence[Claim], capacity: float, horizon_slots: int, *, factor: float, scale: float = 1.0
+    claims: Sequence[Claim],
+    capacity: float,
+    horizon_slots: int,
+    *,
+    factor: float,
+    scale: float = 1.0,
+    most_ratio: float = inf,
 ) -> PriceRange:
     """Return L and U from the jobs that are known.
 
@@ -74,6 +83,7 @@ def price_range(
         horizon_slots: T.
         factor: 4 in OASiS, 2 in PD-ORS: L = min of u at the horizon / (factor · μ · work · demand).
         scale: Factor of U/L, below 1 for an under-estimate.
+        most_ratio: Largest U/L.
     """
     asking = [claim for claim in claims if claim.demand.total > 0]
     if not asking:
@@ -85,4 +95,4 @@ def price_range(
     for number in range(len(Amounts())):
         wanted = (c.best / c.demand[number] for c in asking if c.demand[number] > 0)
         most.append(max(least, scale * max(wanted, default=0.0)))
-    return PriceRange(least, Amounts(*most))
+    return PriceRange(least, Amounts(*most), most_ratio)

@@ -26,7 +26,7 @@ from tranche.policies.allocation.utility import utility_of
 from tranche.policies.base import PooledPolicy
 from tranche.policies.slot_table.cells import Cells
 from tranche.policies.slot_table.offer import PricedTable, offer
-from tranche.policies.slot_table.price import Claim
+from tranche.policies.slot_table.price import Claim, PriceRange, price_range
 from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -56,10 +56,20 @@ class SlotTablePolicy(DistributingPolicy):
     price_scale: float = 1.0
     """Factor of the ratio of the greatest to the least price; below 1 it is under-estimated."""
 
+    price_ratio: float = 0.0
+    """Largest ratio of the greatest to the least price; 0: no bound, as published."""
+
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         if not (0 < self.slot < inf and self.horizon >= 0 and self.quanta >= 1 and 0 < self.price_scale < inf):
             raise ValueError(f"{self.name} needs slot > 0, horizon ≥ 0, quanta ≥ 1 and price_scale > 0")
+        if self.price_ratio and not self.price_ratio > 1:
+            raise ValueError(f"{self.name} needs price_ratio > 1, or 0 for no bound")
+
+    def prices(self, claims: Sequence[Claim], capacity: float, horizon_slots: int, factor: float) -> PriceRange:
+        """Return the bounds of prices under the options."""
+        ratio = self.price_ratio or inf
+        return price_range(claims, capacity, horizon_slots, factor=factor, scale=self.price_scale, most_ratio=ratio)
 
     @abstractmethod
     def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:

@@ -50,6 +50,8 @@ class Summary:
     """Part of `copied_bytes` that no chunk trained from."""
     communication_seconds: float
     """Sum over all mini-batches of the time in which workers communicated; 0 without network model."""
+    total_utility: float
+    """Sum of the utilities of the completed jobs that name one; jobs that never completed count 0."""
 
     def as_dict(self) -> dict[str, float | int]:
         """Return the figures by name, in the order above; these names are an interface of the command line."""
@@ -87,6 +89,7 @@ def summarize(result: SimulationResult) -> Summary:
         fairness_index=jain_index(slowdowns),
         jobs=len(jobs),
         unfinished=len(result.unfinished),
+        total_utility=fsum(job.utility for job in jobs),
     )
 
 

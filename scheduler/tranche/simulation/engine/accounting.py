@@ -61,6 +61,7 @@ class JobAccount:
             chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
             use=use,
             communication_seconds=self.communicated,
+            utility=0.0 if job.utility is None else job.utility.at(completed - job.submitted),
         )
 
 

@@ -76,6 +76,8 @@ class JobResult:
     use: JobUse = JobUse()
     communication_seconds: float = 0.0
     """Time of its mini-batches, one after the other, in which its workers communicated; 0 without network model."""
+    utility: float = 0.0
+    """Utility of its completion at that time; 0 if the job names no utility."""
 
     @property
     def gpu_seconds(self) -> float:

@@ -98,6 +98,12 @@ def test_price_scale_multiplies_the_ratio_of_the_bounds(scale: float) -> None:
     assert other.most.gpus / other.least == pytest.approx(scale * one.most.gpus / one.least)
 
 
+def test_largest_ratio_raises_the_least_price_of_each_resource() -> None:
+    prices = PriceRange(1e-9, Amounts(100.0, 10.0, 1e-12), most_ratio=100.0)
+    assert prices.at(Amounts(), Amounts(8.0, 8.0, 8.0)) == Amounts(1.0, 0.1, 1e-9)
+    assert prices.at(Amounts(4.0), Amounts(8.0, 8.0, 8.0)).gpus == pytest.approx(10.0)
+
+
 def test_bounds_without_jobs_price_everything_alike() -> None:
     bounds = price_range([], 144.0, 20, factor=2.0)
     assert bounds.at(Amounts(8.0), Amounts(8.0)).gpus == bounds.least > 0

@@ -125,8 +125,8 @@ def test_all_jobs_complete_and_no_cell_is_overbooked(policy: str) -> None:
             server=worker(0) if n % 2 else None,
             utility=worth(1.0 + 17 * n % 90, HOUR * (1 + n % 5), (0.0, 0.4, 5.0)[n % 3]),
         )
-        for n in range(24)
-    ] + [gang(f"g{n}", 2000.0 * n, members=2 + n % 2, seconds=2000.0, utility=worth(40.0)) for n in range(5)]
+        for n in range(15)
+    ] + [gang(f"g{n}", 2000.0 * n, members=2 + n % 2, seconds=2000.0, utility=worth(40.0)) for n in range(4)]
     made = get_policy(f"{policy}:slot=900")
     assert isinstance(made, SlotTablePolicy)
     simulation, cells = Simulation(Planner(made, PlannerSettings(validate=True)), forget_finished=True), 0
@@ -169,6 +169,7 @@ def test_present_windows_are_kept_where_nothing_changes(policy: str) -> None:
         "oasis:slot=0",
         "oasis:quanta=0",
         "oasis:price_scale=0",
+        "oasis:price_ratio=0.5",
         "pd-ors-like:locality=maybe",
         "pd-ors-like:rounding=none",
         "pd-ors-like:delta=1",

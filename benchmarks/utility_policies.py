@@ -1,0 +1,239 @@
+"""Total utility of OASiS, the PD-ORS-like policy and their comparators, on drawn jobs.
+
+``python benchmarks/utility_policies.py utility`` compares the policies by the number of jobs; ``scale`` varies the
+ratio of the bounds of prices, ``bandwidth`` the bandwidth inside a machine over that between machines, and ``arrival``
+measures the time of one offer. Pods, gradients and utilities are drawn as in OASiS or from a part of its ranges; work
+and arrivals are ours: 4 to 200 GPU-hours, log-uniform, in 4 to 32 chunks, over 80 hours, on 6 nodes of 8 GPUs. Each
+node is a site, so that communication inside a machine and between machines differ in the simulator.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from math import ceil, exp, log
+from pathlib import Path
+from statistics import fmean, median
+from time import process_time
+
+from matplotlib.figure import Figure
+
+from tranche.model import Job, Link, Node, PodShape, Resources, Site, Utility
+from tranche.policies.seeded_choice import uniform
+from tranche.policies.slot_table.machine_table import MachineTable
+from tranche.policies.slot_table.offer import PricedTable, admit, offer
+from tranche.policies.slot_table.pool import Pool
+from tranche.policies.slot_table.pooled_table import PooledTable
+from tranche.policies.slot_table.price import PriceRange
+from tranche.policies.slot_table.slot_job import Amounts, SlotJob
+from tranche.simulation.analysis.summary import summarize
+from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.workload.utility_draw import with_utilities
+from tranche.simulation_report.plot_style import LIGHT, Theme, heading, legend_below, lines, render
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs/pictures"
+NODES, GPUS = 6, 8
+HOUR, GIB = 3600.0, 2**30
+SPAN_SECONDS = 80 * HOUR
+BETWEEN_BITS = 2.5e9
+"""Bandwidth between machines, in bit/s."""
+POLICIES = (
+    "oasis",
+    "oasis:price_ratio=1000",
+    "pd-ors-like",
+    "pd-ors-like:price_ratio=1000",
+    "rrh",
+    "dorm",
+    "drf",
+    "fifo",
+)
+SCALES = (0.2, 1.0, 10.0)
+RATIOS = (1.0, 10.0, 100.0)
+
+
+def cluster(ratio: float) -> tuple[tuple[Node, ...], tuple[Site, ...]]:
+    """Return nodes and sites, with that ratio of the bandwidth inside a machine to that between machines."""
+    names = [f"m{number:02}" for number in range(NODES)]
+    offered = Resources(32_000 * GPUS // 4, 64 * GIB * GPUS // 2, GPUS, 110)
+    nodes = tuple(Node(name, name, offered) for name in names)
+    links = {here: {there: Link(BETWEEN_BITS * (ratio if here == there else 1.0)) for there in names} for here in names}
+    return nodes, tuple(Site(name, links=links[name]) for name in names)
+
+
+def jobs_of(count: int, seed: int) -> list[Job]:
+    """Draw jobs; each draw depends on seed and number alone."""
+
+    def between(low: float, high: float, number: int, what: str) -> float:
+        return low + (high - low) * uniform(seed, number, what)
+
+    jobs = []
+    for number in range(count):
+        chunks = round(between(4, 32, number, "chunks"))
+        hours = exp(between(log(4), log(200), number, "work"))
+        gradient_bits = 8e6 * between(30, 575, number, "gradients")
+        pod = Resources(
+            1000 * round(between(1, 4, number, "cores")), round(between(2, 24, number, "memory")) * GIB, 1, 1
+        )
+        server = Resources(
+            1000 * round(between(1, 4, number, "server cores")), round(between(2, 16, number, "server")) * GIB, 0, 1
+        )
+        seconds = hours * HOUR / chunks
+        batches = max(1, round(seconds / between(2.0, 12.0, number, "batch")))
+        jobs.append(
+            Job(
+                key=f"default/j{number:03}",
+                uid=f"j{number}",
+                submitted=between(0.0, SPAN_SECONDS, number, "arrival"),
+                worker=PodShape(pod),
+                chunks=chunks,
+                batches_per_chunk=batches,
+                step_seconds=seconds / batches,
+                gradient_bits=gradient_bits,
+                max_workers=chunks,
+                server=PodShape(server),
+                servers=max(1, ceil(chunks / between(4, 16, number, "served"))),
+            )
+        )
+    return with_utilities(jobs, "hours", seed)
+
+
+def total_utility(policy: str, count: int, seed: int, ratio: float) -> tuple[float, int]:
+    """Return the total utility of a simulated run, and the number of jobs that did not complete."""
+    nodes, sites = cluster(ratio)
+    result = run(Scenario(tuple(jobs_of(count, seed)), nodes, sites, policy, seed=seed))
+    return summarize(result).total_utility, len(result.unfinished)
+
+
+def measured(policies: Sequence[str], count: int, seeds: Iterable[int], ratio: float) -> dict[str, list[float]]:
+    """Return the total utility by policy and seed."""
+    found: dict[str, list[float]] = {policy: [] for policy in policies}
+    for seed in seeds:
+        for policy in policies:
+            utility, unfinished = total_utility(policy, count, seed, ratio)
+            assert not unfinished, policy
+            found[policy].append(utility)
+    return found
+
+
+def row(label: object, values: dict[str, list[float]]) -> str:
+    """Return a line of a Markdown table: means, and in brackets the mean over seeds of ratios to the first policy."""
+    first = next(iter(values.values()))
+    cells = []
+    for utilities in values.values():
+        ratio = fmean(one / base for one, base in zip(utilities, first, strict=True))
+        cells.append(f"{fmean(utilities):,.0f} (× {ratio:.2f})")
+    return f"| {label} | {' | '.join(cells)} |"
+
+
+def head(what: str, policies: Sequence[str]) -> str:
+    """Return the head of a Markdown table."""
+    return f"| {what} | {' | '.join(policies)} |\n|--:|{'--:|' * len(policies)}"
+
+
+def picture(name: str, title: str, label: str, rows: dict[float, dict[str, list[float]]], *, logarithmic: bool) -> None:
+    """Draw total utility by the first column, a line for each policy."""
+
+    def draw(figure: Figure, theme: Theme) -> None:
+        heading(figure, title)
+        axes = figure.subplots()
+        policies = list(next(iter(rows.values())))
+        for policy, style in zip(policies, lines(theme), strict=False):
+            axes.plot(list(rows), [fmean(one[policy]) for one in rows.values()], marker="o", label=policy, **style)
+        if logarithmic:
+            axes.set_xscale("log")
+        axes.set_xlabel(label)
+        axes.set_ylabel("total utility")
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color=theme.grid)
+        legend_below(figure, axes, len(policies))
+
+    (PICTURES / f"{name}.png").write_bytes(render(draw, LIGHT, 7.2, 4.2))
+
+
+def drawn_slot_job(number: int) -> SlotJob:
+    """Draw a job of many quanta, with parameter servers, for the time of one offer."""
+
+    def between(low: float, high: float, what: str) -> float:
+        return low + (high - low) * uniform(1, number, what)
+
+    near = between(0.001, 0.01, "near")
+    return SlotJob(
+        key=f"j{number}",
+        samples=between(500, 5000, "samples"),
+        internal_slots=near,
+        external_slots=near * between(1.0, 2.0, "far"),
+        most_workers=round(between(5, 60, "most")),
+        worker=Amounts(round(between(1, 4, "gpus")), round(between(1, 10, "cores")), round(between(2, 32, "memory"))),
+        server=Amounts(0.0, round(between(1, 10, "server")), round(between(2, 32, "server memory"))),
+        workers_per_server=between(1, 10, "served"),
+    )
+
+
+def offer_seconds(kind: str, jobs: int, quanta: int) -> list[float]:
+    """Return the processor time of each offer, at 100 slots and 80 machines, while jobs fill the table."""
+    prices = PriceRange(1e-4, Amounts(60.0, 20.0, 6.0))
+    machines = {f"h{number:02}": Amounts(16.0, 96.0, 384.0) for number in range(40 if kind == "oasis" else 80)}
+    servers = {f"k{number:02}": Amounts(0.0, 96.0, 384.0) for number in range(40)}
+    table: PricedTable = (
+        PooledTable(Pool(machines, prices), Pool(servers, prices))
+        if kind == "oasis"
+        else MachineTable(Pool(machines, prices), lambda *names: uniform(1, *names))
+    )
+    seconds = []
+    for number in range(jobs):
+        utility = Utility(50.0, (0.0, 0.5, 5.0)[number % 3], 5.0 + number % 10)
+        values = [utility.at(slot) for slot in range(100)]
+        begun = process_time()
+        offer(table, drawn_slot_job(number), 0, values, quanta)
+        seconds.append(process_time() - begun)
+        admit(table, drawn_slot_job(number), 0, values, min(10, quanta))
+    return seconds
+
+
+def main() -> None:
+    """Measure and print Markdown tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("utility", "scale", "bandwidth", "arrival"))
+    parser.add_argument("--jobs", type=int, nargs="+", default=[50, 100], help="numbers of jobs")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--quanta", type=int, default=50, help="quanta of an offer (arrival)")
+    parser.add_argument("--pictures", action="store_true", help="write docs/pictures")
+    options = parser.parse_args()
+    seeds = range(1, options.seeds + 1)
+    rows: dict[float, dict[str, list[float]]] = {}
+    names: tuple[str, ...]
+    if options.part == "utility":
+        print(head("jobs", POLICIES))
+        for count in options.jobs:
+            rows[count] = measured(POLICIES, count, seeds, 1.0)
+            print(row(count, rows[count]), flush=True)
+        if options.pictures:
+            picture("oasis", "Total utility by number of jobs (simulated)", "jobs", rows, logarithmic=False)
+    elif options.part == "scale":
+        names = ("oasis", "oasis:price_ratio=100", "oasis:price_ratio=10000", "oasis:price_ratio=1e8", "pd-ors-like")
+        print(head("price_scale", names))
+        for scale in SCALES:
+            found = {n: measured((f"{n}:price_scale={scale:g}",), options.jobs[-1], seeds, 1.0) for n in names}
+            rows[scale] = {name: next(iter(one.values())) for name, one in found.items()}
+            print(row(f"{scale:g}", rows[scale]), flush=True)
+    elif options.part == "bandwidth":
+        names = ("pd-ors-like", "pd-ors-like:locality=off", "pd-ors-like:rounding=ceil", "oasis")
+        print(head("inside / between", names))
+        for ratio in RATIOS:
+            told = f"internal={BETWEEN_BITS * ratio:g}:external={BETWEEN_BITS:g}"
+            found = {
+                n: measured((f"{n}:{told}" if n != "oasis" else n,), options.jobs[-1], seeds, ratio) for n in names
+            }
+            rows[ratio] = {name: next(iter(one.values())) for name, one in found.items()}
+            print(row(f"{ratio:g}", rows[ratio]), flush=True)
+        if options.pictures:
+            title = "Total utility by bandwidth inside a machine over between machines (simulated)"
+            picture("pd-ors", title, "ratio of bandwidths", rows, logarithmic=True)
+    else:
+        print("| policy | median | p99 | most |\n|:--|--:|--:|--:|")
+        for kind in ("oasis", "pd-ors-like"):
+            seconds = sorted(offer_seconds(kind, options.jobs[-1], options.quanta))
+            p99 = seconds[min(len(seconds) - 1, int(0.99 * len(seconds)))]
+            print(f"| {kind} | {median(seconds):.3f} s | {p99:.3f} s | {seconds[-1]:.3f} s |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
