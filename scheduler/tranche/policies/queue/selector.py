@@ -44,7 +44,7 @@ class Selector(PooledPolicy):
 
     members: str = "srsf+srtf+las+fifo-skip"
     """Policies to choose from, joined by `+`: some of fifo-skip, las, sjf, srsf and srtf."""
-    weights: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0)
+    weights: tuple[float, ...] = (1.18, 0.83, 0.56, 0.10, -0.88, 0.36, 0.06, 0.58, 2.18, 0.88, -0.04, 0.16)
     """Three weights for each of them: constant, load, share of jobs of unknown size."""
 
     def __post_init__(self) -> None:
