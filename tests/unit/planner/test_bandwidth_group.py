@@ -47,8 +47,7 @@ def test_slow_links_are_used_where_no_fast_group_has_room() -> None:
 
 def test_gang_with_a_server_starts_in_the_group_too() -> None:
     cluster = nodes(a=2, b=3, c=2, d=3)
-    helper = {"server": worker(gpus=0), "servers": 1}
-    assert sites_of("chunk:grouped=1", 4, cluster, **helper) == ["a", "a", "b", "b"]
+    assert sites_of("chunk:grouped=1", 4, cluster, server=worker(gpus=0), servers=1) == ["a", "a", "b", "b"]
 
 
 def test_site_with_slow_network_inside_is_no_good_group() -> None:
