@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, ViewportSize, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or ""
 MISSING = "there is no chromium (Debian: make browser)"
 """Reason why a browser test is skipped; never in CI."""
-PHONE = {"width": 375, "height": 740}
-DESK = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 375, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
 
 
 def require_chromium() -> None:

@@ -31,7 +31,7 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
         else:
             state.size_sigma = cluster.history.sizes.sigma(_template(job))
             cluster.speed_model.assume(job.key, size / _size(job, told_gpu_seconds(state)))
-    elif _is_corrected(context, job):
+    elif context.policy.corrects_declared_sizes and _is_corrected(job):
         factor = cluster.history.declared.factor(job.namespace, told_gpu_seconds(state))
         if factor != 1.0:
             cluster.speed_model.assume(job.key, factor)
@@ -44,7 +44,7 @@ def conclude(context: PlannerContext, state: JobState) -> None:
     context.cluster.forecast_errors.completed(state.job.key, context.now)
     if context.policy.traits.uses_learned_estimates:
         context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
-        if _is_corrected(context, state.job):
+        if context.policy.corrects_declared_sizes and _is_corrected(state.job):
             declared = told_gpu_seconds(state) / context.cluster.speed_model.job_factor(state.job.key)
             context.cluster.history.declared.add(state.job.namespace, declared, state.counted_gpu_seconds)
         context.cluster.speed_model.forget_job(state.job.key)
@@ -106,9 +106,9 @@ def restate(context: PlannerContext, state: JobState) -> None:
     begin(context, state, 1.0)
 
 
-def _is_corrected(context: PlannerContext, job: Job) -> bool:
-    """Return whether the declared size of the job is corrected, and corrects those of later jobs."""
-    return context.policy.corrects_declared_sizes and job.size_declared and job.is_indivisible
+def _is_corrected(job: Job) -> bool:
+    """Return whether policies may correct the declared size of the job, and learn from it."""
+    return job.size_declared and job.is_indivisible
 
 
 def _template(job: Job) -> str:

@@ -23,10 +23,11 @@ WHY = "the rest of its chunks ends sooner on another node"
 def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Close windows that lag behind what an idle slot would need for their rest; call it after the queue was served.
 
-    Jobs are served in order of rank. A slot is idle if no waiting job could take it, and serves one window.
+    The policy's `split_factor` is positive. Jobs are served in order of rank. A slot is idle if no waiting job could
+    take it, and serves one window.
     """
     cluster, factor = context.cluster, queue.policy.split_factor()
-    if not factor or not any(node.free_gpus > 0 for node in cluster.nodes.values()):
+    if not any(node.free_gpus > 0 for node in cluster.nodes.values()):
         return
     lagging = [state for state in queue.engaged.values() if _may_split(state)]
     taken: set[str] = set()

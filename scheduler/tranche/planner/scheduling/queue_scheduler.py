@@ -70,7 +70,8 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         level_placement.settle(context, now)
         level_relocation.relocate(context, queue, now, has_grown=has_grown)
     queue.settle()
-    split_lagging(context, queue, now)
+    if queue.policy.split_factor() > 0:
+        split_lagging(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
     if queue.policy.traits.needs_local_data:
