@@ -8,7 +8,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -114,6 +114,19 @@ bench: examples  ## Measure the figures of the README and check them against the
 
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
+
+systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (half an hour or more)
+	$(BIN)/python benchmarks/network_policies.py
+	$(BIN)/python benchmarks/network_cost.py
+	$(BIN)/python benchmarks/lwf_study.py
+	$(BIN)/python benchmarks/utility_policies.py utility --jobs 15 30 45
+	$(BIN)/python benchmarks/utility_policies.py bandwidth --jobs 30
+	$(BIN)/python benchmarks/throughput_prediction.py --pairs
+	$(BIN)/python benchmarks/interval_calibration.py
+	$(BIN)/python benchmarks/worker_network.py
+	$(BIN)/python benchmarks/worker_rounds.py
+	$(BIN)/python benchmarks/batch_service.py
+	$(BIN)/python benchmarks/related_options.py
 
 chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault; a failure leaves build/chaos/SEED)
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)")

@@ -68,12 +68,12 @@ def started() -> Iterator[Browser]:
 
 @contextmanager
 def opened(
-    browser: Browser, url: str, size: dict[str, int] = DESK, dark: bool = False, token: str = ""
+    browser: Browser, url: str, size: ViewportSize = DESK, dark: bool = False, token: str = ""
 ) -> Iterator[Window]:
     """Open a page at an address, logged in if there is a token."""
     scheme = "dark" if dark else "light"
     context: BrowserContext = browser.new_context(
-        viewport=size,  # type: ignore[arg-type]
+        viewport=size,
         color_scheme=scheme,  # type: ignore[arg-type]
         device_scale_factor=2 if size == PHONE else 1,
         timezone_id="UTC",

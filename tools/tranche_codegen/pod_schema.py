@@ -45,6 +45,12 @@ _STAGING_VOLUME = {"configMap", "csi", "emptyDir", "hostPath", "name", "nfs", "p
 _FORBIDDEN = ("ephemeralContainers", "schedulingGroup", "evictionResponders")
 """Pod fields that a template must not have: rejected at creation, or not in every supported release."""
 
+_REMOVED_VOLUMES = (
+    "cephfs", "flocker", "glusterfs", "photonPersistentDisk", "quobyte", "rbd", "scaleIO", "storageos",
+)  # fmt: skip
+"""Volumes whose plugins Kubernetes has removed from all supported releases: the API server takes them, and no kubelet
+mounts them. CSI drivers have replaced them."""
+
 
 def template_schema(openapi: Mapping[str, Any]) -> Schema:
     """Build the schema of a PodTemplateSpec with at least one container and an image in each container."""
@@ -56,6 +62,7 @@ def template_schema(openapi: Mapping[str, Any]) -> Schema:
     pod = template["properties"]["spec"]
     for name in _FORBIDDEN:
         pod["properties"].pop(name, None)
+    _drop_removed_volumes(pod["properties"]["volumes"]["items"])
     for name in ("containers", "initContainers"):
         container = pod["properties"][name]["items"]
         container["required"] = sorted({*container["required"], "image"})
@@ -100,7 +107,14 @@ def volume_schema(openapi: Mapping[str, Any]) -> Schema:
     schemas: Mapping[str, Schema] = openapi["components"]["schemas"]
     volume = _resolve(schemas[_CORE + "Volume"], schemas)
     del volume["properties"]["name"], volume["required"]
+    _drop_removed_volumes(volume)
     return volume
+
+
+def _drop_removed_volumes(volume: Schema) -> None:
+    """Drop the sources that no kubelet mounts, so that `kubectl apply` rejects them as unknown fields."""
+    for name in _REMOVED_VOLUMES:
+        volume["properties"].pop(name, None)
 
 
 def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:

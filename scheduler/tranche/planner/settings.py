@@ -67,7 +67,7 @@ class PlannerSettings:
     gpu_kinds: GpuKinds | None = None
     """GPU kinds of nodes and their declared speeds; workers then start where their chunks complete soonest.
 
-    None: nodes have the speeds that the host gives them, and each free GPU is used, as in the simulator.
+    None: nodes have the speeds that the host gives them, and each free GPU is used.
     """
     jobs_per_node_factor: int = 0
     """Number of jobs, of two namespaces if there are as many, that must agree before a node counts as slow or fast.

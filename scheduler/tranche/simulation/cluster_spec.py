@@ -24,7 +24,7 @@ AMPLE = Resources(cpu=10**9, memory=2**60, pods=10**6)
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """Nodes, sites with their links, and failures; can be pickled if labels and links are plain mappings."""
+    """Nodes, sites with their links, and failures."""
 
     name: str
     nodes: tuple[Node, ...]

@@ -1,6 +1,5 @@
 """Executors for the cells of a study: any `concurrent.futures.Executor`, reopened when its processes died."""
 
-import copyreg
 import multiprocessing
 import os
 import signal
@@ -8,19 +7,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing.process import BaseProcess
-from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _view(items: dict[Any, Any]) -> "MappingProxyType[Any, Any]":
-    return MappingProxyType(items)
-
-
-copyreg.pickle(MappingProxyType, lambda view: (_view, (dict(view),)))
-"""Labels of nodes and links of sites are read-only views, which Python does not send to other processes by itself."""
 
 
 class Pool(Protocol):

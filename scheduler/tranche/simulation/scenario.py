@@ -1,11 +1,15 @@
 """Scenario of one run: everything that decides its outcome, as a value that can be sent and repeated to the digit."""
 
-from collections.abc import Callable
+import copyreg
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
+from types import MappingProxyType
+from typing import Any
 
 from tranche.estimate import LevelNetwork
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
+from tranche.model.gpu_kind import GpuKinds
 from tranche.model.topology import Topology
 from tranche.planner import NodeChanged, Planner, PlannerSettings
 from tranche.policies import get_policy
@@ -16,6 +20,14 @@ from tranche.simulation.engine.shared_uploads import SharedUploads
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.simulation.named_random import lognormal
+
+
+def _view(items: dict[Any, Any]) -> "MappingProxyType[Any, Any]":
+    return MappingProxyType(items)
+
+
+copyreg.pickle(MappingProxyType, lambda view: (_view, (dict(view),)))
+"""Labels of nodes and links of sites are read-only views, which Python does not send to other processes by itself."""
 
 OnProgress = Callable[[int, int], None]
 """Callback with the numbers of completed and of all jobs, called from time to time."""
@@ -85,6 +97,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     contention = scenario.level_network is not None and scenario.contention
     settings = PlannerSettings(
         seed=scenario.seed,
+        gpu_kinds=_gpu_kinds(scenario.nodes),
         uploads_reported=scenario.link_sigma > 0 or contention,
         topology=scenario.topology,
         level_network=scenario.level_network,
@@ -137,6 +150,12 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         if failure.until < inf:
             simulation.at(failure.until, NodeChanged(nodes[failure.node]))
     return simulation
+
+
+def _gpu_kinds(nodes: Sequence[Node]) -> GpuKinds | None:
+    """Return the declared speeds of the GPU kinds, as live from the installation; None if no kinds differ in speed."""
+    speeds = {node.gpu_kind: node.speed for node in nodes if node.gpu_kind}
+    return GpuKinds(speeds=speeds) if len(set(speeds.values())) > 1 else None
 
 
 def _unsized(scenario: Scenario, job: Job) -> bool:

@@ -71,7 +71,7 @@ def test_the_check_names_what_differs(cluster: Cluster, tmp_path: Path) -> None:
     )
     assert "helm/tranche/files/crds/trainingjobs.yaml: missing" in found.stdout
     assert not missing.exists()
-    assert generate(cluster, tmp_path).stdout == "8 files written\n"
+    assert generate(cluster, tmp_path).stdout == "9 files written\n"
     assert generate(cluster, tmp_path, "--check").returncode == 0
 
 

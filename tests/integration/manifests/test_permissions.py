@@ -21,6 +21,7 @@ ALLOWED = {
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io", "list events",
         "patch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev",
+        "create trainingjobs.tranche.dev",  # for the page's what-if: page-policy.yaml limits it to dry runs
     ],
     "tranche-operator": [
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
@@ -33,7 +34,7 @@ ALLOWED = {
 REFUSED = {
     "tranche-scheduler": [
         "patch resourcequotas", "get trainingjobs.tranche.dev", "patch services", "create serviceaccounts/token",
-        "create pods", "create pods/eviction", "create trainingjobs.tranche.dev", "update trainingjobs.tranche.dev",
+        "create pods", "create pods/eviction", "update trainingjobs.tranche.dev",
         "deletecollection trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
     ],

@@ -371,7 +371,7 @@ def test_the_api_server_accepts_our_pods(lab: Lab, gang: bool, template: dict[st
     cache = ReconcilerCache()
     apply(lab, CheckTemplate(1, (*pods, *manifests.checked_pods(job, SETTINGS))), seen=seen, cache=cache)
     update = cache.verdicts[seen.key].update
-    assert (update.status, update.message) == ("False", "")
+    assert (update.status, update.message) == ("False", "the API server accepts the pods of the job")
     apply(lab, *(CreatePod(pod, "w", SITE) for pod in pods), seen=seen, cache=cache)
     assert len(lab.pods()) == len(pods)
     terms = lab.pods()["cats-worker-0-1"]["spec"]["affinity"]["nodeAffinity"][

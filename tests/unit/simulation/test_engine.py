@@ -262,3 +262,11 @@ def test_jobs_without_declared_size_attain_the_same_work() -> None:
         {name: one.attained_gpu_seconds for name, one in told.items()}
     )
     assert [one.completed for one in untold.values()] != [one.completed for one in told.values()]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "fifo"])
+def test_job_starts_on_the_faster_of_two_gpu_kinds(policy: str) -> None:
+    label = "nvidia.com/gpu.product"
+    nodes = (node("a", labels={label: "K80"}, speed=0.25), node("b", labels={label: "V100"}))
+    result = run(Scenario((job("one", seconds=100.0),), nodes, policy=policy))
+    assert [done.completed for done in result.jobs] == [100.0]
