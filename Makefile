@@ -40,6 +40,7 @@ observability: setup  ## Install Prometheus and promtool from the Debian package
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
 test: lint types contracts binaries test-programs  ## Run everything that .ci/run runs (SIDE_BY_SIDE=: number of modules at a time)
+	@$(BIN)/python -m compileall -q scheduler operator worker testcluster # for the processes that tests start
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup  ## Run the unit and property tests without the slow ones and without a control plane, in under 3 minutes
@@ -93,6 +94,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/demo_stretches.py
 	$(BIN)/python benchmarks/extender_filter.py
 	$(BIN)/python benchmarks/simulator_targets.py
+	$(BIN)/python benchmarks/simulator_speed.py
 	$(BIN)/python benchmarks/simulator_curve.py --picture
 	$(BIN)/python benchmarks/policy_bars.py
 	$(BIN)/python benchmarks/gang_bars.py
