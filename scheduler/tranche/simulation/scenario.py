@@ -153,9 +153,13 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
 
 
 def _gpu_kinds(nodes: Sequence[Node]) -> GpuKinds | None:
-    """Return the declared speeds of the GPU kinds, as live from the installation; None if no kinds differ in speed."""
-    speeds = {node.gpu_kind: node.speed for node in nodes if node.gpu_kind}
-    return GpuKinds(speeds=speeds) if len(set(speeds.values())) > 1 else None
+    """Return the declared speeds of the GPU kinds, as live from the installation.
+
+    None if no kinds differ in speed, or if nodes of one kind do: the planner takes a node's speed from its kind.
+    """
+    speeds = {node.gpu_kind: node.speed for node in nodes}
+    differ, by_kind = len(set(speeds.values())) > 1, all(node.speed == speeds[node.gpu_kind] for node in nodes)
+    return GpuKinds(speeds=speeds) if differ and by_kind else None
 
 
 def _unsized(scenario: Scenario, job: Job) -> bool:

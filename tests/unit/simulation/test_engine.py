@@ -270,3 +270,10 @@ def test_job_starts_on_the_faster_of_two_gpu_kinds(policy: str) -> None:
     nodes = (node("a", labels={label: "K80"}, speed=0.25), node("b", labels={label: "V100"}))
     result = run(Scenario((job("one", seconds=100.0),), nodes, policy=policy))
     assert [done.completed for done in result.jobs] == [100.0]
+
+
+def test_nodes_of_one_gpu_kind_keep_their_own_speeds() -> None:
+    slow, fast = ({"nvidia.com/gpu.product": kind} for kind in ("K80", "V100"))
+    nodes = (node("a", labels=slow, speed=0.25), node("b", labels=fast, speed=0.5), node("c", labels=fast, speed=2.0))
+    result = run(Scenario(tuple(job(name, seconds=100.0) for name in "xyz"), nodes, policy="fifo"))
+    assert [done.completed for done in result.jobs] == [50.0, 200.0, 400.0]
