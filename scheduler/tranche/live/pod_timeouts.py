@@ -284,7 +284,7 @@ class Timeouts:
             return release
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence(pod)))
-        if run.closing:
+        if run.closing or self._is_stopping(pod):
             is_noted = run.overdue or not pod.spec.node_name
             event = PodOverdue(state.job.key, window.attempt)
             return None if is_noted else _Wait(_stop_seconds(pod, now, adopted=run.adopted), event)
@@ -292,6 +292,14 @@ class Timeouts:
         if pod.spec.node_name:
             return self._unstarted(state, window, pod, now) if run.started is None else None
         return self._unplaced(state, window, pod)
+
+    def _is_stopping(self, pod: Pod) -> bool:
+        """Whether somebody else has deleted the pod, and its node responds.
+
+        On a node that does not respond, the containers run on: the tolerance of its site applies.
+        """
+        node = self._unreachable.node(pod.spec.node_name)
+        return pod.metadata.deletion_timestamp is not None and (node is None or node.ready)
 
     def _release(self, pod: Pod, now: float) -> _Wait | None:
         """Wait for the kubelet to report the end of a pod whose containers have ended; None for other pods."""
@@ -389,9 +397,9 @@ def _grace_seconds(pod: Pod) -> float:
 
 
 def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
-    """Seconds, from when a window closes, after which its pod has not stopped in time.
+    """Seconds, from when a window closes or its pod is deleted, after which the pod has not stopped in time.
 
-    After a take-over it is unknown when the window closed; the API server has recorded when the grace period ends.
+    After a take-over that moment is unknown; the API server has recorded when the grace period ends.
     """
     ends = pod.metadata.deletion_timestamp
     if adopted and ends is not None and now >= ends.timestamp() + STOP_SLACK_SECONDS:

@@ -165,7 +165,7 @@ class PodAdmitted:
 
 @dataclass(frozen=True, slots=True)
 class PodOverdue:
-    """The pod of a closing window has not stopped within its grace period, and holds its resources."""
+    """A pod that is being deleted has not stopped within its grace period, and holds its resources."""
 
     job: str
     attempt: int

@@ -47,6 +47,12 @@ def pod(
     return decode_pod(msgspec.json.encode(raw))
 
 
+def deleted_pod() -> Pod:
+    """Return a pod that somebody has deleted now, with a grace period of 30 s."""
+    ends = datetime.fromtimestamp(NOW + 30, UTC).isoformat()
+    return pod(deletionTimestamp=ends, deletionGracePeriodSeconds=30)
+
+
 def running(trainer: dict[str, Any] = RUNS) -> dict[str, Any]:
     statuses = [{"name": "t", "state": trainer}, {"name": "proxy", "state": RUNS}]
     return {"phase": "Running", "containerStatuses": statuses}
@@ -214,6 +220,29 @@ class TestStoppingPods:
         assert timeouts.due(states, NOW, 0.0) == []
         assert timeouts.due(states, NOW + 39, 39.0) == []
         assert timeouts.due(states, NOW + 40, 40.0) == [PodOverdue("default/j", 1)]
+
+    def test_time_counts_from_the_deletion_by_somebody_else(self) -> None:
+        """The window was preempted 20 s later, and its room counted as free for another 40 s."""
+        controller = started(resource("j", data={"chunks": 1}))
+        timeouts = self.timeouts(controller, deleted_pod())
+        assert timeouts.due(list(controller.planner.cluster.jobs.values()), NOW, 0.0) == []
+        closing = list(self.closing().planner.cluster.jobs.values())
+        assert timeouts.due(closing, NOW + 20, 20.0) == []
+        assert timeouts.due(closing, NOW + 40, 40.0) == [PodOverdue("default/j", 1)]
+
+    def test_deleted_pod_of_an_open_window_becomes_overdue(self) -> None:
+        controller = started(resource("j", data={"chunks": 1}))
+        timeouts = self.timeouts(controller, deleted_pod())
+        states = list(controller.planner.cluster.jobs.values())
+        assert timeouts.due(states, NOW, 0.0) == []
+        assert timeouts.due(states, NOW + 40, 40.0) == [PodOverdue("default/j", 1)]
+
+    def test_deleted_pod_on_a_silent_node_is_not_overdue(self) -> None:
+        controller = started(resource("j", data={"chunks": 1}))
+        timeouts = self.timeouts(controller, deleted_pod(), silent(NOW))
+        states = list(controller.planner.cluster.jobs.values())
+        assert timeouts.due(states, NOW, 0.0) == []
+        assert timeouts.due(states, NOW + 200, 200.0) == []
 
     def test_long_grace_period_does_not_hide_the_pod(self) -> None:
         states = list(self.closing().planner.cluster.jobs.values())

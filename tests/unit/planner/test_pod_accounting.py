@@ -104,12 +104,27 @@ class TestOverdueWindows:
         p.handle(JobSubmitted(job("next")), 46.0)
         assert p.forecast(47.0)["default/next"].start == pytest.approx(47.0 + 3600.0)
 
-    def test_event_about_an_open_window_has_no_effect(self) -> None:
+    def test_open_window_of_a_stuck_pod_closes_and_keeps_its_room(self) -> None:
         p = planner("chunk", [node("n1")])
         p.handle(JobSubmitted(job("a")), 0.0)
-        p.handle(PodOverdue("default/a", 1), 1.0)
-        p.handle(PodOverdue("default/gone", 1), 1.0)
+        run(p, "default/a", 1.0)
+        closed = of_type(CloseWindow, p.handle(PodOverdue("default/a", 1), 2.0))
+        assert [(one.job, one.window.why) for one in closed] == [("default/a", "its pod was deleted and does not stop")]
         assert p.cluster.nodes["n1"].reserved.gpus == 1
+        assert not of_type(OpenWindow, p.handle(JobSubmitted(job("short", seconds=10.0)), 3.0))
+
+    def test_stuck_member_closes_its_gang_and_frees_the_others(self) -> None:
+        p = planner("chunk", [node("n1"), node("n2")])
+        p.handle(JobSubmitted(gang("a", 2)), 0.0)
+        run(p, "default/a", 1.0)
+        p.handle(PodOverdue("default/a", 1), 2.0)
+        assert [one.closing for one in p.cluster.jobs["default/a"].runs.values()] == [True, True]
+        assert sum(one.reserved.gpus for one in p.cluster.nodes.values()) == 1
+
+    def test_event_about_a_job_that_is_gone_has_no_effect(self) -> None:
+        p = planner("chunk", [node("n1")])
+        p.handle(PodOverdue("default/gone", 1), 1.0)
+        assert p.cluster.nodes["n1"].reserved.gpus == 0
 
     def test_slots_of_a_binding_policy_stay_taken(self) -> None:
         p = planner("chunk-faithful", [node("n1", gpus=2)])

@@ -2,7 +2,7 @@
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import PodAdmitted, PodOverdue
-from tranche.planner.job_actions import displace, enlarge_job
+from tranche.planner.job_actions import close_window, displace, enlarge_job
 from tranche.state.node import NodeState
 
 
@@ -21,11 +21,17 @@ def admitted(context: PlannerContext, event: PodAdmitted) -> None:
 
 
 def overdue(context: PlannerContext, event: PodOverdue) -> None:
-    """Count the room of a closing window as taken again; its pod still has it, for as long as it does not stop."""
+    """Count the room of a closing window as taken again; its pod still has it, for as long as it does not stop.
+
+    A window that is open closes first: somebody else has deleted its pod.
+    """
     state = context.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
-    if run is not None and run.closing and not run.overdue:
-        _less_room(context, context.cluster.note_overdue(run))
+    if state is None or run is None or run.overdue:
+        return
+    if not run.closing:
+        close_window(context, state, run, "its pod was deleted and does not stop")
+    _less_room(context, context.cluster.note_overdue(run))
 
 
 def _less_room(context: PlannerContext, node: NodeState | None) -> None:
