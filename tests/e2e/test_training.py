@@ -103,7 +103,8 @@ def test_killed_server_loses_only_what_it_had_not_saved(installed: Installed, ca
     installed.kill(server)
     loss = finish_digits(installed, "killed")
     assert set(Counter(installed.applied("killed"))) == set(EACH_ONCE)
+    failed = [line for line in installed.ended("killed") if line[3] == "Failed"]
+    assert [line[4] for line in failed] == ["137"], failed
     assert installed.status("killed")["progress"]["failures"] == 1
-    assert [line[4] for line in installed.ended("killed") if line[3] == "Failed"] == ["137"]
     assert loss == pytest.approx(calm, rel=0.02)
     installed.delete("killed")

@@ -1,3 +1,5 @@
+import socket
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +8,10 @@ import pytest
 from numpy_ps import chunks, states
 from numpy_ps.aggregation import mean
 from numpy_ps.models import Network
+from numpy_ps.server import COUNTS, ROUND
 from numpy_ps.states import Push, State
+from numpy_ps.worker import Connection
+from tranche_worker import Session, assignment
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
@@ -76,3 +81,32 @@ def test_fence_of_an_inherited_checkpoint_is_left_out(tmp_path: Path, monkeypatc
     assert found is not None
     assert found.batches == {0: 7}
     assert found.fence.admits(0, [0], 1), "attempts of the new job begin at 1"
+
+
+ASSIGNED = {"JOB": "default/j", "ATTEMPT": 1, "CHUNK_COUNT": 1, "EPOCHS": 1, "BATCHES": 1, "CHECKPOINT_DIR": "."}
+
+
+def respond_once(listener: socket.socket, response: bytes) -> None:
+    """Send these bytes to one client, and close the connection."""
+    client, _ = listener.accept()
+    with client:
+        client.recv(65536)
+        client.sendall(response)
+
+
+@pytest.mark.parametrize("sent", [40, 90, 200, 1099], ids=["status", "headers", "body", "all but a byte"])
+def test_response_of_a_killed_server_is_a_connection_error(sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker failed with an exception, and the failure counted against the job."""
+    headers = f"HTTP/1.0 200 OK\r\nContent-Length: 960\r\n{COUNTS}: {{}}\r\n{ROUND}: 1\r\n".encode()
+    whole = headers + b"X-Padding: " + b"p" * (140 - len(headers) - 15) + b"\r\n\r\n" + bytes(960)
+    assert len(whole) == 1100
+    mine = assignment({f"TRANCHE_{name}": str(value) for name, value in ASSIGNED.items()})
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr("numpy_ps.worker.listen_at", lambda: ("127.0.0.1", listener.getsockname()[1]))
+        connection = Connection(Session(mine, at_server=True))
+        server = threading.Thread(target=respond_once, args=(listener, whole[:sent]))
+        server.start()
+        with pytest.raises(ConnectionError):
+            connection.exchange()
+        server.join()
+        connection.close()

@@ -208,7 +208,11 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             """Handle ``/exchange``; see the module."""
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            length = int(self.headers.get("Content-Length", "0"))
+            body = self.rfile.read(length)
+            if len(body) < length:  # the worker has ended meanwhile
+                self.close_connection = True
+                return
             try:
                 answer = server.exchange(parse_qs(urlsplit(self.path).query), body, self.headers.get(TIMES, ""))
             except (KeyError, ValueError) as error:

@@ -72,6 +72,9 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
             raise ConnectionError(str(error)) from error
+        if answer.headers.get("Content-Length") != str(len(held)):  # read in pieces, it raises no IncompleteRead
+            self._http.close()
+            raise ConnectionError("the response ends early")
         if answer.status == 409:
             raise FencedError
         if answer.status != 200:
