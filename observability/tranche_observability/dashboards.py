@@ -5,6 +5,7 @@ from tranche_observability.panels import Dashboard, mean, panel, per_second, qua
 THRASH_SECONDS = 64
 """Run time below which stopping a worker counts as thrash: it has hardly paid for its start. A bound of the buckets."""
 _ERROR = "tranche_job_estimate_error_seconds"
+_PLACES = "tranche_job_interval_outcomes_total"
 
 JCT = Dashboard(
     "jct",
@@ -49,6 +50,17 @@ JCT = Dashboard(
             "Average difference between first planned and real completion, of jobs that ended earlier or later.",
             (mean(_ERROR, "direction"), "{{direction}}"),
             unit="s",
+        ),
+        panel(
+            "Completions in their first interval",
+            "Share of the jobs that succeeded in the time shown inside, before and after their first interval. Inside "
+            "should be 80 %.",
+            (
+                f"sum by (place) (increase({_PLACES}[$__range])) / scalar(sum (increase({_PLACES}[$__range])))",
+                "{{place}}",
+            ),
+            unit="percentunit",
+            look="stat",
         ),
     ),
 )

@@ -12,6 +12,7 @@ from support.dashboard_run import CHUNK_BYTES, GPUS, Run, Versions
 from support.prometheus_server import Labels
 from tranche.kube.api.names import GPU_RESOURCE
 from tranche.metrics.scheduler import COMPLETION_BUCKETS, HORIZONS
+from tranche.model.plan import Interval
 
 Values = dict[Labels, float]
 Status = dict[str, Any]
@@ -61,10 +62,21 @@ class Facts:
 
     def first_planned(self, job: Mapping[str, Any]) -> float | None:
         """Return seconds from creation to the completion in the first plan with an estimate; None without any."""
+        first = self._first_plan(job).get("estimatedCompletion")
+        return max(0.0, moment(first) - moment(job["metadata"]["creationTimestamp"])) if first else None
+
+    def place(self, job: Mapping[str, Any]) -> str:
+        """Return the place of the completion in the interval of the first plan with an estimate; "" without any."""
+        interval = self._first_plan(job).get("completionInterval")
+        if interval is None:
+            return ""
+        earliest, latest = moment(interval["earliest"]), moment(interval["latest"])
+        return Interval(earliest, latest).verdict(moment(job["status"]["completionTime"]))
+
+    def _first_plan(self, job: Mapping[str, Any]) -> Status:
         key = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
         plans = (self.status(version).get("plan", {}) for _, version in self.run.jobs[key])
-        first = next((plan["estimatedCompletion"] for plan in plans if plan.get("estimatedCompletion")), None)
-        return max(0.0, moment(first) - moment(job["metadata"]["creationTimestamp"])) if first else None
+        return next((plan for plan in plans if plan.get("estimatedCompletion")), {})
 
     def queueing(self, namespace: str) -> list[float]:
         """Return seconds from creation to the first pod of every job that has started."""

@@ -417,6 +417,9 @@ class ActionExecutor:
         if action.in_time and (pause := self._cache.pause_of(run.key, self._settings, self._clock())):
             run.requeue_after(pause)
             return
+        if self._cache.jobs.has_newer(run.key, action.resource_version):
+            run.requeue_after(0.0)
+            return
         document = {
             "apiVersion": API_VERSION,
             "kind": "TrainingJob",
@@ -427,15 +430,17 @@ class ActionExecutor:
             },
             "status": action.status,
         }
+        path = f"{api_paths.job(run.namespace, run.name)}/status"
         try:
-            path = f"{api_paths.job(run.namespace, run.name)}/status"
             self._cache.jobs.note(run.key, await self._client.apply(path, document, OPERATOR_MANAGER))
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
             self._cache.jobs.drop(run.key)
-            run.requeue_after(CHANGED_SECONDS)
+            repeated = error.status == 404 or self._cache.count_change(run.key, path) > 1
+            run.requeue_after(CHANGED_SECONDS if repeated else 0.0)
             return
+        self._cache.forget_changes(run.key, path)
         self._cache.unwritten.pop(run.key, None)
         run.events += action.news
         before, phase = run.job.status.phase, action.status["phase"]

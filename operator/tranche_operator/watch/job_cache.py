@@ -24,6 +24,11 @@ class JobCache:
         if known is None or _version(known) <= _version(raw):
             self._jobs[key] = raw
 
+    def has_newer(self, key: str, version: str) -> bool:
+        """Return whether a later version of a job than this resourceVersion is known."""
+        known = self._jobs.get(key)
+        return known is not None and _version(known) > int(version or 0)
+
     def drop(self, key: str) -> None:
         """Forget a job that is gone, or that has changed since it was stored."""
         self._jobs.pop(key, None)

@@ -181,7 +181,8 @@ def chunks_text(plan: "ChunkPlan") -> str:
 def _chunk(one: "Chunk", *, costed: bool) -> list[str]:
     slots = ",".join(map(str, one.slots))
     cost = [f"{one.q:.6g} s" if one.q is not None else ""] if costed else []
-    return [one.state, one.site, one.node, slots, moment(one.start), moment(one.end), *cost]
+    node = one.node or ("on demand" if one.on_demand else "")
+    return [one.state, one.site, node, slots, moment(one.start), moment(one.end), *cost]
 
 
 def whatif_text(told: "WhatIf") -> str:

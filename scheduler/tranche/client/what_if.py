@@ -24,6 +24,7 @@ from tranche.live.cluster_restore import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
 from tranche.live.lease_annotations import PlannerConfig, read_config, read_memory
+from tranche.model.explanation_text import as_what_if
 from tranche.planner import Planner
 from tranche.planner.learned_state import Memory
 from tranche.web.job_views import TimeInterval, time_interval
@@ -40,7 +41,7 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     planned_completion: datetime | None
     """Planned completion; None if the job would never run (`explanation` has the reason)."""
     explanation: str
-    """Explanation, as in the job status."""
+    """Explanation that the job status would have, in the conditional."""
     workers: int
     """Number of workers that would start immediately."""
     policy: str
@@ -122,7 +123,7 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
         name=asked.metadata.name,
         planned_start=whole_second(plan.estimated_start),
         planned_completion=whole_second(plan.estimated_completion),
-        explanation=plan.explanation,
+        explanation=as_what_if(plan.explanation, len(plan.windows)),
         workers=len(plan.windows),
         policy=inputs.config.policy,
         note=inputs.note,

@@ -78,5 +78,7 @@ class ChunkWindow:
     """Planned start t* of Alg. 4, as computed at dispatch."""
     planned_end: float | None = None
     """Planned completion, as computed at dispatch."""
+    on_demand: bool = False
+    """Whether the site is unlimited: its autoscaler creates the node, whose name is not planned."""
     executed: tuple[ExecutedWindow, ...] = ()
     """Executed windows in order of time; only for simulated runs."""

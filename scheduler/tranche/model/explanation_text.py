@@ -9,6 +9,7 @@ ASSUMED_DURATION = "is assumed: set spec.estimatedDuration"
 """End of the note about a job whose duration is unknown."""
 _FAR = "far in the future"
 _TIMES = re.compile(rf"(?: until|, expected) (?:{_FAR}|(?:at )?(?:\d{{4,}}-\d\d-\d\d )?\d\d:\d\d:\d\dZ)")
+_NOTHING_DONE = re.compile(r"; 0 of \d+ (?:chunks|members) done[^;]*")
 _FREE = re.compile(r" \(\d+ (?:is|are) free\)")
 
 
@@ -46,3 +47,15 @@ def free_gpus(count: int) -> str:
 def without_moments(sentence: str) -> str:
     """Return the sentence without its times and numbers of free GPUs."""
     return _FREE.sub("", _TIMES.sub("", sentence))
+
+
+def as_what_if(sentence: str, workers: int) -> str:
+    """Return the explanation of a job that is not submitted in the conditional, without its share of trained chunks.
+
+    Args:
+        sentence: Explanation that the job would have right after its submission.
+        workers: Workers that would start at once.
+    """
+    if workers:
+        return f"would start at once: {_NOTHING_DONE.sub('', sentence, count=1)}"
+    return re.sub("^waits ", "would wait ", sentence)

@@ -30,7 +30,7 @@ class WhatIf:
     behind: str
     """Key of the job that frees the capacity for the first worker; "" if it starts at once, or if unknown."""
     explanation: str
-    """Activity of the job, or the reason why it waits, right after its submission."""
+    """Activity of the job, or the reason why it would wait, right after its submission, in the conditional."""
     workers: int
     """Workers that would start at once."""
     delays: tuple[Delay, ...]

@@ -25,7 +25,7 @@ class Chunk(msgspec.Struct, frozen=True, rename="camel"):
     """Done, Running, Planned or Waiting."""
     site: str
     node: str
-    """Node; empty if unknown, or if an unlimited site first creates it."""
+    """Node; empty if unknown, or if the site creates it on demand."""
     slots: tuple[int, ...]
     """GPU indexes of the node in the planner; empty under policies that do not bind slots."""
     start: datetime | None
@@ -35,6 +35,8 @@ class Chunk(msgspec.Struct, frozen=True, rename="camel"):
     planned_start: datetime | None
     """Start as planned at dispatch; null under the same policies."""
     planned_end: datetime | None
+    on_demand: bool = False
+    """Whether the site is unlimited, so that it creates nodes on demand, whose names are not planned."""
 
 
 class ChunkPage(msgspec.Struct, frozen=True, rename="camel"):
@@ -75,6 +77,7 @@ def told(one: ChunkWindow) -> Chunk:
         one.cost,
         whole_second(one.planned_start),
         whole_second(one.planned_end),
+        one.on_demand,
     )
 
 

@@ -153,6 +153,13 @@ def estimate_errors(shown: Shown) -> None:
     assert found == pytest.approx(expected, rel=shown.scrape_error)
 
 
+def interval_places(shown: Shown) -> None:
+    places = Counter(filter(None, map(shown.facts.place, shown.facts.succeeded)))
+    found = {key: value for key, value in shown.values().items() if value}
+    expected = {labels(place=place): count / places.total() for place, count in places.items()}
+    assert found == pytest.approx(expected, rel=shown.scrape_error)
+
+
 def queueing(shown: Shown) -> None:
     found = {name: shown.facts.queueing(name) for name in shown.facts.namespaces()}
     shown.assert_values(averages(found, "namespace"), error=shown.scrape_error)
@@ -289,6 +296,7 @@ EXPECTED: dict[tuple[str, str], Check] = {
     ("jct", "Completion time: distribution"): completion_distribution,
     ("jct", "Planned and real completion time"): planned_and_real,
     ("jct", "Error of the first estimate"): estimate_errors,
+    ("jct", "Completions in their first interval"): interval_places,
     ("queue", "Jobs by phase"): lambda shown: shown.assert_course(shown.facts.phases),
     ("queue", "Waiting jobs by reason"): lambda shown: shown.assert_course(shown.facts.waits),
     ("queue", "Planned starts"): lambda shown: shown.assert_course(shown.facts.planned_starts),

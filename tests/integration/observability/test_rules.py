@@ -20,6 +20,7 @@ STARTS = "tranche_window_start_seconds_count"
 STOPPED = "tranche_preempted_worker_seconds"
 ERRORS = "tranche_job_estimate_error_seconds"
 PLANNED = "tranche_job_planned_completion_seconds_sum"
+PLACES = "tranche_job_interval_outcomes_total"
 
 FIRES: dict[str, list[Series]] = {
     "TrancheNoLeader": [{'tranche_leader{instance="a"}': "0x600", 'tranche_leader{instance="b"}': "0x600"}, {}],
@@ -80,6 +81,11 @@ FIRES: dict[str, list[Series]] = {
             f'{PLANNED}{{namespace="a"}}': "0+100x600",
         }
     ],
+    "TrancheIntervalsOff": [
+        {f'{PLACES}{{place="inside"}}': "0+6x600", f'{PLACES}{{place="late"}}': "0+4x600"},
+        {f'{PLACES}{{place="inside"}}': "0+10x600", f'{PLACES}{{place="early"}}': "0x600"},
+        {f'{PLACES}{{place="inside"}}': "0x600", f'{PLACES}{{place="early"}}': "0+10x600"},
+    ],
 }
 QUIET: dict[str, list[Series]] = {
     "TrancheNoLeader": [{'tranche_leader{instance="a"}': "0x600", 'tranche_leader{instance="b"}': "1x600"}],
@@ -132,6 +138,11 @@ QUIET: dict[str, list[Series]] = {
             f'{ERRORS}_count{{direction="late"}}': "0+1x600",
             f'{PLANNED}{{namespace="a"}}': "0+100x600",
         }
+    ],
+    "TrancheIntervalsOff": [
+        {f'{PLACES}{{place="inside"}}': "0+7x600", f'{PLACES}{{place="late"}}': "0+3x600"},
+        {f'{PLACES}{{place="inside"}}': "0+9x600", f'{PLACES}{{place="early"}}': "0+1x600"},
+        {f'{PLACES}{{place="inside"}}': "0x560 0+1x19", f'{PLACES}{{place="late"}}': "0x560 0+1x19 20x20"},
     ],
 }
 

@@ -203,8 +203,22 @@ class TestJobs:
         write = WriteStatus(seen.job.metadata.resource_version, self.status(seen.job))
         lab.ask("DELETE", lab.path("cats"))
         lab.create()
-        assert apply(lab, write, seen=seen) == CHANGED_SECONDS
+        assert apply(lab, write, seen=seen) == 0.0  # the next reconcile reads the later job
         assert "phase" not in lab.status()
+
+    def test_status_that_lost_to_the_planner_is_retried_at_once(self, lab: Lab) -> None:
+        lab.create()
+        seen, cache = observe(lab), ReconcilerCache()
+        assert seen.job is not None
+        lab.plan(window(0, 1))
+        status = self.status(seen.job)
+        assert apply(lab, WriteStatus(seen.job.metadata.resource_version, status), seen=seen, cache=cache) == 0.0
+        assert "phase" not in lab.status()
+        again = observe(lab, cache)
+        assert again.job is not None
+        write = WriteStatus(again.job.metadata.resource_version, status)
+        assert apply(lab, write, seen=again, cache=cache) is None
+        assert lab.status()["phase"] == "Waiting"
 
     def test_a_status_for_a_job_that_is_gone_is_not_written(self, lab: Lab) -> None:
         lab.create()

@@ -172,7 +172,7 @@ def test_what_if_shows_start_end_and_delayed_jobs(stage: Stage) -> None:
         page.get_by_role("button", name="Plan", exact=True).click()
         page.wait_for_selector("#h-answer")
         facts = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts(), strict=True))
-        assert {"Planned start", "Planned completion", "Workers that start at once"} <= set(facts)
+        assert {"Planned start", "Planned completion", "Workers that would start at once"} <= set(facts)
         delayed = page.locator("table:has(caption:text-is('Delayed jobs')) tbody th").all_inner_texts()
         assert set(delayed) == {"default/first", "default/second"}, facts
         assert stage.whole.job("asked") == {}

@@ -356,6 +356,24 @@ def test_on_a_phone_nothing_needs_sideways_scrolling(stage: Stage, dark: bool) -
         no_faults(window, stage)
 
 
+def test_chunk_plan_on_a_phone_names_nodes_created_on_demand(stage: Stage) -> None:
+    with stage.open(size=PHONE) as window:
+
+        def move(route: Any) -> None:
+            told = route.fetch().json()
+            told["chunks"] = [{**one, "site": "cloud", "node": "", "onDemand": True} for one in told["chunks"]]
+            route.fulfill(json=told)
+
+        window.page.route("**/chunks*", move)
+        window.page.locator(".running tbody a", has_text="resnet").first.click()
+        table = window.page.locator("table:has(caption:text-is('Plan of each chunk'))")
+        table.locator("tbody tr").first.wait_for()
+        assert set(table.locator("td[data-label=Site]").all_inner_texts()) == {"cloud"}
+        assert set(table.locator("td[data-label=Node]").all_inner_texts()) == {"created on demand"}
+        assert overflow(window) == []
+        no_faults(window, stage)
+
+
 def test_overview_on_a_phone_fits_three_screens(stage: Stage) -> None:
     """Many jobs: the answer of the API is multiplied on its way."""
     with stage.open(size=PHONE) as window:

@@ -50,6 +50,11 @@ def test_q_has_a_column_where_there_is_one() -> None:
     assert [line[-1] for line in found[1:]] == ["2.5 s", "-"]
 
 
+def test_chunk_at_unlimited_site_has_a_node_on_demand() -> None:
+    cloud = Chunk(0, "Running", "cloud", "", (), START, END, None, None, None, on_demand=True)
+    assert cells(cloud)[1][2:5] == ["cloud", "on demand", "-"]
+
+
 def test_a_job_without_chunks_in_the_plan_says_where_to_look() -> None:
     assert chunks_text(ChunkPlan("default", "cats", "chunk", [])) == (
         "no chunks of TrainingJob cats are planned; for the reason, run: kubectl tranche why cats\n"

@@ -3,6 +3,7 @@
 import pytest
 
 from tranche.model import expected, free_gpus, until, without_moments
+from tranche.model.explanation_text import as_what_if
 
 DAY = 86_400.0
 
@@ -34,3 +35,16 @@ def test_sentence_without_moments_is_equal_for_any_moment(at: float | None) -> N
 )
 def test_expected_time_is_shown_unless_it_is_unknown(at: float | None, text: str) -> None:
     assert expected(at, 10.0) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "workers", "told"),
+    [
+        ("2 workers (2 at a); 0 of 4 chunks done, 0 % trained", 2, "would start at once: 2 workers (2 at a)"),
+        ("3 workers (3 at a); 0 of 3 members done, 0 % trained; x", 3, "would start at once: 3 workers (3 at a); x"),
+        ("waits for 1 GPU at a, behind a/waits", 0, "would wait for 1 GPU at a, behind a/waits"),
+        ("no node has 64 GPUs for a worker", 0, "no node has 64 GPUs for a worker"),
+    ],
+)
+def test_what_if_has_the_explanation_in_the_conditional(sentence: str, workers: int, told: str) -> None:
+    assert as_what_if(sentence, workers) == told

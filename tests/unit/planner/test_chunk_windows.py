@@ -109,6 +109,16 @@ def test_chunks_in_the_cloud_start_with_their_data() -> None:
     p = planner("chunk-faithful", [], sites)
     with_data(p, "a", 0.0, chunks=2)
     assert rows(p, "a", 0.0) == [(chunk, "Planned", "cloud", None, (), 5.0, 105.0) for chunk in (0, 1)]
+    assert all(window.on_demand for window in windows_of(p, "default/a", 0.0))
+
+
+def test_gang_members_at_unlimited_site_have_nodes_on_demand() -> None:
+    p = planner("chunk", [node("n1", gpus=1)], [Site("cloud", unlimited=True, links=LINKS)])
+    p.handle(JobSubmitted(gang("a", members=2)), 0.0)
+    p.handle(JobSubmitted(job("b", chunks=1)), 0.0)
+    found = [(w.state, w.site, w.node, w.on_demand) for w in windows_of(p, "default/a", 0.0)]
+    assert found == [(ChunkState.PLANNED, "cloud", None, True)] * 2
+    assert not any(window.on_demand for window in windows_of(p, "default/b", 0.0))
 
 
 def test_a_suspended_job_keeps_its_places_and_has_no_times() -> None:

@@ -50,6 +50,7 @@ def test_a_job_that_starts_at_once_has_workers() -> None:
     p = planner("chunk", [node("n1", gpus=4)])
     told = asked(p, JobSubmitted(gang("new", members=3)))
     assert (told.start, told.workers, told.behind) == (0.0, 3, "")
+    assert told.explanation.partition(";")[0] == "would start at once: 3 workers (3 at edge-a)"
 
 
 def test_a_job_that_never_runs_has_a_reason() -> None:

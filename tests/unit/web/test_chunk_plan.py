@@ -44,6 +44,7 @@ def test_chunks_have_place_times_and_cost() -> None:
         "q": pytest.approx(200.0 / 3),
         "plannedStart": "1970-01-01T00:01:40Z",
         "plannedEnd": "1970-01-01T00:03:20Z",
+        "onDemand": False,
     }
     assert [one["state"] for one in told["chunks"]] == ["Running", "Planned", "Planned"]
 

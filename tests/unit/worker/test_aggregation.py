@@ -1,13 +1,18 @@
 """Robust rules for gradients, at a parameter server and over an all-reduce."""
 
+import importlib
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import permutations
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 
 from numpy_ps.aggregation import RULES, mean, median, trimmed_mean
-from numpy_ps.all_reduce import Collective, connect
+from numpy_ps.all_reduce import Collective, connect, reduce_segments
 from numpy_ps.models import Array, Network
 
 VALUES, WEIGHTS = np.array([[1.0], [2.0], [100.0]]), np.array([0.5, 0.3, 0.2])
@@ -66,6 +71,38 @@ def test_all_reduce_equals_the_parameter_server(rule: str, size: int) -> None:
         assert found == pytest.approx(RULES[rule](gradients, weights), abs=1e-6)
     for one in workers:
         one.close()
+
+
+class Channels:
+    """Vectors on their way between the members of one process, of which receivers must know the length."""
+
+    def __init__(self, size: int) -> None:
+        self._queues = {pair: SimpleQueue[Array]() for pair in permutations(range(size), 2)}
+
+    def exchange(self, rank: int, outgoing: Mapping[int, Array], lengths: Mapping[int, int]) -> dict[int, Array]:
+        for peer, vector in outgoing.items():
+            self._queues[rank, peer].put(vector)
+        received = {peer: self._queues[peer, rank].get(timeout=10) for peer in lengths}
+        assert {peer: len(vector) for peer, vector in received.items()} == lengths
+        return received
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("length", [2, 37])
+def test_segments_over_any_exchange_equal_the_server(rule: str, length: int) -> None:
+    draw = np.random.default_rng(length)
+    gradients, weights, channels = draw.standard_normal((3, length)), draw.uniform(1, 9, 3), Channels(3)
+    with ThreadPoolExecutor(3) as threads:
+        found = threads.map(
+            lambda n: reduce_segments(gradients[n], float(weights[n]), rule, n, 3, partial(channels.exchange, n)),
+            range(3),
+        )
+        for one in found:
+            assert one == pytest.approx(RULES[rule](gradients, weights), abs=1e-12)
+
+
+def test_robust_rules_of_torch_gang_import_without_torch() -> None:
+    assert callable(importlib.import_module("torch_gang.robust").aggregate)
 
 
 def test_all_reduce_sends_as_much_as_a_ring() -> None:

@@ -1,4 +1,4 @@
-"""All-reduce with a robust rule, over sockets.
+"""All-reduce with a robust rule, over sockets or over another exchange of vectors.
 
 A ring all-reduce can only add, so it cannot take medians. Here, each of n workers is responsible for one of n segments
 of the vector: it receives this segment of all workers, applies the rule, and sends the result to all. A worker sends
@@ -9,7 +9,7 @@ server.
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,6 +20,29 @@ from numpy_ps.models import Array
 PATIENCE_SECONDS, PAUSE_SECONDS = 600.0, 0.2
 """Time to wait for workers that start later, and pause between two tries."""
 _LENGTH = struct.Struct("!Q")
+Exchange = Callable[[Mapping[int, Array], Mapping[int, int]], Mapping[int, Array]]
+"""Function of one vector to each peer and the length of the vector from each; returns the vector from each."""
+
+
+def reduce_segments(vector: Array, weight: float, rule: str, rank: int, size: int, exchange: Exchange) -> Array:
+    """Return the aggregate of the vectors of all workers; all of them must call this with one rule and length.
+
+    Args:
+        vector: Gradient of this worker.
+        weight: Its weight, such as the samples of this worker.
+        rule: Name of the rule, of `RULES`.
+        rank: Number of this worker, from 0.
+        size: Number of workers.
+        exchange: Sends to all peers and receives from all.
+    """
+    segments = np.array_split(vector, size)
+    peers = [peer for peer in range(size) if peer != rank]
+    mine = np.append(segments[rank], weight)
+    received = exchange({peer: np.append(segments[peer], weight) for peer in peers}, dict.fromkeys(peers, len(mine)))
+    rows = np.stack([received[peer] if peer != rank else mine for peer in range(size)])
+    result = RULES[rule](rows[:, :-1], rows[:, -1])
+    results = exchange(dict.fromkeys(peers, result), {peer: len(segments[peer]) for peer in peers})
+    return np.concatenate([results[peer] if peer != rank else result for peer in range(size)])
 
 
 class Collective:
@@ -43,14 +66,7 @@ class Collective:
         Raises:
             ConnectionError: if a peer ends.
         """
-        segments = np.array_split(vector, self.size)
-        received = self._exchange({peer: np.append(segments[peer], weight) for peer in self._peers})
-        received[self.rank] = np.append(segments[self.rank], weight)
-        rows = np.stack([received[rank] for rank in range(self.size)])
-        mine = RULES[rule](rows[:, :-1], rows[:, -1])
-        results = self._exchange(dict.fromkeys(self._peers, mine))
-        results[self.rank] = mine
-        return np.concatenate([results[rank] for rank in range(self.size)])
+        return reduce_segments(vector, weight, rule, self.rank, self.size, lambda sent, _: self._exchange(sent))
 
     def gather(self, vector: Array) -> list[Array]:
         """Return the vectors of all workers by rank; lengths may differ."""

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from numpy_ps import chunks
+from torch_gang import robust
 from torch_gang.states import State, load
 from tranche_worker import Assignment, Session, assignment, checkpoints
 
@@ -22,12 +23,15 @@ def train(session: Session, mine: Assignment, state: State, options: argparse.Na
     """Train the remaining batches until the gang stops, and save the state at the end."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
     x, y = (torch.from_numpy(held) for held in chunks.load(options.data, 0))
-    network = DistributedDataParallel(state.network)
+    rule = mine.communication.aggregation
+    network = DistributedDataParallel(state.network) if rule == "mean" else state.network
     saved = state.batches
     while state.batches < options.batches and not _one_is_stopping(session):
         rows = chunks.rows_of_batch(len(y), 0, state.batches, options.batches_per_epoch)[rank::size]
         state.optimizer.zero_grad()
         cross_entropy(network(x[rows]), y[rows]).backward()
+        if rule != "mean":
+            robust.aggregate(state.network.parameters(), len(rows), rule)
         state.optimizer.step()
         state.count()
         session.advanced(state.batches / options.batches)

@@ -72,6 +72,8 @@ def listing(planner: PlannerView, key: str, now: float) -> Steps[tuple[ChunkWind
                 rows[chunk] = _of_entry(entry, rows.get(chunk), simulated.own.get(chunk))
     else:
         rows = _with_forecast(state, rows, planner.estimates.get(key)) if state.active else rows
+    clouds = context.cluster.clouds
+    rows = {chunk: replace(row, on_demand=True) if row.site in clouds else row for chunk, row in rows.items()}
     return tuple(rows.get(chunk, ChunkWindow(chunk, ChunkState.WAITING)) for chunk in range(state.job.chunks))
 
 

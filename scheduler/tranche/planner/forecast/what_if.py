@@ -6,6 +6,7 @@ Two rollouts start from the same state, one of them with the job. Neither change
 from dataclasses import replace
 
 from tranche.model import Delay, WhatIf
+from tranche.model.explanation_text import as_what_if
 from tranche.model.job import Admission
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobSubmitted
@@ -51,7 +52,7 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
         completion=completion,
         site=start.site if start is not None else "",
         behind=(start.behind or "") if start is not None and start.at > now else "",
-        explanation=told.text,
+        explanation=as_what_if(told.text, workers),
         workers=workers,
         delays=_delays(without, rollout),
         cut_short=without.cut_short or rollout.cut_short,

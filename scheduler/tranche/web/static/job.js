@@ -9,12 +9,14 @@ const stateOf = (planned) => {
   const by = planned.preemptedBy ? ` (preempted by ${planned.preemptedBy})` : "";
   return { Open: "open", Closing: `closing${by}` }[planned.state] ?? planned.state;
 };
+// A plan names no node of an unlimited site.
+const ON_DEMAND = "created on demand";
 const windows = [
   { name: "Worker", cell: (w) => String(w.index) },
   { name: "Attempt", cell: (w) => String(w.attempt) },
   { name: "State", cell: stateOf },
   { name: "Site", cell: (w) => w.site },
-  { name: "Node", cell: (w) => w.node ?? "no node yet" },
+  { name: "Node", cell: (w) => w.node ?? ON_DEMAND },
   { name: "Chunks", cell: (w) => ranges(w.chunks ?? []) || "–" },
   { name: "From", style: "time", cell: (w) => moment(w.start) },
   { name: "To", style: "time", cell: (w) => moment(w.end) },
@@ -23,7 +25,7 @@ const chunkWindows = [
   { name: "Chunk", cell: (c) => String(c.chunk) },
   { name: "State", cell: (c) => c.state.toLowerCase() },
   { name: "Site", cell: (c) => c.site || "–" },
-  { name: "Node", cell: (c) => c.node || "–" },
+  { name: "Node", cell: (c) => c.node || (c.onDemand ? ON_DEMAND : "–") },
   { name: "GPU", optional: true, cell: (c) => c.slots.join(", ") || "–" },
   { name: "From", style: "time", cell: (c) => moment(c.start) },
   { name: "To", style: "time", cell: (c) => moment(c.end) },
@@ -35,7 +37,7 @@ const servers = [
   { name: "Attempt", cell: (s) => String(s.attempt) },
   { name: "State", cell: stateOf },
   { name: "Site", cell: (s) => s.site },
-  { name: "Node", cell: (s) => s.node ?? "no node yet" },
+  { name: "Node", cell: (s) => s.node ?? ON_DEMAND },
 ];
 const ROLES = { ps: "parameter server", staging: "staging" };
 const attempts = [

@@ -65,7 +65,7 @@ export class WhatIf {
       ["Planned start", moment(plannedStart, cutShort ? "after the end of the forecast" : "never, as the cluster is")],
       ["Planned completion", moment(plannedCompletion, cutShort ? "after the end of the forecast" : "never, as the cluster is")],
       ...intervalFacts(told.completionInterval),
-      ["Workers that start at once", String(workers)],
+      ["Workers that would start at once", String(workers)],
       ...(site ? [["First site", site]] : []),
       ...(behind ? [["After", behind]] : []),
       ...(note ? [["Note", note]] : []),
