@@ -3,12 +3,14 @@ SHELL := /bin/sh
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SIDE_BY_SIDE ?= 4
+SIDE_BY_SIDE ?= 6
+# If it is set, each process that runs tests compiles all of them.
+export PYTHONDONTWRITEBYTECODE :=
 SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo compiled test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -39,9 +41,13 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: lint types contracts binaries test-programs  ## Run everything that .ci/run runs (SIDE_BY_SIDE=: number of modules at a time)
-	@$(BIN)/python -m compileall -q scheduler operator worker testcluster # for the processes that tests start
+test: setup  ## Run everything that .ci/run runs, in 15 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
+
+compiled: setup  ## Compile the code and the tests once, before several processes import them
+	@$(BIN)/python -m compileall -q scheduler operator worker testcluster
+	@$(BIN)/python -m pytest --quiet --collect-only >/dev/null 2>&1 || true # a module with an error fails when the tests run
 
 test-fast: setup  ## Run the unit and property tests without the slow ones and without a control plane, in under 3 minutes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not slow" \
@@ -133,9 +139,10 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault; a failure leaves build/chaos/SEED)
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)")
 
-fuzz: binaries  ## Send random requests and objects, FUZZ= times as many as make test (SEED=)
+fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many as make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
-		tests/property/test_any_objects.py tests/integration/whole/test_fuzz.py
+		tests/property/test_any_objects.py tests/property/test_planner_fuzz.py tests/property/test_gang_fuzz.py \
+		tests/integration/whole/test_fuzz.py
 
 repeats: binaries  ## Run each module that uses a control plane 10 times alone beside 3 busy loops (hours; ONLY=: part of a path; LEFT=1: continue)
 	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(LEFT),--left)

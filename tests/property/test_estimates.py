@@ -94,7 +94,7 @@ def test_plan_without_arrivals_equals_simulated_times(
 
 @pytest.mark.slow
 @given(sizes=MIXED, gpus=GPUS)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 def test_a_forecast_changes_nothing(sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]) -> None:
     def history(*, asked: bool) -> list[tuple[float, Instruction]]:
         simulation = Simulation(Planner(get_policy("chunk"), PlannerSettings(validate=True)))

@@ -1,7 +1,7 @@
 """Gangs that find no place, are refused, end, and lose nodes, in random order: the books are right after each event.
 
 With pauses of every length, whole or with parameter servers and a chief, and beside chunked jobs: what a pause, a
-refusal and an end count, they count once.
+refusal and an end count, they count once. `make fuzz` plays more of them.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.builders import job, node, planner, worker
+from support.structural_objects import FUZZ
 from tranche.model import Job, Node, Resources
 from tranche.planner import (
     Event,
@@ -202,11 +203,11 @@ class GangMachine(RuleBasedStateMachine):
 def _case(name: str, examples: int) -> type[TestCase]:
     machine: Any = type(f"{name}GangMachine", (GangMachine,), {"policy": name})
     case: Any = machine.TestCase
-    case.settings = settings(max_examples=examples, stateful_step_count=40, deadline=None, derandomize=True)
+    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40, deadline=None, derandomize=True)
     return case  # type: ignore[no-any-return]
 
 
-TestChunk = _case("chunk", 150)
+TestChunk = _case("chunk", 80)
 TestFifo = _case("fifo", 80)
 TestSrsf = _case("srsf", 80)
 TestGittins = _case("gittins", 40)

@@ -34,7 +34,7 @@ async def both(arrivals: list[tuple[int, int, int]]) -> tuple[dict[str, object],
     return plans(course.controller.planner, course.now), plans(successor(course), course.now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ARRIVALS)
 @example([(120, 1, 600), (60, 1, 1200), (60, 1, 1200), (30, 4, 60), (120, 3, 60)])  # no worker is stopped that was not
 @example(CHEAPER)

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,20 +90,21 @@ def targets(page: Path) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """Return the anchors of the headings, as GitHub and MyST make them."""
-    return set(_headings(page))
+    return set(_headings(page.read_text(encoding="utf-8")))
 
 
 def section(page: Path, anchor: str) -> str:
     """The text from the heading with this anchor to the next heading of any level."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    starts = _headings(page)
+    text = page.read_text(encoding="utf-8")
+    lines, starts = text.splitlines(), _headings(text)
     return "\n".join(lines[starts[anchor] : min([at for at in starts.values() if at > starts[anchor]], default=None)])
 
 
-def _headings(page: Path) -> dict[str, int]:
-    """The line of each heading, counted from 0, by anchor."""
+@cache
+def _headings(text: str) -> dict[str, int]:
+    """The line of each heading of a page, counted from 0, by anchor."""
     found: dict[str, int] = {}
-    for opening, inline in pairwise(_PARSER.parse(page.read_text(encoding="utf-8"))):
+    for opening, inline in pairwise(_PARSER.parse(text)):
         if opening.type == "heading_open":
             text = "".join(child.content for child in inline.children or ())
             anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")

@@ -67,6 +67,7 @@ def test_the_policy_is_listed_after_its_registration(checkout: Path) -> None:
     assert ["wsjf", "live,"] in [words[:2] for words in lines]
 
 
+@pytest.mark.slow
 def test_the_reference_page_and_the_tests_of_the_page_succeed(checkout: Path) -> None:
     reference = checkout / "docs/reference/policies.md"
     assert "## wsjf" not in reference.read_text(encoding="utf-8")
@@ -75,6 +76,7 @@ def test_the_reference_page_and_the_tests_of_the_page_succeed(checkout: Path) ->
     assert " passed" in typed(checkout, RUN_TESTS)
 
 
+@pytest.mark.slow
 def test_the_example_fails_if_its_rank_ignores_the_weight(checkout: Path) -> None:
     module = checkout / "scheduler/tranche/policies/queue/wsjf.py"
     module.write_text(MODULE.replace(" / state.job.weight", ""), encoding="utf-8")

@@ -9,6 +9,7 @@ import yaml
 from tranche_codegen.reference.markdown_table import cell, table
 
 Schema = Mapping[str, Any]
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 EMBEDDED = {"template": "pod template", "volume": "volume source"}
 """Fields whose content Kubernetes defines, so that it is not listed again."""
 _HEAD = """\
@@ -23,7 +24,7 @@ left out unless it is required.
 
 def definition_page(file: Path) -> str:
     """Return the text of the page of one definition."""
-    spec = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]
+    spec = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)["spec"]  # noqa: S506 - a safe loader
     (version,) = spec["versions"]
     root = version["schema"]["openAPIV3Schema"]
     head = _HEAD.format(
