@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +23,7 @@ from tranche.cli.output import (
     progress_bar,
     write,
 )
-from tranche.cli.simulate import data_notes, refuse, refuse_oversized, setting_caption, setting_notes
+from tranche.cli.simulate import data_notes, refuse, refuse_oversized, report_title, setting_caption, setting_notes
 from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _report(options: WorkloadOptions, chosen: Setting, baseline: str, result: "S
     if output.form == "json":
         print_json(facts)
     elif output.form == "csv":
-        print_csv([_cell_facts(outcome) for outcome in result.outcomes])
+        print_csv([_cell_facts(chosen, outcome) for outcome in result.outcomes])
     else:
         _print_table(chosen, facts, comparisons)
         print_notes([*notes, output.command], quiet=output.quiet)
@@ -148,7 +147,7 @@ def _facts(
         "speed_factor": options.speed_factor,
         "network": chosen.network,
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
-        "simulations": [_cell_facts(outcome) for outcome in result.outcomes],
+        "simulations": [_cell_facts(chosen, outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],
         "skipped_rows": list(chosen.skipped),
         "command": command,
@@ -172,9 +171,10 @@ def _comparison_facts(comparison: "Comparison") -> dict[str, Any]:
     }
 
 
-def _cell_facts(outcome: "Outcome") -> dict[str, Any]:
+def _cell_facts(chosen: Setting, outcome: "Outcome") -> dict[str, Any]:
     return {
         "policy": outcome.policy,
+        "network": chosen.network,
         "load": outcome.load,
         "seed": outcome.seed,
         **outcome.summary.as_dict(),
@@ -269,10 +269,10 @@ def _write(
         told = f"figures, summary and jobs are for seed {kept}; ratios are means over the seeds"
         notes = [*notes, f"{told}; simulations.csv has every seed"]
     texts = {
-        "simulations.csv": csv_of([_cell_facts(outcome) for outcome in result.outcomes]),
+        "simulations.csv": csv_of([_cell_facts(chosen, outcome) for outcome in result.outcomes]),
         "comparison.json": json_of(facts) + "\n",
     }
-    write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", runs, notes, texts)
+    write(output, report_title(chosen), runs, notes, texts)
 
 
 @contextmanager

@@ -87,8 +87,15 @@ def replay(
         cluster = chosen_cluster(known, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
             result = replayed(known, cluster, settings, on_progress)
-    facts = facts_of(result, known, cluster.name) | {"command": output.command, "version": tranche.__version__}
-    rows = [{key: value for key, value in row.items() if key != "sites"} for row in facts["rows"]]
+    facts = facts_of(result, known, cluster.name) | {
+        "network": "off",
+        "command": output.command,
+        "version": tranche.__version__,
+    }
+    rows = [
+        {key: value for key, value in row.items() if key != "sites"} | {"network": facts["network"]}
+        for row in facts["rows"]
+    ]
     if output.form == "json":
         print_json(facts)
     elif output.form == "csv":
@@ -160,6 +167,6 @@ def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: floa
     table = format_table([(row.label, row.summary) for row in result.rows], title)
     hours = "; ".join(f"{row.label}: {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
-    print_table(table, f"{caption}, restart cost {restart_seconds:g} s\nGPU hours: {hours}")
+    print_table(table, f"{caption}, restart cost {restart_seconds:g} s, network model off\nGPU hours: {hours}")
     if any(row.knows_sites for row in result.rows):
         print_table(format_uses([(row.label, row.sites) for row in result.rows]), "Jobs are those of the table above.")

@@ -194,6 +194,11 @@ def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
     ]
 
 
+def report_title(chosen: Setting) -> str:
+    """Return the title of a report: log, cluster, and whether the network model is on."""
+    return f"{Path(chosen.trace).name} on {chosen.cluster}, network model {chosen.network.partition(' ')[0]}"
+
+
 def setting_caption(facts: dict[str, Any]) -> str:
     """Describe the setting in one line."""
     period = facts["period_seconds"]
@@ -235,4 +240,4 @@ def _write(
     from tranche.simulation_report import ReportRun
 
     run = ReportRun(outcome.policy, result, outcome.summary, outcome.bound_seconds)
-    write(output, f"{Path(chosen.trace).name} on {chosen.cluster}", [run], notes)
+    write(output, report_title(chosen), [run], notes)

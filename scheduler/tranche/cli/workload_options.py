@@ -113,7 +113,7 @@ class Setting:
     options: str
     """Description of the options of a preset and of drawn jobs; empty if nothing is drawn."""
     network: str
-    """Capacities of the network model by topology level, or "off"."""
+    """Whether the network model is on, with its capacities by topology level."""
     skipped: tuple[str, ...]
     """Rows that could not be read, with line numbers."""
 
@@ -262,8 +262,8 @@ _OPTIONS = (
     click.option(
         "--network/--no-network",
         default=None,
-        help="Network model: gangs train models with measured communication, over links by topology level "
-        "[default: as the cluster file says; else off].",
+        help="Network model: gangs train models with measured communication, over links by topology level, and all "
+        "that crosses a link shares it [default: as the cluster file says; on for edge-cloud; else off].",
     ),
     click.option(
         "--member-gpus", type=click.IntRange(1), help="Most GPUs of a member of a gang [default: those of a node]."

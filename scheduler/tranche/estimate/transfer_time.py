@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import exp, log
 
+from tranche.estimate.link_contention import PENALTY_RATIO, unit_seconds
 from tranche.model import Link
 
 LEARNING_RATE = 0.3
@@ -23,6 +24,8 @@ class Uploads:
     """Time until which a link is busy with earlier uploads."""
     corrections: dict[Ends, float] = field(default_factory=dict)
     """Logarithm of measured over declared time."""
+    shares_uplinks: bool = False
+    """Whether uploads from one site to several others share the uplink of that site."""
 
     def seconds(self, ends: Ends, link: Link, size_bytes: float) -> float:
         """Return Δ of one upload without other traffic, in seconds."""
@@ -31,7 +34,7 @@ class Uploads:
     def ready(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
         """Return when an upload that starts now would complete: after earlier uploads, unless the link is dedicated."""
         start = now if link.dedicated else max(now, self.busy.get(ends, now))
-        return start + self.seconds(ends, link, size_bytes)
+        return start + self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
 
     def preview(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int) -> list[float]:
         """Return the completion times of `count` uploads of that size if they started now.
@@ -41,7 +44,7 @@ class Uploads:
         first = self.ready(ends, link, size_bytes, now)
         if link.dedicated or not count:
             return [first] * count
-        more = self.seconds(ends, link, size_bytes) - link.latency_seconds
+        more = self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now) - link.latency_seconds
         return [first + i * more for i in range(count)]
 
     def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
@@ -51,9 +54,20 @@ class Uploads:
             self.busy[ends] = ready[-1] - link.latency_seconds
         return ready
 
-    def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float) -> None:
-        """Record the measured duration of one upload, without its wait for other uploads."""
-        promised = link.transfer_seconds(size_bytes)
+    def slowdown(self, ends: Ends, link: Link, now: float) -> float:
+        """Return by which factor the uploads from the same site to others make one take longer at this moment.
+
+        [I] Uploads from one site share its uplink, whose capacity is that of each link; k of them take as long as
+        `tranche.estimate.link_contention` says. The factor holds as long as k does.
+        """
+        if not self.shares_uplinks or link.dedicated:
+            return 1.0
+        others = sum(until > now for other, until in self.busy.items() if other[0] == ends[0] and other != ends)
+        return unit_seconds(1 + others, 1.0, PENALTY_RATIO)
+
+    def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float) -> None:
+        """Record the measured duration of one upload that has ended, without its wait for others on the same link."""
+        promised = link.transfer_seconds(size_bytes) * self.slowdown(ends, link, now)
         if promised > 0 and seconds > 0:
             known = self.corrections.get(ends)
             seen = max(-LARGEST_CORRECTION, min(LARGEST_CORRECTION, log(seconds / promised)))

@@ -72,6 +72,7 @@ class PlannerContext:
         self.cluster = ClusterState(network=settings.network, seed=settings.seed, validate=settings.validate)
         self.cluster.places.topology = settings.topology
         self.cluster.level_network = settings.level_network
+        self.cluster.uploads.shares_uplinks = settings.shared_uplinks
         self.cluster.requires_admission = settings.requires_admission
         self.cluster.weighs_gpu_kinds = settings.gpu_kinds is not None
         if settings.jobs_per_node_factor:

@@ -29,6 +29,8 @@ class PlannerSettings:
     """Links between the members of gangs by topology level; None: their communication takes no time."""
     uploads_reported: bool = False
     """Whether a copy of data counts as complete only after `ChunkStaged`; otherwise it does after the predicted Δ."""
+    shared_uplinks: bool = False
+    """Whether uploads from one site share its uplink: then every policy instructs its uploads and awaits reports."""
     node_exclusion_seconds: float = 300.0
     """Time for which a node that rejected a job's pod is excluded for this job, in seconds."""
     requires_admission: bool = False

@@ -37,11 +37,11 @@ class ClusterSpec:
 
 
 def network_text(spec: ClusterSpec) -> str:
-    """Return the capacity of each topology level of the network model, or "off"."""
+    """Return whether the network model is on and, if it is, the capacity of each topology level."""
     if spec.level_network is None:
         return "off"
     levels = enumerate(spec.level_network.bits_per_second)
-    return ", ".join(f"{spec.topology.name(level)} {bits / 1e9:g} Gbit/s" for level, bits in levels)
+    return f"on ({', '.join(f'{spec.topology.name(level)} {bits / 1e9:g} Gbit/s' for level, bits in levels)})"
 
 
 def pool(gpus: int) -> ClusterSpec:

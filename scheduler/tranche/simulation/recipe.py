@@ -227,7 +227,7 @@ class Recipe:
     link_sigma: float = 0.0
     unsized: float = 0.0
     network: bool | None = None
-    """Whether communication between the members of gangs takes time; None: if the cluster describes its links."""
+    """Whether the network model is on (`Scenario.level_network`); None: if the cluster describes its links."""
     utility: UtilityDraw = "none"
     """Utilities that are drawn for jobs without one (`with_utilities`)."""
     speed_factor: float = 1.0

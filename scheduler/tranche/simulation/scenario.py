@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tranche.estimate import LevelNetwork
-from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Window
+from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Tier, Window
 from tranche.model.gpu_kind import GpuKinds
 from tranche.model.topology import Topology
 from tranche.planner import NodeChanged, Planner, PlannerSettings
@@ -68,9 +68,9 @@ class Scenario:
     topology: Topology = field(default_factory=Topology)
     """Topology levels of the nodes."""
     level_network: LevelNetwork | None = None
-    """Network model: links between the members of gangs by topology level; None: off, communication takes no time."""
+    """Network model: links by topology level; None: off, gangs communicate in no time, and sites have no uplink."""
     contention: bool = True
-    """Whether, with the network model, gangs whose members communicate over the same links slow each other down."""
+    """Whether, with the network model, gangs, gradients and uploads that cross the same links slow each other down."""
     record: bool = False
     """Whether to keep every occupation for the Gantt chart."""
     by_site: bool = False
@@ -99,6 +99,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         seed=scenario.seed,
         gpu_kinds=_gpu_kinds(scenario.nodes),
         uploads_reported=scenario.link_sigma > 0 or contention,
+        shared_uplinks=contention,
         topology=scenario.topology,
         level_network=scenario.level_network,
     )
@@ -125,7 +126,8 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
 
     total, traffic = len(jobs), None
     if scenario.level_network is not None and scenario.contention:
-        traffic = LinkTraffic(scenario.level_network, planner.cluster.places)
+        clouds = frozenset(site.name for site in scenario.sites if site.tier is Tier.CLOUD)
+        traffic = LinkTraffic(scenario.level_network, planner.cluster.places, clouds)
     simulation = Simulation(
         planner,
         scenario.restart_seconds,

@@ -317,11 +317,11 @@ class ClusterState:
         path = self._path(state, site)
         return [now] * count if path is None else self.uploads.begin(*path, state.job.chunk_bytes, now, count)
 
-    def copy_measured(self, state: JobState, site: str, seconds: float) -> None:
-        """Record that sending a chunk of the job there took this many seconds."""
+    def copy_measured(self, state: JobState, site: str, seconds: float, now: float) -> None:
+        """Record that sending a chunk of the job there has ended now, and took this many seconds."""
         path = self._path(state, site)
         if path is not None:
-            self.uploads.measured(*path, state.job.chunk_bytes, seconds)
+            self.uploads.measured(*path, state.job.chunk_bytes, seconds, now)
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
         """Return the link that the job's data take to the site; None if nothing has to be sent."""

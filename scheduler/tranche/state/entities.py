@@ -214,6 +214,10 @@ class QueuedChunk:
     planned_end: float | None = None
     """Planned completion at dispatch; later arrivals may shift or split the window."""
 
+    def is_ready(self, now: float) -> bool:
+        """Return whether the chunk's data are there; an upload that is reported ends with its report."""
+        return self.ready_at <= now and (self.home.site, self.chunk) not in self.state.coming
+
     def remaining_seconds(self, now: float) -> float:
         """Return p̂: the remaining training time of the chunk in its slots, in seconds."""
         return self.state.remaining_seconds(self.chunk, now, self.batch_seconds)
@@ -439,7 +443,7 @@ class JobState:
                 yield chunk, site
         for site, copies in self.copies.items():
             for chunk, at in copies.items():
-                if at <= now and chunk not in self.done:
+                if at <= now and chunk not in self.done and self.data_sites.get(chunk) != site:
                     yield chunk, site
 
     def copy(self, chunk: int, site: str, until: float, *, reported: bool = False) -> None:

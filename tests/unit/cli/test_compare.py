@@ -230,3 +230,18 @@ def test_a_dask_cluster_gives_the_same_figures(log: Path) -> None:
         result = run(*words, "--dask", cluster.scheduler_address, "--format", "json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == here
+
+
+@pytest.mark.parametrize(("chosen", "said"), [((), "on"), (("--no-network",), "off")])
+def test_each_output_says_whether_the_network_is_modelled(
+    log: Path, tmp_path: Path, chosen: tuple[str, ...], said: str
+) -> None:
+    words = ("--arrivals", log, "--preset", "edge-cloud", "--jobs", 2, "--chunk-scale", 0.02, "--loads", 0.9, *chosen)
+    words = (*words, "--policies", "fifo", "--processes", 1)
+    table = " ".join(run(*words, "--out", tmp_path).stdout.split())
+    assert f"network model {said}" in table
+    assert f"on edge-cloud, network model {said}" in (tmp_path / "report.html").read_text()
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    assert found["network"].partition(" ")[0] == said
+    with (tmp_path / "simulations.csv").open(newline="") as rows:
+        assert [row["network"] for row in csv.DictReader(rows)] == [found["network"]]

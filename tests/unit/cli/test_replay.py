@@ -196,3 +196,10 @@ def test_simulate_takes_nodes_from_the_export_too(path: Path) -> None:
     result = CliRunner().invoke(main, ["simulate", str(path), "--policy", "fifo", "--format", "json", "--quiet"])
     facts = json.loads(result.stdout)
     assert (facts["cluster"], facts["capacity_gpus"], facts["jobs"]) == ("the 1 nodes of the export", 1, 3)
+
+
+def test_each_output_says_that_the_network_model_is_off(path: Path, tmp_path: Path) -> None:
+    assert "network model off" in replayed(path, HISTORY).stdout
+    assert json.loads(replayed(path, HISTORY, "--format", "json").stdout)["network"] == "off"
+    header, row = replayed(path, HISTORY, "--format", "csv").stdout.splitlines()[:2]
+    assert dict(zip(header.split(","), row.split(","), strict=True))["network"] == "off"

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tranche.estimate import Uploads
+from tranche.estimate.link_contention import PENALTY_RATIO
 from tranche.model import Link
 
 ENDS = ("here", "there")
@@ -30,13 +31,30 @@ def test_dedicated_link_gives_each_upload_full_bandwidth() -> None:
     assert uploads.begin(ENDS, link, MEGABYTES, 0.0, 3) == [11.0] * 3
 
 
+def test_uploads_of_one_site_expect_to_share_its_uplink() -> None:
+    uploads = Uploads(shares_uplinks=True)
+    assert uploads.begin(ENDS, LINK, MEGABYTES, 0.0) == [11.0]
+    second = 11.0 * (2 + PENALTY_RATIO)
+    assert uploads.begin(("here", "elsewhere"), LINK, MEGABYTES, 0.0) == [pytest.approx(second)]
+    assert uploads.begin(("other", "there"), LINK, MEGABYTES, 0.0) == [11.0]
+    assert uploads.ready(ENDS, LINK, MEGABYTES, second + 1) == second + 12
+
+
+def test_sharing_does_not_count_as_a_slow_link() -> None:
+    uploads = Uploads(shares_uplinks=True)
+    uploads.begin(ENDS, LINK, MEGABYTES, 0.0)
+    uploads.begin(("here", "elsewhere"), LINK, MEGABYTES, 0.0)
+    uploads.measured(ENDS, LINK, MEGABYTES, 11.0 * (2 + PENALTY_RATIO), 5.0)
+    assert uploads.seconds(ENDS, LINK, MEGABYTES) == pytest.approx(11.0)
+
+
 def test_measured_uploads_correct_a_link_and_no_other() -> None:
     uploads = Uploads()
-    uploads.measured(ENDS, LINK, MEGABYTES, 44.0)
+    uploads.measured(ENDS, LINK, MEGABYTES, 44.0, 0.0)
     assert uploads.seconds(ENDS, LINK, MEGABYTES) == pytest.approx(44.0)
     assert uploads.seconds(("there", "here"), LINK, MEGABYTES) == 11.0
     for _ in range(20):
-        uploads.measured(ENDS, LINK, MEGABYTES, 22.0)
+        uploads.measured(ENDS, LINK, MEGABYTES, 22.0, 0.0)
     assert uploads.seconds(ENDS, LINK, MEGABYTES) == pytest.approx(22.0, rel=0.01)
 
 
@@ -44,5 +62,5 @@ def test_measured_uploads_correct_a_link_and_no_other() -> None:
 def test_no_measurement_makes_an_upload_instant_or_endless(measured: list[float]) -> None:
     uploads = Uploads()
     for seconds in measured:
-        uploads.measured(ENDS, LINK, MEGABYTES, seconds)
+        uploads.measured(ENDS, LINK, MEGABYTES, seconds, 0.0)
     assert 0.0109 < uploads.seconds(ENDS, LINK, MEGABYTES) < 11_001

@@ -23,7 +23,7 @@ def fresh(promised: float = PROMISED, policy: str = "chunk") -> Planner:
 def taught() -> Planner:
     p = fresh()
     p.handle(JobSubmitted(job("j", data_site="here", chunk_bytes=PROMISED)), 0.0)
-    p.cluster.copy_measured(p.cluster.jobs["default/j"], "there", 32.0)
+    p.cluster.copy_measured(p.cluster.jobs["default/j"], "there", 32.0, 0.0)
     p.cluster.speed_model.observe("default/j", "", "there", "n2", 2.0, 1000.0)
     p.cluster.restarts.started(20.0)
     p.cluster.restarts.saved(3.0)

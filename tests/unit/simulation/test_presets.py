@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tranche.estimate import NetworkPrior, batch_seconds, bits_per_second, transfer_seconds
+from tranche.estimate import LevelNetwork, NetworkPrior, batch_seconds, bits_per_second, transfer_seconds
 from tranche.model import Job, Tier
 from tranche.simulation.cluster_spec import GPU_LABEL, ClusterError, ClusterSpec, pool
 from tranche.simulation.workload.jsac import CHUNK_BYTES, work_seconds
@@ -236,6 +236,12 @@ def test_edge_cloud_has_twelve_uniform_sites_and_limited_cloud() -> None:
     assert sum(node.allocatable.gpus for node in spec.nodes if node.site == "cloud") == 32
     speeds = {node.labels[GPU_LABEL]: node.speed for node in spec.nodes}
     assert speeds == {"K80": 0.247, "P100": 0.813, "V100": 1.0}
+
+
+def test_only_edge_cloud_has_the_network_model() -> None:
+    networks = {name: preset_cluster(name, 1).level_network for name in PRESETS}
+    assert networks.pop("edge-cloud") == LevelNetwork((300e9, 10e9, 10e9, 1e9))
+    assert set(networks.values()) == {None}
 
 
 def test_the_paths_of_edge_cloud_are_the_measured_ones() -> None:

@@ -122,3 +122,23 @@ def test_uploads_without_gangs_end_as_without_contention() -> None:
     first, second = ({one.key: one.completed for one in result.jobs} for result in results)
     assert first == pytest.approx(second)
     assert len(first) == 4
+
+
+def test_dropped_uploads_leave_the_link_to_the_others() -> None:
+    """Chunk 0 is half sent to b when it is dropped; chunk 1 follows there, and chunk 2 goes on to c."""
+    course = Course()
+    course.send((0, 1), "b", 0.0)
+    course.send((2,), "c", 0.0)
+    both = 2 + PENALTY_RATIO
+    course.play(5.0)
+    course.share(*course.uploads.drop(course.cluster, "default/data", 5.0, {0}, "b"), 5.0)
+    sent = 10.0 * both
+    assert course.play() == {2: pytest.approx((sent, sent)), 1: pytest.approx((sent + 5 / both, sent + 5 / both - 5))}
+    assert not course.traffic.loads.loads
+
+
+def test_upload_of_a_complete_chunk_is_not_begun() -> None:
+    course = Course()
+    course.send((0, 1, 2), "b", 0.0)
+    course.cluster.jobs["default/data"].done.add(1)
+    assert course.play() == {0: (10.0, 10.0), 2: (20.0, 10.0)}

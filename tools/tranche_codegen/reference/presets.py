@@ -27,7 +27,8 @@ _CLUSTERS = {
     "jsac-edge": ("the same edge sites and links for the same seed, without the cloud", "I"),
     "jsac-cloud10": ("the same with a cloud of {cloud} workers of one GPU", "I"),
     "edge-cloud": (
-        "measured parts: twelve sites of two or three nodes of 1, 2 or 4 GPUs, a cloud of {nodes} nodes of {gpus} V100",
+        "measured parts: twelve sites of two or three nodes of 1, 2 or 4 GPUs, a cloud of {nodes} nodes of {gpus} V100,"
+        " with the [network model](../explanation/network-model.md)",
         "I",
     ),
 }

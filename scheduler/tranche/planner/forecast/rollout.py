@@ -370,6 +370,7 @@ def _copy_planner(
         context.settings,
         validate=False,
         uploads_reported=False,
+        shared_uplinks=False,
         server_idle_seconds=inf,
         learns_from_silent_windows=False,
     )

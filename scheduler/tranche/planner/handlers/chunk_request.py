@@ -103,7 +103,7 @@ def _queued(state: JobState, run: TrackedWindow, node: NodeState | None, now: fl
     first = firsts[0] if firsts else None
     if first is None or any(other is not first for other in firsts) or first.home != run.home:
         return ()
-    mine = first.state is state and first.chunk not in state.chunk_runs and first.ready_at <= now
+    mine = first.state is state and first.chunk not in state.chunk_runs and first.is_ready(now)
     return (first.chunk,) if mine else ()
 
 

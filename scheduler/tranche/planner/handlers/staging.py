@@ -10,8 +10,11 @@ def staged(context: PlannerContext, event: ChunkStaged) -> None:
     state = context.cluster.jobs.get(event.job)
     if state is None:
         return
-    context.cluster.copy_measured(state, event.site, event.seconds)
+    context.cluster.copy_measured(state, event.site, event.seconds, context.now)
     data_staging.arrive(state, event.chunk, event.site)
+    entry = state.entries.get(event.chunk)
+    if entry is not None and entry.home.site == event.site:
+        entry.ready_at = context.now
     context.touch(state)
     context.publish(event.job)
 
@@ -25,7 +28,7 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
     chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
     if event.outcome == "Succeeded":
         staging.failures = 0
-        context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks))
+        context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks), context.now)
         for chunk in chunks:
             data_staging.arrive(state, chunk, staging.site)
     else:

@@ -47,7 +47,7 @@ def may_start(context: PlannerContext, state: JobState, now: float) -> bool:
         and not state.runs
         and not state.has_closing_servers
         and state.held_until <= now
-        and all(entry.ready_at <= now for entry in state.entries.values())
+        and all(entry.is_ready(now) for entry in state.entries.values())
         and not any(state.excludes(entry.home.node, now) for entry in state.entries.values())
         and context.cluster.shortage(state) is None
     )

@@ -2,11 +2,12 @@
 
 Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay at their origin and at every site with a
 copy, so a waiting chunk may start at any of these sites, whichever has free capacity first. At arrival the data are
-copied to the nearest sites (`QueuePolicy.prefetch_site_count`). Then, twice a minute, the head of the queue is
-simulated in order of rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included
-(own wait, work and transfer of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"). A
-chunk that goes to a site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts
-copies to unlimited sites.
+copied to the nearest sites (`QueuePolicy.prefetch_site_count`), unless uploads share the uplink of their site: there,
+what is copied ahead of need delays what is needed. Then, twice a minute, the head of the queue is simulated in order of
+rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included (own wait, work and
+transfer of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"). A chunk that goes to a
+site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited
+sites.
 """
 
 from collections import Counter
@@ -65,30 +66,35 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
         if site != state.job.data_site and not is_given_up(state, site)
     )
     at_home = state.job.data_site in delta
-    for _, site in others[: max(queue.policy.prefetch_site_count(), not at_home)]:
+    ahead = 0 if context.cluster.uploads.shares_uplinks else queue.policy.prefetch_site_count()
+    for _, site in others[: max(ahead, not at_home)]:
         copy(context, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
 
 
 def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
     """Record uploads of the data of a job that has arrived to every site, each complete after its transfer time.
 
-    This serves policies that do not plan where data are (`QueuePolicy.uploads_on_arrival`).
+    If uploads share uplinks, they are instructed instead, and complete with their reports. This serves policies that do
+    not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
     cluster, queue = context.cluster, context.queue
     if queue is None or not queue.policy.uploads_on_arrival() or not moves_data(state):
         return
     began = min(now, state.job.submitted)
-    waiting, last = state.waiting, state.uploaded_at or began
+    waiting, last, reported = state.waiting, state.uploaded_at or began, context.settings.shared_uplinks
     for site in [*cluster.hosts(state).by_site, *cluster.clouds_for(state)]:
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
         site_accounting.uploaded(cluster, state, waiting, site)
         for chunk, until in zip(waiting, ready, strict=True):
-            state.copy(chunk, site, until if until > now else ARRIVED)
-        for until in dict.fromkeys(ready):
+            state.copy(chunk, site, until if until > now else ARRIVED, reported=reported)
+        for until in () if reported else dict.fromkeys(ready):
             if until > now:
                 context.wake(until, state.job.key)
+        if reported:
+            last = inf
+            context.instruct(StageData(state.job.key, tuple(waiting), site, context.cause))
         last = max([last, *ready])
         if cluster.is_unlimited(site):
             state.burst_sites.add(site)

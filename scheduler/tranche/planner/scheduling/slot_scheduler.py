@@ -6,6 +6,7 @@ from itertools import chain
 
 from tranche.model import Resources, Window
 from tranche.planner.context import PlannerContext
+from tranche.planner.instructions import StageData
 from tranche.planner.job_actions import close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
@@ -130,7 +131,7 @@ def _may_start(
     return (
         state.active
         and entry.chunk not in state.chunk_runs
-        and entry.ready_at <= now
+        and entry.is_ready(now)
         and state.held_until <= now
         and not state.excludes(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
@@ -252,6 +253,9 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             ready_at = context.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
                 site_accounting.copied(context.cluster, state, (placed.chunk,), placed.home.site)
+                if context.settings.shared_uplinks and ready_at > now:
+                    state.copy(placed.chunk, placed.home.site, ready_at, reported=True)
+                    context.instruct(StageData(state.job.key, (placed.chunk,), placed.home.site, context.cause))
             entry = QueuedChunk(
                 placed.key, state, placed.chunk, placed.home, ready_at, placed.batch_seconds, placed.cost
             )

@@ -49,7 +49,8 @@ class Chunk(QueuePolicy):
     )
 
     copies: float = 6.0
-    """Number of sites, the nearest first, to which an arriving job's data are copied ahead of need."""
+    """Number of sites, the nearest first, to which an arriving job's data are copied ahead of need; none in the
+    simulator's network model, where uploads share uplinks."""
     aging: float = 30.0
     """θ: a job that has waited θ times its ideal JCT counts as if half its work were left; 0: jobs do not age."""
     fair: float = 0.0

@@ -4,12 +4,15 @@ A gang whose members share topology level t crosses the uplinks of the groups of
 its nodes, of its racks, and so on. The uplink of a group has the capacity of the next wider level. [I] Each gang sends
 in a part of its time only, so it counts for others with that part, as it is alone: a gang beside one that sends a
 quarter of the time has k = 1.25 transfers on the link. While it sends, it counts in full for itself. An upload between
-two sites crosses the uplinks of both, beside its own link, and counts with the part of their capacity that it uses.
+two sites crosses the uplinks of both, beside its own link, and counts with the part of their capacity that it uses. A
+worker that exchanges gradients with a parameter server counts with both parts: of time and of capacity. The uplinks of
+clouds have no limit.
 Model and worked numbers: `tranche.estimate.link_contention`, docs/reference/systems/lwf.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from tranche.estimate import Ends, LevelNetwork
 from tranche.estimate.link_contention import LinkLoads
@@ -19,8 +22,15 @@ from tranche.state.topology_fit import TopologyIndex
 
 Uplink = tuple[int, Domain]
 """Topology level of a group of nodes, and the group whose link to its surroundings it is."""
-Sender = str | Ends
-"""Key of the job of a gang, or the two sites of an upload."""
+Exchange = tuple[str, int]
+"""Job and attempt of a worker that exchanges gradients with parameter servers."""
+Sender = str | Ends | Exchange
+"""Key of the job of a gang, the two sites of an upload, or a worker with parameter servers."""
+
+
+def is_upload(sender: Sender) -> TypeGuard[Ends]:
+    """Return whether the sender is an upload."""
+    return isinstance(sender, tuple) and isinstance(sender[1], str)
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +54,8 @@ class LinkTraffic:
 
     network: LevelNetwork
     places: TopologyIndex
+    clouds: frozenset[str] = frozenset()
+    """Sites whose uplink is never the slowest: each path to them is as fast as its link says."""
     loads: LinkLoads[Uplink] = field(init=False)
     _traffic: dict[Sender, Traffic] = field(default_factory=dict)
     """Traffic of each gang that trains and of each upload."""
@@ -82,9 +94,30 @@ class LinkTraffic:
         level = self.places.topology.level(SITE_LEVEL)
         if level is None:
             return {}
-        uplinks = tuple(dict.fromkeys((level, self.places.domain(node)[level:]) for node in hosts))
+        apart = [node for node in hosts if node.site not in self.clouds]
+        uplinks = tuple(dict.fromkeys((level, self.places.domain(node)[level:]) for node in apart))
         share = min(1.0, bits_per_second / self.network.bits_per_second[level + 1])
         return self._add(ends, Traffic(uplinks, 1.0, bits_per_second, share))
+
+    def begin_exchange(
+        self, worker: Exchange, nodes: Sequence[Node], alone: float, batch_seconds: float, bits: float, *, outside: bool
+    ) -> dict[Sender, float]:
+        """Let a worker exchange gradients with parameter servers; returns the same as `begin`.
+
+        Args:
+            worker: Job and attempt.
+            nodes: Nodes of the worker and of the parameter servers.
+            alone: Time of communication in a mini-batch without contention, in seconds.
+            batch_seconds: Time of a mini-batch without contention, in seconds.
+            bits: Bits sent in each mini-batch.
+            outside: Whether the worker has no node of its own: it crosses all uplinks of the parameter servers.
+        """
+        uplinks, level = self._uplinks(nodes, outside=outside)
+        if not uplinks or not alone:
+            return {}
+        rate = bits / alone
+        used = min(1.0, rate / self.network.slowest(level))
+        return self._add(worker, Traffic(uplinks, alone, rate, used * alone / batch_seconds))
 
     def end(self, sender: Sender) -> dict[Sender, float]:
         """Let a gang or an upload stop sending, if it does; returns the same as `begin`."""
@@ -113,9 +146,13 @@ class LinkTraffic:
                 traffic.extra = changes[sender] = extra
         return changes
 
-    def _uplinks(self, nodes: Iterable[Node]) -> tuple[tuple[Uplink, ...], int]:
-        """Return the uplinks between the nodes, narrowest first, and the topology level that the nodes share."""
+    def _uplinks(self, nodes: Iterable[Node], *, outside: bool = False) -> tuple[tuple[Uplink, ...], int]:
+        """Return the uplinks between the nodes or to the outside, narrowest first, and the level that they share."""
         domains = dict.fromkeys(self.places.domain(node) for node in nodes)
-        level = self.places.topology.level_of(domains)
-        found = dict.fromkeys((at, domain[at:]) for at in range(level) for domain in domains)
+        level = self.places.topology.widest if outside else self.places.topology.level_of(domains)
+        wide = self.places.topology.level(SITE_LEVEL)
+        found: dict[Uplink, None] = {}
+        for at in range(level):
+            there = dict.fromkeys(domain[at:] for domain in domains)
+            found |= {(at, one): None for one in there if at != wide or one[0] not in self.clouds}
         return tuple(found), level

@@ -1,11 +1,13 @@
-"""Uploads in virtual time that share the uplinks of their sites with gangs and with each other.
+"""Uploads in virtual time that share the uplinks of their sites with workers and with each other.
 
-Uploads of one pair of sites go one after the other, unless their link is dedicated; a dedicated link is not
-shared. [I] The time of an upload alone, latency included, is stretched as a whole.
+The uploads of all policies are here: copies that the planner instructs, uploads that a binding or pooled policy begins
+when a job arrives, and data that a worker fetches after its start. Uploads of one pair of sites go one after the other,
+unless their link is dedicated; a dedicated link is not shared. [I] The time of an upload alone, latency included, is
+stretched as a whole. Uploads of complete chunks are not begun, and those of complete jobs end.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from tranche.estimate import Ends, upload_link
@@ -69,6 +71,26 @@ class SharedUploads:
             queue.append(Upload(report, link.bits_per_second, seconds))
         return self._start(cluster, ends, now) if idle else ([], {})
 
+    def drop(
+        self, cluster: ClusterState, job: str, now: float, chunks: Collection[int] = (), site: str = ""
+    ) -> tuple[list[Due], dict[Sender, float]]:
+        """Stop uploads of a job, of all its chunks or of some to one site; returns the same as `send`."""
+        due: list[Due] = []
+        changes: dict[Sender, float] = {}
+        for ends, queue in self._queues.items():
+            first = queue[0] if queue else None
+            kept = [one for one in queue if one.report.job != job or (site and not _concerns(one.report, chunks, site))]
+            if first is None or len(kept) == len(queue):
+                continue
+            queue.clear()
+            queue.extend(kept)
+            if not queue or queue[0] is not first:
+                changes |= self.traffic.end(ends)
+                changes.pop(ends, None)  # this change was for the upload that is dropped
+                started, further = self._start(cluster, ends, now)
+                due, changes = due + started, changes | further
+        return due, changes
+
     def slow_down(self, ends: Ends, extra: float, now: float) -> Iterator[Due]:
         """Stretch an upload from now on by the part that contention adds; yields the event of its end if it moves."""
         upload = self._queues[ends][0]
@@ -95,8 +117,10 @@ class SharedUploads:
         return replace(event, seconds=now - upload.began), due, changes | further
 
     def _start(self, cluster: ClusterState, ends: Ends, now: float) -> tuple[list[Due], dict[Sender, float]]:
-        """Start the next upload of a pair of sites, if there is one."""
+        """Start the next upload of a pair of sites, if there is one; what nobody needs any more is not sent."""
         queue = self._queues[ends]
+        while queue and _is_needless(cluster, queue[0].report):
+            queue.popleft()
         if not queue:
             return [], {}
         upload = queue[0]
@@ -109,3 +133,13 @@ class SharedUploads:
     def _scheduled(self, upload: Upload) -> Due:
         upload.scheduled = upload.ends
         return upload.ends, upload.report
+
+
+def _is_needless(cluster: ClusterState, upload: ChunkStaged) -> bool:
+    """Return whether the chunk is complete, or its job is gone."""
+    state = cluster.jobs.get(upload.job)
+    return state is None or state.finished or upload.chunk in state.done
+
+
+def _concerns(upload: ChunkStaged, chunks: Collection[int], site: str) -> bool:
+    return upload.site == site and upload.chunk in chunks

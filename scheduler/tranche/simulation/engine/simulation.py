@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from math import ceil
+from math import ceil, inf
 
 from tranche.model import Job, Node, PlannedServer, Site, Window
 from tranche.planner import (
@@ -35,7 +35,7 @@ from tranche.planner.job_actions import end_of, expected_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
-from tranche.simulation.engine.link_traffic import LinkTraffic, Sender
+from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, is_upload
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
 from tranche.simulation.engine.shared_uploads import Due, SharedUploads
 from tranche.simulation.engine.site_use import job_use, site_uses
@@ -124,9 +124,9 @@ class Simulation:
     uploads: TrueUploads | None = None
     """True uploads, which report copies of data; None: the planner uses its own Δ."""
     traffic: LinkTraffic | None = None
-    """Contention for links; None: gangs do not slow each other down."""
+    """Contention for links; None: gangs, gradients and uploads do not slow each other down."""
     shared_uploads: SharedUploads | None = None
-    """True uploads that contend with gangs for links, in place of `uploads`."""
+    """True uploads of all policies, which contend for links, in place of `uploads`."""
     period_seconds: float = 0.0
     keep_history: bool = True
     """Whether to keep every instruction."""
@@ -154,8 +154,10 @@ class Simulation:
     """Parameter servers by (job, attempt)."""
     _staged: set[tuple[str, int, str]] = field(default_factory=set)
     """(job, chunk, site) whose data have been copied by a window of a policy that plans no transfers."""
-    _gangs: dict[str, list[Worker]] = field(default_factory=dict)
-    """Members of the gangs that may contend for links, by job."""
+    _senders: dict[Sender, list[Worker]] = field(default_factory=dict)
+    """Members of the gangs, and workers with parameter servers, that may contend for links."""
+    _fetches: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    """Chunks whose data a worker waits for, by job and attempt, if uploads contend for links."""
     _untold: list[Event] = field(default_factory=list)
     _busy_gpus: int = 0
     _waiting: int = 0
@@ -236,7 +238,7 @@ class Simulation:
             case ChunkStaged() if self.shared_uploads is not None:
                 report, due, changes = self.shared_uploads.arrive(self.planner.cluster, event, self.now)
                 self._share_links(due, changes)
-                if report is None:
+                if report is None or self._fetched(report):
                     return
                 event = report
             case NodeChanged(node=node) if not node.ready:
@@ -276,8 +278,8 @@ class Simulation:
             for chunk in window.chunks:
                 end += (worker.total - worker.begun[chunk]) * pace
                 account.chunk_ends[chunk] = end
-        if self.traffic is not None and self._gangs.pop(job.key, None) is not None:
-            self._slow_down(self.traffic.end(job.key))
+        if self.traffic is not None:
+            self._end_traffic(worker)
         account.holding -= 1
         self._busy_gpus -= job.gpus
         self._waiting += not account.holding
@@ -353,6 +355,9 @@ class Simulation:
         brings = tuple((key, chunk, window.site) for chunk in self._missing(state, window))
         total = state.job.batches_per_chunk_total
         share = self._communication(state, window, pace)
+        away = self.shared_uploads is not None and window.site != state.job.data_site
+        fetched = {chunk for _, chunk, _ in brings} if away else set()
+        starts = inf if fetched else starts
         worker = Worker(account, window, now, starts, pace, begun, total, share, starts, brings=brings)
         worker.ends = starts + worker.rest_seconds()
         self._workers[key, window.attempt] = worker
@@ -362,11 +367,51 @@ class Simulation:
         self._waiting -= not account.holding
         account.holding += 1
         self._busy_gpus += state.job.gpus
-        if starts <= now:
+        if fetched:
+            self._fetch(worker, fetched)
+        else:
+            self._begin(worker)
+
+    def _begin(self, worker: Worker) -> None:
+        """Schedule the first batch of a worker, and its end."""
+        key, window, starts = worker.account.job.key, worker.window, worker.starts
+        if starts <= self.now:
             self._happen(WorkerStarted(key, window.attempt, starts))
         else:
             self.at(starts, WorkerStarted(key, window.attempt, starts))
         self._schedule_end(worker)
+
+    def _fetch(self, worker: Worker, chunks: set[int]) -> None:
+        """Let a worker that holds its GPU fetch the data of its chunks."""
+        assert self.shared_uploads is not None
+        key, window = worker.account.job.key, worker.window
+        self._fetches[key, window.attempt] = chunks
+        wanted = StageData(key, tuple(sorted(chunks)), window.site, Tick())
+        self._share_links(*self.shared_uploads.send(self.planner.cluster, wanted, self.now))
+
+    def _fetched(self, report: ChunkStaged) -> bool:
+        """Return whether workers fetch their data; one that has all of them now trains after its start-up time."""
+        for attempt in [attempt for key, attempt in self._fetches if key == report.job]:
+            who, worker = (report.job, attempt), self._workers[report.job, attempt]
+            if worker.window.site == report.site:
+                self._fetches[who].discard(report.chunk)
+            if not self._fetches[who]:
+                del self._fetches[who]
+                state = self.planner.cluster.jobs[report.job]
+                worker.starts = worker.since = self._starts_at(state, worker.window)
+                worker.ends = worker.starts + worker.rest_seconds()
+                self._begin(worker)
+        return self.planner.queue is not None and self.planner.queue.policy.fetches_after_start
+
+    def _end_traffic(self, worker: Worker) -> None:
+        """Let a worker that ends leave the links, with the uploads that it waits for."""
+        key, window = worker.account.job.key, worker.window
+        for sender in (key, (key, window.attempt)):
+            if self.traffic is not None and self._senders.pop(sender, None) is not None:
+                self._slow_down(self.traffic.end(sender))
+        missing = self._fetches.pop((key, window.attempt), None)
+        if missing and self.shared_uploads is not None:
+            self._share_links(*self.shared_uploads.drop(self.planner.cluster, key, self.now, missing, window.site))
 
     def _communication(self, state: JobState, window: Window, pace: float) -> float:
         """Return the share of a worker's mini-batches in which the job communicates; 0 for all but one gang member."""
@@ -378,9 +423,12 @@ class Simulation:
         """Let a gang communicate once all of its members have started; at an unlimited site its links are its own."""
         job, cluster = worker.account.job, self.planner.cluster
         state = cluster.jobs.get(job.key)
-        if state is None or not job.is_gang or self.traffic is None:
+        if state is None or self.traffic is None:
             return
-        members = self._gangs.setdefault(job.key, [])
+        if not job.is_gang:
+            self._exchange(worker, state)
+            return
+        members = self._senders.setdefault(job.key, [])
         members.append(worker)
         if len(members) < len(state.runs):
             return
@@ -388,6 +436,20 @@ class Simulation:
         if len(nodes) == len(members):
             alone = cluster.communication_seconds(state, worker.window.site, worker.window.node)
             self._slow_down(self.traffic.begin(job.key, nodes, alone, worker.per_batch))
+
+    def _exchange(self, worker: Worker, state: JobState) -> None:
+        """Let a worker that is no member of a gang exchange gradients with the job's parameter servers."""
+        job, window, cluster = state.job, worker.window, self.planner.cluster
+        placed = [one.planned.node for one in state.servers if not one.planned.is_chief]
+        known = [cluster.nodes[name].node for name in (window.node, *placed) if name in cluster.nodes]
+        outside = window.node not in cluster.nodes
+        if not known or not placed or self.traffic is None:
+            return
+        sender, alone = (job.key, window.attempt), worker.communication * worker.per_batch
+        self._senders[sender] = [worker]
+        self._slow_down(
+            self.traffic.begin_exchange(sender, known, alone, worker.per_batch, 2 * job.gradient_bits, outside=outside)
+        )
 
     def _share_links(self, due: Iterable[Due], changes: Mapping[Sender, float]) -> None:
         """Schedule the ends of uploads, and carry out changes of contention."""
@@ -398,12 +460,12 @@ class Simulation:
     def _slow_down(self, extra: Mapping[Sender, float]) -> None:
         """Let gangs train and uploads run at another pace, given what contention adds (`LinkTraffic.begin`)."""
         for sender, seconds in extra.items():
-            if isinstance(sender, tuple):
+            if is_upload(sender):
                 assert self.shared_uploads is not None
                 for time, report in self.shared_uploads.slow_down(sender, seconds, self.now):
                     self.at(time, report)
                 continue
-            for worker in self._gangs.get(sender, ()):
+            for worker in self._senders.get(sender, ()):
                 worker.contend(seconds, self.now)
                 if worker.ends < worker.scheduled:  # if it is later, the event that is scheduled schedules the next
                     self._schedule_end(worker)
@@ -429,8 +491,8 @@ class Simulation:
         return [chunk for chunk in window.chunks if (job.key, chunk, window.site) not in self._staged]
 
     def _transfer_seconds(self, state: JobState, window: Window) -> float:
-        """Return Δ of the missing chunks, one after the other."""
-        missing = self._missing(state, window)
+        """Return Δ of the missing chunks, one after the other; nothing if uploads contend for links (`_fetch`)."""
+        missing = self._missing(state, window) if self.shared_uploads is None else ()
         return len(missing) * self.planner.cluster.transfer_seconds(state, window.site) if missing else 0.0
 
     def _stop(self, key: str, window: Window) -> None:
@@ -454,6 +516,8 @@ class Simulation:
         self._waiting -= 1
         use = job_use(self.planner.cluster, state, by_site=self.by_site)
         self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest), use))
+        if self.shared_uploads is not None:
+            self._share_links(*self.shared_uploads.drop(self.planner.cluster, key, self.now))
         if self.on_completion is not None:
             self.on_completion(len(self.completed))
         if self.forget_finished:

@@ -12,6 +12,7 @@ from itertools import combinations
 from math import cos, hypot, radians
 from types import MappingProxyType
 
+from tranche.estimate import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.model import Link, Node, Resources, Site, Tier
 from tranche.policies.seeded_choice import uniform
 from tranche.simulation.cluster_spec import AMPLE, GPU_LABEL, ClusterError, ClusterSpec
@@ -42,6 +43,14 @@ METRO_BANDWIDTH, METRO_LATENCY, SECONDS_PER_KM = 1e9, 0.002, 5e-6
 """Links between edge sites of one city [I]: 1 Gbit/s; 2 ms for the equipment, and light in fibre."""
 INTERNAL_LINK = Link(10e9, 0.0002)
 """Link within a site of the preset ``edge-cloud`` [I]."""
+EDGE_CLOUD_LEVELS = (
+    USUAL_BITS_PER_SECOND[0],
+    INTERNAL_LINK.bits_per_second,
+    INTERNAL_LINK.bits_per_second,
+    METRO_BANDWIDTH,
+)
+"""Capacities of the network model within a node, a rack and a site, and between sites [I]: the links of a site share
+one uplink, which is as fast as each of them."""
 CLOUD_REGION = "Singapore"
 CLOUD_NODES, CLOUD_GPUS = 4, 8
 EDGE_NODES, EDGE_GPUS = (2, 3), (1, 2, 4)
@@ -63,7 +72,9 @@ def preset_cluster(name: str, seed: int, options: JsacOptions = USUAL) -> Cluste
     speed is the median over the models of Gavel's measurements, relative to V100. The path to the cloud is the one
     measured between AWS Sydney, the measured region nearest to Melbourne, and Singapore, nearest to it by latency;
     the latencies are read as round trips, so half is taken. No measurement of paths inside Melbourne is known: see
-    `METRO_BANDWIDTH`. With jobs of `jsac_jobs` a chunk takes 2.8 h to another edge site and 3.4 h to the cloud.
+    `METRO_BANDWIDTH`. The network model is on: all that leaves or enters an edge site shares one uplink of that
+    bandwidth (`EDGE_CLOUD_LEVELS`). With jobs of `jsac_jobs` a chunk that shares no link takes 2.8 h to another edge
+    site and 3.4 h to the cloud.
 
     Raises:
         ClusterError: The preset does not exist, or an option does not apply to it.
@@ -144,7 +155,7 @@ def _edge_cloud(draw: random.Random) -> ClusterSpec:
     nodes += [_gpu_node(CLOUD, i, CLOUD_GPUS, "V100", speeds["V100"]) for i in range(CLOUD_NODES)]
     sites = [Site(edge, Tier.EDGE, links=links[edge]) for edge in places]
     sites.append(Site(CLOUD, Tier.CLOUD, links={CLOUD: INTERNAL_LINK}))
-    return ClusterSpec("edge-cloud", tuple(nodes), tuple(sites))
+    return ClusterSpec("edge-cloud", tuple(nodes), tuple(sites), level_network=LevelNetwork(EDGE_CLOUD_LEVELS))
 
 
 def _gpu_node(site: str, index: int, gpus: int, kind: str, speed: float) -> Node:
