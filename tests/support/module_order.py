@@ -10,11 +10,14 @@ WAITING = ("chaos", "integration", "testcluster", "e2e")
 """Folders of the modules that run on a control plane."""
 LONGEST = (
     "chaos/test_rounds.py",
+    "integration/whole/test_preemption.py",
     "integration/helm/test_upgrades.py",
     "integration/docs/test_pages.py",
     "integration/client/test_plugin.py",
-    "integration/whole/test_whole_path.py",
+    "integration/whole/test_lost_nodes.py",
+    "integration/whole/test_two_schedulers.py",
     "integration/web/test_browser.py",
+    "integration/whole/test_whole_path.py",
 )
 """Waiting modules that take longest. They come first: one of them at the end would run alone."""
 SPREAD = 0.8
