@@ -128,6 +128,7 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 	$(BIN)/python benchmarks/network_cost.py
 	$(BIN)/python benchmarks/lwf_study.py
 	$(BIN)/python benchmarks/utility_policies.py utility --jobs 15 30 45
+	$(BIN)/python benchmarks/utility_policies.py arrival --jobs 8
 	$(BIN)/python benchmarks/utility_policies.py bandwidth --jobs 30
 	$(BIN)/python benchmarks/throughput_prediction.py --pairs
 	$(BIN)/python benchmarks/interval_calibration.py

@@ -22,3 +22,17 @@ def test_commands_of_the_page_name_files_that_exist() -> None:
     files = {word for one in commands for word in shlex.split(one) if re.search(r"\.(csv|csv\.gz|py|json|yaml)$", word)}
     assert len(files) > 10
     assert {name for name in files if not (ROOT / name).is_file()} == set()
+
+
+def test_page_lists_every_benchmark_that_make_runs() -> None:
+    page, makefile = PAGE.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    programs = set(re.findall(r"benchmarks/\w+\.py", makefile))
+    assert len(programs) > 30
+    assert {program for program in programs if program not in page} == set()
+
+
+def test_page_lists_every_command_of_make_systems() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nsystems:")[2].partition("\n\n")[0]
+    commands = re.findall(r"python benchmarks/.*", recipe)
+    assert len(commands) > 10
+    assert [one for one in commands if f"`{one}`" not in PAGE.read_text(encoding="utf-8")] == []

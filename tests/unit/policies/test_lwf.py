@@ -2,6 +2,7 @@
 
 from math import inf
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tranche.policies.binding.lwf import Loaded, least_loaded
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.scenario import Scenario, run
 
+RACK = "tranche.dev/rack"
 GOLDEN = [
     Loaded(load, name, slot, f"{name}{slot}")
     for name, loads in (("a", (5, 1)), ("b", (2, 3)))
@@ -155,6 +157,46 @@ def test_load_of_a_gang_counts_communication_between_nodes(gpus: int, load: floa
     made.handle(JobSubmitted(gang("gang", seconds=10.0, gradient_bits=5e8)), 0.0)
     entries = made.cluster.jobs["default/gang"].entries.values()
     assert [entry.remaining_seconds(0.0) for entry in entries] == pytest.approx([load, load])
+
+
+def racks(policy: str, *rooms: tuple[str, int], **settings: Any) -> Planner:
+    """Return a planner of nodes, each with its rack and its number of GPUs."""
+    nodes = [node(f"n{n}", gpus=gpus, labels={RACK: rack}) for n, (rack, gpus) in enumerate(rooms)]
+    return planner(policy, nodes, topology=Topology((NODE_LEVEL, RACK)), **settings)
+
+
+def nodes_of(made: Planner, key: str) -> list[str]:
+    return sorted(entry.home.node or "" for entry in made.cluster.jobs[key].entries.values())
+
+
+@pytest.mark.parametrize("policy", ["lwf", "lwf:kappa=inf", "lwf:placement=random"])
+@pytest.mark.parametrize("seed", range(5))
+def test_gang_is_bound_within_the_level_that_it_requires(policy: str, seed: int) -> None:
+    """Slots of both racks are busy, so a gang without the requirement is bound across the racks."""
+    made = racks(policy, ("a", 2), ("b", 2), ("a", 2), ("b", 2), seed=seed)
+    made.handle(JobSubmitted(job("busy", chunks=2, seconds=9.0)), 0.0)
+    made.handle(JobSubmitted(gang("near", 1.0, 4, required_level=RACK)), 1.0)
+    assert nodes_of(made, "default/near") in (["n0", "n0", "n2", "n2"], ["n1", "n1", "n3", "n3"])
+
+
+def test_required_level_takes_the_group_that_is_free_first() -> None:
+    made = racks("lwf", ("a", 2), ("b", 2))
+    made.handle(JobSubmitted(gang("busy", 0.0, 2, seconds=50.0)), 0.0)
+    made.handle(JobSubmitted(gang("near", 1.0, 2, required_level=RACK)), 1.0)
+    made.handle(JobSubmitted(gang("next", 2.0, 2, seconds=10.0, required_level=RACK)), 2.0)
+    assert [nodes_of(made, f"default/{name}") for name in ("busy", "near", "next")] == [
+        ["n0"] * 2,
+        ["n1"] * 2,
+        ["n0"] * 2,
+    ]
+
+
+@pytest.mark.parametrize(("members", "level"), [(3, RACK), (2, "example.com/row")])
+def test_gang_whose_level_has_no_room_is_not_bound(members: int, level: str) -> None:
+    made = racks("lwf", ("a", 2), ("b", 2))
+    made.handle(JobSubmitted(gang("wide", members=members, required_level=level)), 0.0)
+    assert nodes_of(made, "default/wide") == []
+    assert made.plan_of("default/wide", 0.0).waits_for == "LevelSize"
 
 
 def test_random_placement_follows_the_seed() -> None:

@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from tranche.model import Resources
+from tranche.model.topology import Domain
 from tranche.policies.base import Placement, PolicyTraits
 from tranche.policies.binding.slot_dispatch import Group, SlotDispatch, SlotOrder
 from tranche.policies.seeded_choice import uniform
@@ -99,12 +100,15 @@ class Lwf(SlotDispatch):
     ) -> tuple[list[Placement], bool]:
         """Bind the chunks one after the other, or all members of a gang at once.
 
-        A gang that would complete sooner on fresh nodes of an unlimited site goes there as a whole [I].
+        A gang that requires a topology level goes to the group of that level whose slots are free first [I]. One that
+        would complete sooner on fresh nodes of an unlimited site goes there as a whole [I].
         """
         if not state.job.is_gang:
             return SlotDispatch.dispatch(self, cluster, state, chunks, now, sites)
         groups = _within_capacity(self.groups(cluster, state, now, sites), state.job.worker.requests, len(chunks))
-        chosen = self._choose(groups, cluster.seed, state, len(chunks), 0)
+        within = _by_required_level(groups, cluster, state)
+        found = [self._choose(there, cluster.seed, state, len(chunks), 0) for there in within]
+        chosen = min(filter(None, found), key=_load, default=[])
         key = self.queue_key(state, 0, state.nominal_batch_seconds)  # one key in all queues
         level = cluster.places.level_of([one.node.node for one in chosen])
         placed = [
@@ -126,6 +130,24 @@ class Lwf(SlotDispatch):
             return least_loaded(loaded, workers, self.kappa)
         drawn = sorted(groups, key=lambda one: uniform(seed, state.job.uid, chunk, one.node.node.name, one.slots[0]))
         return drawn[:workers] if len(drawn) >= workers else []
+
+
+def _by_required_level(groups: Sequence[Group], cluster: ClusterState, state: JobState) -> list[list[Group]]:
+    """Return the groups of slots by group of the topology level that the gang requires; all together without one."""
+    if not state.job.required_level:
+        return [list(groups)]
+    level = cluster.widest_level(state)
+    if level < 0:
+        return []
+    found: dict[Domain, list[Group]] = {}
+    for group in groups:
+        found.setdefault(cluster.places.domain(group.node.node)[level:], []).append(group)
+    return [found[domain] for domain in sorted(found)]
+
+
+def _load(chosen: Sequence[Group]) -> tuple[float, float]:
+    """Return the work bound to the fullest slots of a gang, and to all of them, in seconds."""
+    return max(one.wait for one in chosen), sum(one.wait for one in chosen)
 
 
 def _within_capacity(groups: Iterable[Group], request: Resources, most: int) -> list[Group]:
