@@ -1,5 +1,6 @@
 """Uploads that share the uplinks of their sites with gangs: their ends move, and what was sent stays sent."""
 
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
 import pytest
@@ -9,8 +10,8 @@ from tranche.estimate import LevelNetwork
 from tranche.estimate.link_contention import PENALTY_RATIO
 from tranche.model import Link, Site
 from tranche.planner import ChunkStaged, JobSubmitted, StageData, Tick
-from tranche.simulation.engine.link_traffic import LinkTraffic
-from tranche.simulation.engine.shared_uploads import SharedUploads
+from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, is_upload
+from tranche.simulation.engine.shared_uploads import Due, SharedUploads
 from tranche.simulation.scenario import Scenario, run
 
 WAN = 1e9
@@ -34,28 +35,28 @@ class Course:
         self.ends: dict[int, tuple[float, float]] = {}
         """End of each chunk's upload, and the reported time, in seconds."""
 
-    def share(self, due: object, changes: dict[object, float], now: float) -> None:
-        events = list(due)  # type: ignore[call-overload]
+    def share(self, due: Iterable[Due], changes: Mapping[Sender, float], now: float) -> None:
+        events = list(due)
         for sender, extra in changes.items():
-            if isinstance(sender, tuple):
+            if is_upload(sender):
                 events += self.uploads.slow_down(sender, extra, now)
         for time, report in events:
             heappush(self.heap, (time, report.chunk, report))
 
     def send(self, chunks: tuple[int, ...], site: str, now: float) -> None:
-        self.share(*self.uploads.send(self.cluster, StageData("default/data", chunks, site, Tick()), now), now)  # type: ignore[arg-type]
+        self.share(*self.uploads.send(self.cluster, StageData("default/data", chunks, site, Tick()), now), now)
 
     def gang(self, *, begins: bool, now: float) -> None:
         """Let a gang on sites a and b, which communicates all the time, begin or end."""
         members = [one for one in NODES if one.site != "c"]
         changes = self.traffic.begin("gang", members, 1.0, 1.0) if begins else self.traffic.end("gang")
-        self.share((), changes, now)  # type: ignore[arg-type]
+        self.share((), changes, now)
 
     def play(self, until: float = 1e9) -> dict[int, tuple[float, float]]:
         while self.heap and self.heap[0][0] <= until:
             now, _, event = heappop(self.heap)
             report, due, changes = self.uploads.arrive(self.cluster, event, now)
-            self.share(due, changes, now)  # type: ignore[arg-type]
+            self.share(due, changes, now)
             if report is not None:
                 self.ends[report.chunk] = (now, report.seconds)
         return self.ends

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def scenario(policy: str, jobs: tuple[Job, ...], *, shared: bool, gpus: int = 1)
     return Scenario(jobs, nodes, sites, policy, level_network=NETWORK, contention=shared)
 
 
-def two_chunks(**changes: object) -> Job:
+def two_chunks(**changes: Any) -> Job:
     return job("j", chunks=2, data_site="a", chunk_bytes=WAN * ALONE / 8, **changes)
 
 
@@ -69,8 +70,9 @@ def test_no_policy_sends_faster_than_the_uplink(name: str, monkeypatch: pytest.M
     monkeypatch.setattr(SharedUploads, "arrive", watched)
     draw, jobs = Random(3), []
     for number in range(8):
-        given = {"chunks": draw.randint(1, 4), "seconds": draw.choice([20.0, 60.0]), "data_site": draw.choice("abc")}
-        jobs.append(job(f"j{number}", 15.0 * number, chunk_bytes=WAN * ALONE / 8, **given))
+        chunks, seconds, site = draw.randint(1, 4), draw.choice([20.0, 60.0]), draw.choice("abc")
+        sizes: dict[str, Any] = {"chunks": chunks, "seconds": seconds, "chunk_bytes": WAN * ALONE / 8}
+        jobs.append(job(f"j{number}", 15.0 * number, data_site=site, **sizes))
     homes = {one.key: one.data_site or "" for one in jobs}
     simulation = prepared(scenario(name, tuple(jobs), shared=True, gpus=2))
     context = simulation.planner.context
