@@ -508,7 +508,7 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
 def drop_servers(context: PlannerContext, state: JobState) -> None:
     """Remove all parameter servers and the chief without waiting for their ends, which count as stopped."""
     gone = list(state.servers)
-    why = _why_stopped(state)
+    why = _why_stopped(state) if gone else ""
     for server in gone:
         note_server(state, server, "Stopped", None, context.now, why=why)
     remove_servers(context, state, gone)

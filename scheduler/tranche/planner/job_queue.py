@@ -40,6 +40,8 @@ class Candidate(NamedTuple):
     number: int
     """Number of the class, different for each class of a heap."""
     demand_class: "DemandClass"
+    state: JobState
+    """The head."""
 
 
 Demand = tuple[PodShape, int, tuple[PodShape | int | str | None, ...], tuple[str, str], PreemptionScope]
@@ -219,9 +221,13 @@ class JobQueue:
             self._check_restart_costs()
             for one in self._all():
                 self._rerank_running(one, now)
-        fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
-        several = {id(one) for one in self._grown() if one.slots > 1}
-        self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
+            self.preempting = None
+        else:
+            fallen = (
+                {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
+            )
+            several = {id(one) for one in self._grown() if one.slots > 1}
+            self.preempting = {*self._fresh, *fallen, *several}
         self._fallen.clear()
         if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
@@ -280,7 +286,7 @@ class JobQueue:
         return [one for there in self._classes.values() for one in there.values()]
 
     def _rerank_running(self, one: DemandClass, now: float) -> None:
-        for state in list(one.falling.values()):
+        for state in list(one.falling.values()) if one.falling else ():
             self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
 
     def _check_restart_costs(self) -> None:
@@ -315,8 +321,8 @@ class JobQueue:
         """Yield the heads of the classes that rank ahead of the given rank, each with the site at which it waits."""
         for one in self._all():
             first = self.candidate(one, one.number, now)
-            if first is not None and first[:2] < rank and (state := self.head(one)) is not None:
-                yield one.site, state
+            if first is not None and first[:2] < rank:
+                yield one.site, first.state
 
     def other_waits(self, state: JobState) -> bool:
         """Return whether a job other than this one is the head of a class."""
@@ -332,7 +338,7 @@ class JobQueue:
         if state is None:
             return None
         rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
-        return Candidate(rank, state.arrival, number, one)
+        return Candidate(rank, state.arrival, number, one, state)
 
     def head(self, one: DemandClass) -> JobState | None:
         """Return the job that ranks first in a class; None if the class is empty."""
@@ -400,8 +406,9 @@ class JobQueue:
             self.engaged.pop(state.job.key, None)
         if wants:
             sites = start_sites(state, now, sited=policy.traits.needs_local_data)
-        for site in set(self._sites.get(state.job.key, ())).difference(sites):
-            self.drop(state, site)
+        for site in self._sites.get(state.job.key, ()):
+            if site not in sites:
+                self.drop(state, site)
         if sites:
             rank = policy.standing(state, self.cluster, now)
             self._sites[state.job.key] = sites

@@ -163,7 +163,9 @@ class NodeHealth:
     def _count(self, node: str, result: PodResult, by: int) -> None:
         for group in (result.job, result.namespace):
             tallies = self._groups.setdefault(group, {})
-            tally = tallies.setdefault(node, _Tally())
+            tally = tallies.get(node)
+            if tally is None:
+                tally = tallies[node] = _Tally()
             if result.trouble:
                 tally.troubled += by
             else:

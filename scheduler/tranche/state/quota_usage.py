@@ -75,9 +75,9 @@ class Quotas:
         kind = self._taken.pop((job, attempt), None)
         if kind is not None:
             counts = self._counts[kind[0]]
-            counts[kind] -= 1
-            if not counts[kind]:
-                del counts[kind]
+            left = counts.pop(kind) - 1
+            if left:
+                counts[kind] = left
 
     def holds(self, job: str, attempt: int) -> bool:
         """Return whether that pod counts."""

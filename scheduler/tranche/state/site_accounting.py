@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from tranche.model import SiteProgress, Tier
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
-from tranche.state.site_usage import JobUse, SiteUsage
+from tranche.state.site_usage import JobUse, SiteUsage, usage_of
 
 
 def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
@@ -132,9 +132,9 @@ def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsa
     known = cluster.sites.get(site)
     place = (site, known.tier if known is not None else Tier.EDGE)
     return (
-        state.use.at(site),
-        cluster.site_uses.setdefault(place, SiteUsage()),
-        cluster.namespace_uses.setdefault(state.job.namespace, SiteUsage()),
+        usage_of(state.use.sites, site),
+        usage_of(cluster.site_uses, place),
+        usage_of(cluster.namespace_uses, state.job.namespace),
     )
 
 

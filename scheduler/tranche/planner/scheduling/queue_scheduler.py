@@ -46,7 +46,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     changed = list(queue.stale)
     for key in changed:
         arriving = context.cluster.jobs.get(key)
-        if arriving is not None and arriving.active and moves_data(arriving):
+        if arriving is not None and moves_data(arriving) and arriving.active:
             if queue.policy.traits.needs_local_data:
                 copy_ahead(context, queue, arriving, now)
             else:
@@ -79,7 +79,10 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 
 def _serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
+    candidates = queue.candidates(now)
+    if not candidates:
+        return
+    cycle = SchedulingCycle(context, queue, now, candidates)
     while cycle.schedule_next():
         pass
     for state in cycle.passed_over:
@@ -114,9 +117,8 @@ class SchedulingCycle:
         candidate = self._next()
         if candidate is None:
             return False
-        rank, _, number, one = candidate
-        queue, state, now = self.queue, self.queue.head(one), self.now
-        assert state is not None
+        rank, _, number, one, state = candidate
+        queue, now = self.queue, self.now
         may_preempt = queue.may_preempt(one, state)
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
@@ -161,22 +163,21 @@ class SchedulingCycle:
             one = candidate.demand_class
             taken = "" in self.full or one.gpu_resource in self.blocked
             nodes_full = taken and one.site not in clouds
-            if nodes_full or one.site in self.full or not self._has_chance(one):
+            if nodes_full or one.site in self.full:
                 continue
             current = self.queue.candidate(one, candidate.number, self.now)
-            if current is None:
+            if current is None or not self._has_chance(one, current.state):
                 continue
             if current[:2] == candidate[:2]:
-                return candidate
+                return current
             heappush(self.heap, current)
         return None
 
-    def _has_chance(self, one: DemandClass) -> bool:
+    def _has_chance(self, one: DemandClass, state: JobState) -> bool:
         """Return whether the head of the class may get capacity, free or by preemption."""
-        state = self.queue.head(one)
-        if state is not None and any(short.limit_counts(state.job) for short in self.coming):
+        if self.coming and any(short.limit_counts(state.job) for short in self.coming):
             return False
-        if state is None or self.context.cluster.is_unlimited(one.site):
+        if self.context.cluster.is_unlimited(one.site):
             return True
         return self.context.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
 
