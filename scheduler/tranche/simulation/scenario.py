@@ -97,6 +97,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     contention = scenario.level_network is not None and scenario.contention
     settings = PlannerSettings(
         seed=scenario.seed,
+        fallbacks=0,  # no kube-scheduler chooses among the fallback nodes of a window
         gpu_kinds=_gpu_kinds(scenario.nodes),
         uploads_reported=scenario.link_sigma > 0 or contention,
         topology=scenario.topology,

@@ -157,6 +157,8 @@ class Simulation:
     _gangs: dict[str, list[Worker]] = field(default_factory=dict)
     """Members of the gangs that may contend for links, by job."""
     _untold: list[Event] = field(default_factory=list)
+    _over: list[Event] = field(default_factory=list)
+    """Removals of completed jobs, which the planner receives with the events of a later instant."""
     _busy_gpus: int = 0
     _waiting: int = 0
     _fastest: float | None = None
@@ -169,6 +171,8 @@ class Simulation:
         """Run until no event is left."""
         while self._heap or self._untold or self.planner.next_wakeup() is not None:
             self.step()
+        if self._over:
+            self._tell()
 
     def step(self) -> None:
         """Process the next instant: all of its events, and the decisions that follow."""
@@ -291,8 +295,8 @@ class Simulation:
     def _tell(self) -> None:
         """Pass all pending events to the planner and carry out its instructions, until no new event results."""
         while True:
-            told, self._untold = self._untold, []
-            for event in told:
+            told, self._untold, self._over = [*self._over, *self._untold], [], []
+            for event in told if self._servers else ():
                 if isinstance(event, WorkerEnded):
                     self._servers_of_ended(event)
             instructions = self.planner.handle_all(told or (Tick(),), self.now)
@@ -457,7 +461,7 @@ class Simulation:
         if self.on_completion is not None:
             self.on_completion(len(self.completed))
         if self.forget_finished:
-            self._untold.append(JobRemoved(key))
+            self._over.append(JobRemoved(key))
 
 
 def simulate(
