@@ -219,7 +219,7 @@ class JobQueue:
         if everywhere:
             self._ranked = now
             self._check_restart_costs()
-            for one in self._all():
+            for one in [one for one in self._all() if one.falling]:
                 self._rerank_running(one, now)
             self.preempting = None
         else:
@@ -232,7 +232,7 @@ class JobQueue:
         if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
-            self._fresh.update((id(one), one) for one in self._at_grown())
+            self._fresh.update({id(one): one for one in self._at_grown()})
             chosen = list(self._fresh.values())
         heap = []
         for one in () if everywhere else chosen:
@@ -286,7 +286,7 @@ class JobQueue:
         return [one for there in self._classes.values() for one in there.values()]
 
     def _rerank_running(self, one: DemandClass, now: float) -> None:
-        for state in list(one.falling.values()) if one.falling else ():
+        for state in list(one.falling.values()):
             self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
 
     def _check_restart_costs(self) -> None:
@@ -340,6 +340,13 @@ class JobQueue:
         rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
         return Candidate(rank, state.arrival, number, one, state)
 
+    def current(self, known: Candidate, now: float) -> Candidate | None:
+        """Return the candidate of the same class, which may have another head or rank by now; None if it has none."""
+        heap, fixed = known.demand_class.heap, not self.policy.traits.ranks_by_group
+        if fixed and heap and heap[0].state is known.state and heap[0].rank == known.rank and self._valid(heap[0]):
+            return known
+        return self.candidate(known.demand_class, known.number, now)
+
     def head(self, one: DemandClass) -> JobState | None:
         """Return the job that ranks first in a class; None if the class is empty."""
         while one.heap and not self._valid(one.heap[0]):
@@ -366,6 +373,9 @@ class JobQueue:
 
     def note_running(self, state: JobState, now: float) -> None:
         """Update the job among the running jobs that may be preempted, by its open windows."""
+        if not state.runs:
+            self.running.remove(state.job.key)
+            return
         held: dict[str, int] = {}
         for run in state.runs.values():
             if not run.closing and not self.cluster.is_unlimited(run.home.site):
@@ -479,6 +489,7 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Return whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.has_closing_servers or (state.job.is_gang and state.runs):
+    job = state.job
+    if len(state.runs) >= (1 if job.is_gang else job.max_workers) or state.held_until > now:
         return False
-    return len(state.runs) < state.job.max_workers and state.unassigned > 0
+    return state.unassigned > 0 and state.active and not state.has_closing_servers

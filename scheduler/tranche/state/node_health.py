@@ -137,7 +137,9 @@ class NodeHealth:
     # ---- results
 
     def note(self, node: str, result: PodResult) -> None:
-        """Record the result of a pod."""
+        """Record the result of a pod, if nodes may be excluded at all."""
+        if not self.settings.jobs:
+            return
         results = self._results.get(node)
         if results is None:
             results = self._results[node] = deque()

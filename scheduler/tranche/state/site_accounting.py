@@ -60,7 +60,8 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
     trained = max(0.0, at - run.started) if run.started is not None else 0.0
     held = max(trained, at - _held_since(run))
     for usage in _amounts(cluster, state, site):
-        usage.add(gpu_seconds=held * gpus, trained_gpu_seconds=trained * gpus)
+        usage.gpu_seconds += held * gpus
+        usage.trained_gpu_seconds += trained * gpus
     if run.started is not None:
         use.there.setdefault(site, set()).update(run.window.chunks)
     for chunk in run.window.chunks if run.started is not None else ():
@@ -81,7 +82,7 @@ def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> 
         use.counted.add(chunk)
         site = use.trained_at.pop(chunk, None)
         for usage in _amounts(cluster, state, site) if site is not None else ():
-            usage.add(chunks=1)
+            usage.chunks += 1
         for other, unused in use.unused.items():
             if chunk in unused:
                 unused.discard(chunk)
