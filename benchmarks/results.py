@@ -196,6 +196,8 @@ def tables() -> list[Table]:
     """Return all tables of the page."""
     found = [
         Table("targets", ("benchmarks/simulator_targets.py",), None),
+        Table("speed", ("benchmarks/simulator_speed.py",), None),
+        Table("network-cost", ("benchmarks/network_cost.py",), None),
         Table("curve", ("benchmarks/simulator_curve.py --picture",), None),
     ]
     for name, gpus in POOLS.items():

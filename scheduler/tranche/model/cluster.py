@@ -132,4 +132,7 @@ class Node:
         """GPU kind of the node; "" if it has none."""
         if self.kind is not None:
             return self.kind
-        return next((self.labels[label] for label in GPU_KIND_LABELS if label in self.labels), "")
+        for label in GPU_KIND_LABELS:
+            if label in self.labels:
+                return self.labels[label]
+        return ""

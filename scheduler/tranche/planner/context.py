@@ -157,7 +157,12 @@ class PlannerContext:
         if self.queue is not None:
             self.queue.invalidate_preemption({run.home.site for run in state.runs.values()})
 
-    def quota_freed(self, namespace: str) -> None:
+    def quota_freed(self, state: JobState) -> None:
+        """Reconsider jobs that the quotas of the job's namespace held back, because it uses less."""
+        if self.cluster.quotas.by_namespace:
+            self.namespace_freed(state.job.namespace)
+
+    def namespace_freed(self, namespace: str) -> None:
         """Reconsider jobs that the quotas of a namespace held back, at any site, because usage has fallen."""
         if namespace not in self.cluster.quotas.by_namespace:
             return

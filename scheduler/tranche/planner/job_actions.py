@@ -71,7 +71,7 @@ def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, 
     if node is not None:
         context.capacity_freed(node.node.name)
         readmit_node(context, node.node.name, state.job.key)
-    context.quota_freed(state.job.namespace)
+    context.quota_freed(state)
 
 
 def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
@@ -93,7 +93,7 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
 
 def unbind_chunks(context: PlannerContext, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
     """Take chunks out of the slots' queues; they are dispatched again, to any site if `forget_site`."""
-    entries = [state.entries[c] for c in list(chunks) if c in state.entries]
+    entries = [state.entries[c] for c in list(chunks) if c in state.entries] if state.entries else []
     context.work.nodes.update(entry.home.node for entry in entries if entry.home.node)
     context.cluster.unbind(entries)
     if forget_site:
@@ -502,13 +502,13 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
         context.cluster.remove_server(state, server)
     for server in gone:
         readmit_node(context, server.planned.node or "", state.job.key)
-    context.quota_freed(state.job.namespace)
+    context.quota_freed(state)
 
 
 def drop_servers(context: PlannerContext, state: JobState) -> None:
     """Remove all parameter servers and the chief without waiting for their ends, which count as stopped."""
     gone = list(state.servers)
-    why = _why_stopped(state)
+    why = _why_stopped(state) if gone else ""
     for server in gone:
         note_server(state, server, "Stopped", None, context.now, why=why)
     remove_servers(context, state, gone)

@@ -40,6 +40,8 @@ class Candidate(NamedTuple):
     number: int
     """Number of the class, different for each class of a heap."""
     demand_class: "DemandClass"
+    state: JobState
+    """The head."""
 
 
 Demand = tuple[PodShape, int, tuple[PodShape | int | str | None, ...], tuple[str, str], PreemptionScope]
@@ -217,16 +219,20 @@ class JobQueue:
         if everywhere:
             self._ranked = now
             self._check_restart_costs()
-            for one in self._all():
+            for one in [one for one in self._all() if one.falling]:
                 self._rerank_running(one, now)
-        fallen = {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
-        several = {id(one) for one in self._grown() if one.slots > 1}
-        self.preempting = None if everywhere else {*self._fresh, *fallen, *several}
+            self.preempting = None
+        else:
+            fallen = (
+                {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
+            )
+            several = {id(one) for one in self._grown() if one.slots > 1}
+            self.preempting = {*self._fresh, *fallen, *several}
         self._fallen.clear()
         if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
-            self._fresh.update((id(one), one) for one in self._at_grown())
+            self._fresh.update({id(one): one for one in self._at_grown()})
             chosen = list(self._fresh.values())
         heap = []
         for one in () if everywhere else chosen:
@@ -315,8 +321,8 @@ class JobQueue:
         """Yield the heads of the classes that rank ahead of the given rank, each with the site at which it waits."""
         for one in self._all():
             first = self.candidate(one, one.number, now)
-            if first is not None and first[:2] < rank and (state := self.head(one)) is not None:
-                yield one.site, state
+            if first is not None and first[:2] < rank:
+                yield one.site, first.state
 
     def other_waits(self, state: JobState) -> bool:
         """Return whether a job other than this one is the head of a class."""
@@ -332,7 +338,14 @@ class JobQueue:
         if state is None:
             return None
         rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
-        return Candidate(rank, state.arrival, number, one)
+        return Candidate(rank, state.arrival, number, one, state)
+
+    def current(self, known: Candidate, now: float) -> Candidate | None:
+        """Return the candidate of the same class, which may have another head or rank by now; None if it has none."""
+        heap, fixed = known.demand_class.heap, not self.policy.traits.ranks_by_group
+        if fixed and heap and heap[0].state is known.state and heap[0].rank == known.rank and self._valid(heap[0]):
+            return known
+        return self.candidate(known.demand_class, known.number, now)
 
     def head(self, one: DemandClass) -> JobState | None:
         """Return the job that ranks first in a class; None if the class is empty."""
@@ -360,6 +373,9 @@ class JobQueue:
 
     def note_running(self, state: JobState, now: float) -> None:
         """Update the job among the running jobs that may be preempted, by its open windows."""
+        if not state.runs:
+            self.running.remove(state.job.key)
+            return
         held: dict[str, int] = {}
         for run in state.runs.values():
             if not run.closing and not self.cluster.is_unlimited(run.home.site):
@@ -400,8 +416,9 @@ class JobQueue:
             self.engaged.pop(state.job.key, None)
         if wants:
             sites = start_sites(state, now, sited=policy.traits.needs_local_data)
-        for site in set(self._sites.get(state.job.key, ())).difference(sites):
-            self.drop(state, site)
+        for site in self._sites.get(state.job.key, ()):
+            if site not in sites:
+                self.drop(state, site)
         if sites:
             rank = policy.standing(state, self.cluster, now)
             self._sites[state.job.key] = sites
@@ -472,6 +489,7 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 def wants_windows(state: JobState, now: float) -> bool:
     """Return whether the job could use another worker now."""
-    if not state.active or state.held_until > now or state.has_closing_servers or (state.job.is_gang and state.runs):
+    job = state.job
+    if len(state.runs) >= (1 if job.is_gang else job.max_workers) or state.held_until > now:
         return False
-    return len(state.runs) < state.job.max_workers and state.unassigned > 0
+    return state.unassigned > 0 and state.active and not state.has_closing_servers

@@ -205,8 +205,10 @@ class Planner:
             release_idle_servers(context, due)
         if context.work.unstaged:
             context.outbox += data_staging.begin(context, context.now)
-        published = [PublishPlan(key, context.cause) for key in context.published if key in context.cluster.jobs]
-        out = [*context.outbox, *published]
+        out = context.outbox
+        if context.settings.publishes:
+            jobs = context.cluster.jobs
+            out = [*out, *(PublishPlan(key, context.cause) for key in context.published if key in jobs)]
         if context.settings.validate:
             invariants.check_decision(context, out, context.now)
         return out

@@ -117,7 +117,7 @@ class RunningJobsBySite:
 
         Only GPUs of the resource that the job requests count, unless `any_resource` is set.
         """
-        return sum(one.gpus_behind(state, rank, now, any_resource=any_resource) for one in self._lists_at(site))
+        return sum([one.gpus_behind(state, rank, now, any_resource=any_resource) for one in self._lists_at(site)])
 
     def behind(self, state: JobState, rank: Standing, site: str, now: float) -> list[JobState]:
         """Return the other jobs with windows there that rank behind the given one, best rank first."""

@@ -19,6 +19,8 @@ class PlannerSettings:
     """Seed of random choices (parameter server hosts of the faithful policy)."""
     validate: bool = False
     """Check all invariants after every event; the time for that is proportional to the size of the cluster."""
+    publishes: bool = True
+    """Whether `PublishPlan` follows a change of a job's plan or ledger; a simulation writes no status."""
     fallbacks: int = 2
     """Number of fallback nodes of the same site that a window names besides its own node."""
     network: NetworkPrior = NetworkPrior()

@@ -1,20 +1,25 @@
 """Study: policies x loads x seeds, each cell a scenario; the results are the same to the digit wherever it runs."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, product
+from typing import TYPE_CHECKING
 
 from tranche.simulation.analysis.lower_bound import bound_seconds
 from tranche.simulation.analysis.summary import Summary, summarize
 from tranche.simulation.engine.result import SimulationResult
-from tranche.simulation.executors import Pool
 from tranche.simulation.recipe import Recipe
 from tranche.simulation.scenario import OnProgress, Scenario, run
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from tranche.simulation.executors import Pool
 
 NAMED = 10
 """Maximum number of jobs that could not run to name; the rest is counted."""
@@ -234,9 +239,11 @@ def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) ->
 
 
 def _drain(
-    cells: Sequence[Cell], waiting: "deque[int]", pool: Pool, at_once: int, answer: Callable[[int, Answer], None]
+    cells: Sequence[Cell], waiting: deque[int], pool: Pool, at_once: int, answer: Callable[[int, Answer], None]
 ) -> list[int]:
     """Run until no cell waits, or until a process died; then return the places of the cells without an answer."""
+    from concurrent.futures import FIRST_COMPLETED, wait  # a single run needs no executor
+
     running: dict[Future[Outcome], int] = {}
     executor = pool.open(min(at_once, len(waiting)))
     try:
@@ -261,12 +268,14 @@ def _drain(
 
 def _submit(
     cells: Sequence[Cell],
-    waiting: "deque[int]",
+    waiting: deque[int],
     executor: Executor,
     at_once: int,
     running: dict[Future[Outcome], int],
 ) -> bool:
     """Keep `at_once` cells running; return False if the pool is broken."""
+    from concurrent.futures.process import BrokenProcessPool
+
     while waiting and len(running) < at_once:
         with suppress(BrokenProcessPool):
             running[executor.submit(run_cell, cells[waiting[0]])] = waiting[0]
@@ -277,6 +286,8 @@ def _submit(
 
 
 def _died(future: Future[Outcome]) -> bool:
+    from concurrent.futures.process import BrokenProcessPool
+
     return not future.cancelled() and isinstance(future.exception(), BrokenProcessPool)
 
 

@@ -176,15 +176,19 @@ class ClusterState:
         level: int | None = None,
     ) -> float:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
+        told = self.told_batch_seconds(state, site, colocated, node, level)
+        return told * self.speed_factor(state, site, node)
+
+    def speed_factor(self, state: JobState, site: str, node: str | None = None) -> float:
+        """Return the corrected over the predicted time of a mini-batch at the site (on the node, if given)."""
+        learnt = self.speed_model
+        if not (learnt.jobs or learnt.nodes or learnt.kinds):
+            return 1.0
         host = self.nodes.get(node) if node is not None else None
         known: tuple[str, str | None] = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
-        if (
-            known[0] in state.job.step_seconds_by_kind
-        ):  # what others have measured there says nothing about its own time
-            known = (known[0], None)
-        return self.told_batch_seconds(state, site, colocated, node, level) * self.speed_model.factor(
-            state.job.key, known[0], site, known[1]
-        )
+        if known[0] in state.job.step_seconds_by_kind:
+            known = (known[0], None)  # what others have measured there says nothing about its own time
+        return learnt.factor(state.job.key, known[0], site, known[1])
 
     def told_batch_seconds(
         self,

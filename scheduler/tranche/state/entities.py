@@ -394,7 +394,9 @@ class JobState:
 
     def clouds(self, now: float) -> list[str]:
         """Return the unlimited sites at which chunks bound for them can start now."""
-        by_site = self.waiting_by_site(now) if self.cloud else {}
+        if not self.cloud:
+            return []
+        by_site = self.waiting_by_site(now)
         return [site for site in sorted(set(self.cloud.values())) if site in by_site]
 
     def is_bound_for(self, site: str) -> bool:
@@ -422,7 +424,7 @@ class JobState:
     @property
     def waiting_for_nodes(self) -> int:
         """Number of waiting chunks that are not bound for an unlimited site."""
-        return self.unassigned - len(self.cloud)
+        return self.job.chunks - len(self.done) - len(self.chunk_runs) - len(self.cloud)
 
     @property
     def wanted_on_nodes(self) -> int:
@@ -456,7 +458,7 @@ class JobState:
     @property
     def has_closing_servers(self) -> bool:
         """Whether parameter servers are closing; no pod of the job starts before they have ended."""
-        return any(server.closing for server in self.servers)
+        return bool(self.servers) and any(server.closing for server in self.servers)
 
     @property
     def chief(self) -> Server | None:
@@ -498,7 +500,9 @@ class JobState:
     @property
     def active(self) -> bool:
         """Whether the job may have windows."""
-        return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+        job = self.job
+        stopped = job.suspended or self.unplannable is not None or self.failures > job.backoff_limit
+        return not (stopped or self.finished)
 
     def phase(self, now: float) -> JobPhase:
         """Return the phase of the job. If several apply, the one that lasts longest is returned."""

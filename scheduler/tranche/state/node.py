@@ -163,9 +163,10 @@ class FreeNodes:
             node.free_nodes = self._at.setdefault(node.node.site, {})
             node.note_room()
 
-    def any_at(self, site: str) -> bool:
-        """Return whether there is such a node at the site, or at any site for ""."""
-        return bool(self._at.get(site)) if site else any(self._at.values())
+    def gpus_at(self, site: str) -> int:
+        """Return the number of free GPUs at the site, or at all sites for "", whatever their resource."""
+        places = (self._at.get(site, {}),) if site else self._at.values()
+        return sum([node.free_gpus for nodes in places for node in nodes.values()])
 
     def nodes_at(self, site: str) -> list[NodeState]:
         """Return all nodes of the site, also those without free GPUs."""

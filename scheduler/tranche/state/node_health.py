@@ -137,7 +137,9 @@ class NodeHealth:
     # ---- results
 
     def note(self, node: str, result: PodResult) -> None:
-        """Record the result of a pod."""
+        """Record the result of a pod, if nodes may be excluded at all."""
+        if not self.settings.jobs:
+            return
         results = self._results.get(node)
         if results is None:
             results = self._results[node] = deque()
@@ -163,7 +165,9 @@ class NodeHealth:
     def _count(self, node: str, result: PodResult, by: int) -> None:
         for group in (result.job, result.namespace):
             tallies = self._groups.setdefault(group, {})
-            tally = tallies.setdefault(node, _Tally())
+            tally = tallies.get(node)
+            if tally is None:
+                tally = tallies[node] = _Tally()
             if result.trouble:
                 tally.troubled += by
             else:

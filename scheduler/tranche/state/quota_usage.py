@@ -4,6 +4,7 @@ A window or a parameter server counts from its opening until its pod has ended, 
 counts the pod that long, and would reject the pod that follows it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -45,8 +46,8 @@ class Quotas:
 
     by_namespace: dict[str, dict[str, Quota]] = field(default_factory=dict)
     _taken: dict[Pod, Kind] = field(default_factory=dict)
-    _counts: dict[str, dict[Kind, int]] = field(default_factory=dict)
-    """Number of pods of each kind, by namespace."""
+    _counts: dict[str, dict[Kind, int]] | None = None
+    """Number of pods of each kind, by namespace; None until the usage of a quota is asked for."""
 
     def put(self, quota: Quota) -> None:
         """Add or replace a quota."""
@@ -61,23 +62,23 @@ class Quotas:
 
     def copied(self) -> "Quotas":
         """Return a copy that can be changed independently."""
-        counts = {namespace: dict(kinds) for namespace, kinds in self._counts.items()}
-        return Quotas({name: dict(quotas) for name, quotas in self.by_namespace.items()}, dict(self._taken), counts)
+        return Quotas({name: dict(quotas) for name, quotas in self.by_namespace.items()}, dict(self._taken))
 
     def take(self, job: Job, attempt: int, requests: Resources) -> None:
         """Count a pod of the job from now on."""
         kind = self._taken[job.key, attempt] = kind_of(job, requests)
-        counts = self._counts.setdefault(kind[0], {})
-        counts[kind] = counts.get(kind, 0) + 1
+        if self._counts is not None:
+            counts = self._counts.setdefault(kind[0], {})
+            counts[kind] = counts.get(kind, 0) + 1
 
     def give(self, job: str, attempt: int) -> None:
         """Stop counting a pod; a pod that does not count is ignored."""
         kind = self._taken.pop((job, attempt), None)
-        if kind is not None:
+        if kind is not None and self._counts is not None:
             counts = self._counts[kind[0]]
-            counts[kind] -= 1
-            if not counts[kind]:
-                del counts[kind]
+            left = counts.pop(kind) - 1
+            if left:
+                counts[kind] = left
 
     def holds(self, job: str, attempt: int) -> bool:
         """Return whether that pod counts."""
@@ -89,6 +90,8 @@ class Quotas:
 
     def covering(self, job: Job) -> str:
         """Return the keys of the quotas that cover the job's workers, separated by spaces; empty if there are none."""
+        if not self.by_namespace:
+            return ""
         quotas = self.by_namespace.get(job.namespace, {})
         return " ".join(sorted(q.key for q in quotas.values() if q.covers(job.priority, job.worker.requests)))
 
@@ -136,6 +139,10 @@ class Quotas:
 
     def used(self, quota: Quota, limit: QuotaLimit, besides: Mapping[Kind, int] = NO_PODS) -> int:
         """Return what counts against a limit now, foreign pods included, in the unit of its measure."""
+        if self._counts is None:
+            self._counts = {}
+            for kind, count in Counter(self._taken.values()).items():
+                self._counts.setdefault(kind[0], {})[kind] = count
         kinds: Iterable[tuple[Kind, int]] = self._counts.get(quota.namespace, {}).items()
         ours = _sum(quota, limit, kinds) + _sum(quota, limit, besides.items())
         return limit.foreign + ours

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from tranche.model import SiteProgress, Tier
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
-from tranche.state.site_usage import JobUse, SiteUsage
+from tranche.state.site_usage import JobUse, SiteUsage, usage_of
 
 
 def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
@@ -60,7 +60,8 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
     trained = max(0.0, at - run.started) if run.started is not None else 0.0
     held = max(trained, at - _held_since(run))
     for usage in _amounts(cluster, state, site):
-        usage.add(gpu_seconds=held * gpus, trained_gpu_seconds=trained * gpus)
+        usage.gpu_seconds += held * gpus
+        usage.trained_gpu_seconds += trained * gpus
     if run.started is not None:
         use.there.setdefault(site, set()).update(run.window.chunks)
     for chunk in run.window.chunks if run.started is not None else ():
@@ -81,7 +82,7 @@ def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> 
         use.counted.add(chunk)
         site = use.trained_at.pop(chunk, None)
         for usage in _amounts(cluster, state, site) if site is not None else ():
-            usage.add(chunks=1)
+            usage.chunks += 1
         for other, unused in use.unused.items():
             if chunk in unused:
                 unused.discard(chunk)
@@ -132,9 +133,9 @@ def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsa
     known = cluster.sites.get(site)
     place = (site, known.tier if known is not None else Tier.EDGE)
     return (
-        state.use.at(site),
-        cluster.site_uses.setdefault(place, SiteUsage()),
-        cluster.namespace_uses.setdefault(state.job.namespace, SiteUsage()),
+        usage_of(state.use.sites, site),
+        usage_of(cluster.site_uses, place),
+        usage_of(cluster.namespace_uses, state.job.namespace),
     )
 
 

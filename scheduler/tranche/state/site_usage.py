@@ -1,8 +1,12 @@
 """Usage of sites by jobs: GPU time, completed chunks, and bytes of copied data."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tranche.model import Site, Tier
+
+Place = TypeVar("Place", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -51,9 +55,13 @@ class JobUse:
     trained_at: dict[int, str] = field(default_factory=dict)
     """Site at which each other chunk was trained last."""
 
-    def at(self, site: str) -> SiteUsage:
-        """Return the usage at the site, to be changed in place."""
-        return self.sites.setdefault(site, SiteUsage())
+
+def usage_of(usages: dict[Place, SiteUsage], place: Place) -> SiteUsage:
+    """Return the usage at a place, to be changed in place; nothing so far if there is none."""
+    usage = usages.get(place)
+    if usage is None:
+        usage = usages[place] = SiteUsage()
+    return usage
 
 
 def is_cloud(site: Site | None) -> bool:

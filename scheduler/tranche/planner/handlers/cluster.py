@@ -162,7 +162,7 @@ def quota_changed(context: PlannerContext, event: QuotaChanged) -> None:
     if known is None or known.with_foreign({}) != quota.with_foreign({}):
         _quotas_differ(context, quota.namespace)
     else:
-        context.quota_freed(quota.namespace)
+        context.namespace_freed(quota.namespace)
 
 
 def quota_removed(context: PlannerContext, event: QuotaRemoved) -> None:

@@ -91,7 +91,8 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     if context.policy.traits.preemptive:
         context.rank_again(state)  # its rank value decreases from now on
     rest = state.left_of(run) * run.batch_seconds
-    run.window = replace(run.window, start=at, end=at + rest)
+    if (run.window.start, run.window.end) != (at, at + rest):
+        run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
         context.reconsider_preemption(state)
     if not state.placement.placed:

@@ -46,7 +46,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     changed = list(queue.stale)
     for key in changed:
         arriving = context.cluster.jobs.get(key)
-        if arriving is not None and arriving.active and moves_data(arriving):
+        if arriving is not None and moves_data(arriving) and arriving.active:
             if queue.policy.traits.needs_local_data:
                 copy_ahead(context, queue, arriving, now)
             else:
@@ -79,7 +79,10 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
 
 
 def _serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    cycle = SchedulingCycle(context, queue, now, queue.candidates(now))
+    candidates = queue.candidates(now)
+    if not candidates:
+        return
+    cycle = SchedulingCycle(context, queue, now, candidates)
     while cycle.schedule_next():
         pass
     for state in cycle.passed_over:
@@ -114,10 +117,12 @@ class SchedulingCycle:
         candidate = self._next()
         if candidate is None:
             return False
-        rank, _, number, one = candidate
-        queue, state, now = self.queue, self.queue.head(one), self.now
-        assert state is not None
+        rank, _, number, one, state = candidate
+        queue, now = self.queue, self.now
         may_preempt = queue.may_preempt(one, state)
+        if self._is_too_large(one, state, rank, may_preempt=may_preempt):
+            one.tried = state
+            return True
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
         )
@@ -153,6 +158,30 @@ class SchedulingCycle:
             heappush(self.heap, following)
         return True
 
+    def _is_too_large(self, one: DemandClass, state: JobState, rank: Standing, *, may_preempt: bool) -> bool:
+        """Return whether the job gets no worker by the number of GPUs alone, as most heads of classes do not.
+
+        Its class needs no further consideration then, and the site is full if no GPU is free or held by jobs behind.
+        Quotas, unlimited sites and strict queues need more consideration, and so does a job that waits for a reason of
+        its own.
+        """
+        queue, cluster, site, now = self.queue, self.context.cluster, one.site, self.now
+        traits = queue.policy.traits
+        if cluster.quotas.by_namespace or traits.head_of_line_blocking or cluster.is_unlimited(site):
+            return False
+        free = cluster.free.gpus_at(site)
+        if free >= one.slots:
+            return False
+        behind = queue.running.gpus_behind(state, rank, site, now, any_resource=True) if traits.preemptive else 0
+        if free + (behind if may_preempt else 0) >= one.slots or not wants_at(state, site, now):
+            return False
+        state.awaits_faster = False
+        if _has_own_obstacle(one, state, now):
+            return False
+        if not (free or behind):
+            self.full.add(site)
+        return True
+
     def _next(self) -> Candidate | None:
         """Return the first candidate that is still valid, with its current rank."""
         clouds = self.context.cluster.clouds
@@ -161,29 +190,28 @@ class SchedulingCycle:
             one = candidate.demand_class
             taken = "" in self.full or one.gpu_resource in self.blocked
             nodes_full = taken and one.site not in clouds
-            if nodes_full or one.site in self.full or not self._has_chance(one):
+            if nodes_full or one.site in self.full:
                 continue
-            current = self.queue.candidate(one, candidate.number, self.now)
-            if current is None:
+            current = self.queue.current(candidate, self.now)
+            if current is None or not self._has_chance(one, current.state):
                 continue
             if current[:2] == candidate[:2]:
-                return candidate
+                return current
             heappush(self.heap, current)
         return None
 
-    def _has_chance(self, one: DemandClass) -> bool:
+    def _has_chance(self, one: DemandClass, state: JobState) -> bool:
         """Return whether the head of the class may get capacity, free or by preemption."""
-        state = self.queue.head(one)
-        if state is not None and any(short.limit_counts(state.job) for short in self.coming):
+        if self.coming and any(short.limit_counts(state.job) for short in self.coming):
             return False
-        if state is None or self.context.cluster.is_unlimited(one.site):
+        if self.context.cluster.is_unlimited(one.site):
             return True
-        return self.context.cluster.free.any_at(one.site) or self.queue.may_preempt(one, state)
+        return self.context.cluster.free.gpus_at(one.site) > 0 or self.queue.may_preempt(one, state)
 
 
 def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
     """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
-    if context.cluster.free.any_at(site):
+    if context.cluster.free.gpus_at(site):
         return False
     behind = queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now, any_resource=True)
     return not behind

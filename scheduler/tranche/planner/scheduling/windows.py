@@ -25,7 +25,8 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
         return
     cluster, now = context.cluster, context.now
     state.attempts += 1
-    per_batch = cluster.batch_seconds(state, home.site, node=home.node)
+    told = cluster.told_batch_seconds(state, home.site, node=home.node)
+    per_batch = told * cluster.speed_factor(state, home.site, home.node)
     seconds = state.batches_left(chunks) * per_batch
     window = Window(
         index=index,
@@ -38,7 +39,6 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
         end=now + state.job.restart_seconds + seconds,
         generation=state.job.generation,
     )
-    told = cluster.told_batch_seconds(state, home.site, node=home.node)
     run = TrackedWindow(window, home, now, per_batch, told, handover=_occupied(context, home))
     cluster.enter_window(state, run, now)
     context.rank_again(state)
@@ -62,7 +62,9 @@ def open_windows(context: PlannerContext, state: JobState, at: str, nodes: list[
         if not waiting:
             return
         site, name = node.node.site, node.node.name
-        count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
+        count = 1
+        if state.job.restart_seconds:
+            count = chunks_of_window(state, context.cluster.batch_seconds(state, site, node=name))
         count = min(count, ceil(len(waiting) / (len(nodes) - number))) if spreads else count
         if uploading:
             chosen = [chunk for chunk in waiting if state.is_at(chunk, site, now)][:count]
@@ -77,7 +79,7 @@ def _occupied(context: PlannerContext, home: SlotBinding) -> bool:
     """Return whether a closing worker still holds the slots (any slots of the node, if the policy binds none)."""
     node = context.cluster.nodes.get(home.node or "")
     closing = node.closing_runs.values() if node else ()
-    return any(not home.slots or set(home.slots) & set(run.home.slots) for run in closing)
+    return bool(closing) and any(not home.slots or set(home.slots) & set(run.home.slots) for run in closing)
 
 
 def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:

@@ -6,6 +6,7 @@ from math import fsum, nan
 import numpy as np
 from numpy.typing import NDArray
 
+from tranche.simulation.analysis.quantile import quantiles
 from tranche.simulation.engine.result import SimulationResult
 
 
@@ -97,7 +98,7 @@ def percentiles(values: NDArray[np.float64], ranks: tuple[float, ...]) -> tuple[
     """Return the percentiles of the values at the ranks (0 … 100), linearly interpolated; NaN without values."""
     if not values.size:
         return tuple(nan for _ in ranks)
-    return tuple(float(value) for value in np.percentile(values, ranks))
+    return tuple(float(value) for value in quantiles(values, np.array(ranks) / 100))
 
 
 def jain_index(values: list[float]) -> float:

@@ -45,6 +45,8 @@ from tranche.state.progress_ledger import applied_in_order
 
 BatchSeconds = Callable[[Job, Window], float]
 """True time of one mini-batch of a window, in seconds."""
+_COMPLETING = (WorkerEnded, ChiefEnded)
+"""Events that may complete a job."""
 OnCompletion = Callable[[int], None]
 """Callback with the number of completed jobs."""
 
@@ -159,6 +161,8 @@ class Simulation:
     _fetches: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     """Chunks whose data a worker waits for, by job and attempt, if uploads contend for links."""
     _untold: list[Event] = field(default_factory=list)
+    _over: list[Event] = field(default_factory=list)
+    """Removals of completed jobs, which the planner receives with the events of a later instant."""
     _busy_gpus: int = 0
     _waiting: int = 0
     _fastest: float | None = None
@@ -171,17 +175,16 @@ class Simulation:
         """Run until no event is left."""
         while self._heap or self._untold or self.planner.next_wakeup() is not None:
             self.step()
+        if self._over:
+            self._tell()
 
     def step(self) -> None:
         """Process the next instant: all of its events, and the decisions that follow."""
-        wakeup, bell = self.planner.next_wakeup(), self._next_bell()
-        first = self._heap[0][0] if self._heap else None
-        due = [time for time in (first, bell, wakeup if not self.period_seconds else None) if time is not None]
-        if not due:  # a timer of the planner, processed at the next period
-            due = [self._round(max(self.now, wakeup or 0.0))]
-        self.now = max(self.now, min(due))
-        while self._heap and self._heap[0][0] <= self.now:
-            self._happen(heappop(self._heap)[2])
+        heap = self._heap
+        bell = self._next_bell() if self.period_seconds else None
+        self.now = max(self.now, self._next_instant(bell))
+        while heap and heap[0][0] <= self.now:
+            self._happen(heappop(heap)[2])
         if not self.period_seconds or (bell is not None and bell <= self.now):
             self._tell()
         self.load.take(self.now, self._busy_gpus, self._waiting)
@@ -206,8 +209,19 @@ class Simulation:
     def _round(self, time: float) -> float:
         return ceil(time / self.period_seconds) * self.period_seconds
 
+    def _next_instant(self, bell: float | None) -> float:
+        """Return the time of the next event, timer or period, in seconds; the clock if events wait for a decision."""
+        wakeup = self.planner.next_wakeup()
+        first = self._heap[0][0] if self._heap else inf
+        if not self.period_seconds:
+            first = min(first, inf if wakeup is None else wakeup)
+            return self.now if first == inf else first
+        due = min(first, inf if bell is None else bell)
+        # else a timer of the planner, processed at the next period
+        return due if due < inf else self._round(max(self.now, wakeup or 0.0))
+
     def _next_bell(self) -> float | None:
-        if not self.period_seconds or not (self._untold or self.planner.next_wakeup() is not None):
+        if not (self._untold or self.planner.next_wakeup() is not None):
             return None
         wakeup = self.planner.next_wakeup()
         return self._round(self.now if self._untold or wakeup is None else max(self.now, wakeup))
@@ -293,15 +307,15 @@ class Simulation:
     def _tell(self) -> None:
         """Pass all pending events to the planner and carry out its instructions, until no new event results."""
         while True:
-            told, self._untold = self._untold, []
-            for event in told:
+            told, self._untold, self._over = self._over + self._untold, [], []
+            for event in told if self._servers else ():
                 if isinstance(event, WorkerEnded):
                     self._servers_of_ended(event)
             instructions = self.planner.handle_all(told or (Tick(),), self.now)
             self.events += 1
             self._obey(instructions)
             for event in told:
-                if isinstance(event, WorkerEnded | ChiefEnded) and event.outcome == "Succeeded":
+                if isinstance(event, _COMPLETING) and event.outcome == "Succeeded":
                     self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
             if not self._untold or self.period_seconds:
                 return
@@ -334,13 +348,16 @@ class Simulation:
                         self.at(time, report)
                 case _:
                     pass
-        paces: dict[str, float] = {}
-        for state, window in opened:  # a gang is as fast as its slowest member
-            pace = self._true_batch_seconds(state, window)
-            paces[state.job.key] = max(pace, paces.get(state.job.key, 0.0)) if state.job.is_gang else pace
-        for state, window in opened:
-            pace = paces[state.job.key] if state.job.is_gang else self._true_batch_seconds(state, window)
-            self._start(state, window, pace)
+        self._open(opened)
+
+    def _open(self, opened: Sequence[tuple[JobState, Window]]) -> None:
+        """Start the workers of windows that open together; a gang is as fast as its slowest member."""
+        paces = [self._true_batch_seconds(state, window) for state, window in opened]
+        slowest: dict[str, float] = {}
+        for (state, _), pace in zip(opened, paces, strict=True) if len(opened) > 1 else ():
+            slowest[state.job.key] = max(pace, slowest.get(state.job.key, 0.0))
+        for (state, window), pace in zip(opened, paces, strict=True):
+            self._start(state, window, slowest.get(state.job.key, pace) if state.job.is_gang else pace)
 
     def _true_batch_seconds(self, state: JobState, window: Window) -> float:
         if self.batch_seconds is not None:
@@ -521,7 +538,7 @@ class Simulation:
         if self.on_completion is not None:
             self.on_completion(len(self.completed))
         if self.forget_finished:
-            self._untold.append(JobRemoved(key))
+            self._over.append(JobRemoved(key))
 
 
 def simulate(

@@ -32,7 +32,7 @@ def gang_jobs(rows: Iterable[TraceRow], nodes: Sequence[Node], member_gpus: int 
     if member_gpus is not None:
         largest = min(largest, member_gpus) or member_gpus
     shapes: dict[int, PodShape] = {}
-    return [replace(_gang(row, largest, shapes), order=order) for order, row in enumerate(rows)]
+    return [_gang(row, order, largest, shapes) for order, row in enumerate(rows)]
 
 
 def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]:
@@ -41,8 +41,20 @@ def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]
     jobs = []
     for order, row in enumerate(rows):
         batches, step = _batches(row.duration_seconds / chunks_per_gpu)
-        job = _job(row, _shape(1, shapes), batches, step)
-        jobs.append(replace(job, chunks=row.gpus * chunks_per_gpu, max_workers=row.gpus, order=order))
+        jobs.append(
+            Job(
+                key=f"{NAMESPACE}/{row.job_id}",
+                uid=row.job_id,
+                submitted=row.submit_seconds,
+                worker=_shape(1, shapes),
+                chunks=row.gpus * chunks_per_gpu,
+                batches_per_chunk=batches,
+                step_seconds=step,
+                max_workers=row.gpus,
+                order=order,
+                owner=row.tenant,
+            )
+        )
     return jobs
 
 
@@ -87,23 +99,22 @@ def scaled_to_load(jobs: Sequence[Job], capacity_gpus: int, load: float) -> list
     return [replace(job, submitted=(job.submitted - first) * stretch) for job in jobs]
 
 
-def _gang(row: TraceRow, largest: int, shapes: dict[int, PodShape]) -> Job:
+def _gang(row: TraceRow, order: int, largest: int, shapes: dict[int, PodShape]) -> Job:
     members = 1
     if 0 < largest < row.gpus:
         members = next(n for n in range(ceil(row.gpus / largest), row.gpus + 1) if row.gpus % n == 0)
     batches, step = _batches(row.duration_seconds)
-    job = _job(row, _shape(row.gpus // members, shapes), batches, step)
-    return replace(job, chunks=members, max_workers=members, is_gang=True) if members > 1 else job
-
-
-def _job(row: TraceRow, worker: PodShape, batches: int, step: float) -> Job:
     return Job(
         key=f"{NAMESPACE}/{row.job_id}",
         uid=row.job_id,
         submitted=row.submit_seconds,
-        worker=worker,
+        worker=_shape(row.gpus // members, shapes),
+        chunks=members,
         batches_per_chunk=batches,
         step_seconds=step,
+        max_workers=members,
+        is_gang=members > 1,
+        order=order,
         owner=row.tenant,
     )
 
