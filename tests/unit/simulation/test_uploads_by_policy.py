@@ -1,4 +1,4 @@
-"""Uploads of all policies share uplinks by one rule, whoever decides them."""
+"""Uploads of all policies share uplinks by one rule."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_no_policy_sends_faster_than_the_uplink(name: str, monkeypatch: pytest.M
 
 
 def test_uploads_of_a_complete_job_end() -> None:
-    """A policy that uploads everything does not slow down the next job with what nobody needs."""
+    """A policy that uploads everything does not slow down the next job with data that no worker needs."""
     first = replace(two_chunks(), chunks=1, max_workers=1, data_site="b")
     other = job("next", 30.0, data_site="b", chunk_bytes=1e12)
     simulation = prepared(scenario("srsf", (replace(first, step_seconds=0.01), other), shared=True))

@@ -117,7 +117,7 @@ class SharedUploads:
         return replace(event, seconds=now - upload.began), due, changes | further
 
     def _start(self, cluster: ClusterState, ends: Ends, now: float) -> tuple[list[Due], dict[Sender, float]]:
-        """Start the next upload of a pair of sites, if there is one; what nobody needs any more is not sent."""
+        """Start the next upload of a pair of sites, if there is one; what no worker needs any more is not sent."""
         queue = self._queues[ends]
         while queue and _is_needless(cluster, queue[0].report):
             queue.popleft()
