@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, of_type, planner
-from tranche.model import ChunkRequest, Node, Site, Tier
+from tranche.model import ChunkRequest, Link, Node, Site, Tier
 from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
     ChunksRequested,
@@ -201,3 +201,25 @@ def test_one_kind_alone_has_no_factor() -> None:
     for number in range(6):
         now = trained(one, f"team-{number % 2}", number, {SLOW: 1.5}, now)
     assert one.cluster.speed_model.kinds == {}
+
+
+def arrived(copies: int, near_kind: str, **changes: Any) -> dict[str, set[int]]:
+    """Sites with copies of a job's data after its arrival: `near` is 50 s from its data, and `far` 100 s."""
+    sites = [Site("here", links={"near": Link(1e9), "far": Link(5e8)}), Site("near"), Site("far")]
+    nodes = [kind("a", FAST, 1, "here"), kind("b", near_kind, 4, "near"), kind("c", FAST, 4, "far")]
+    p = planner(f"chunk:copies={copies}", nodes, sites, gpu_kinds=GpuKinds(speeds=SPEEDS))
+    one = job("j", 0.0, **{"chunks": 4, "data_site": "here", "chunk_bytes": 50 * 1e9 / 8, **changes})
+    p.handle(JobSubmitted(one), 0.0)
+    return {site: set(chunks) for site, chunks in p.cluster.jobs[one.key].copies.items()}
+
+
+def test_copies_ahead_go_where_chunks_end_first_by_kind() -> None:
+    assert arrived(1, SLOW, seconds=1000.0) == {"far": {0, 1, 2, 3}}  # 100 + 1000 s, and not 50 + 4000 s
+
+
+def test_copies_ahead_go_to_slow_near_site_if_chunks_are_short() -> None:
+    assert set(arrived(1, SLOW, seconds=10.0)) == {"near"}  # 50 + 40 s against 100 + 10 s
+
+
+def test_copies_ahead_go_to_nearest_site_of_equal_kinds() -> None:
+    assert arrived(1, FAST, seconds=1000.0)["near"] == {0, 1, 2, 3}

@@ -3,7 +3,8 @@
 Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay at their origin and at every site with a
 copy, so a waiting chunk may start at any of these sites, whichever has free capacity first. At arrival the data are
 copied to the nearest sites (`QueuePolicy.prefetch_site_count`), unless uploads share the uplink of their site: there,
-what is copied ahead of need delays what is needed. Then, twice a minute, the head of the queue is simulated in order of
+what is copied ahead of need delays what is needed. Where GPU kinds differ, "near" counts the time by which a chunk
+trains longer on the GPUs of a site (decision 25). Then, twice a minute, the head of the queue is simulated in order of
 rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included (own wait, work and
 transfer of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"). A chunk that goes to a
 site without a copy, and needs it soon, gets one. `tranche.planner.scheduling.cloud_burst` starts copies to unlimited
@@ -20,7 +21,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import demand, is_given_up
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.gpu_choice import site_batch_seconds
+from tranche.planner.scheduling.gpu_choice import has_kinds, site_batch_seconds
 from tranche.policies import Policy, Standing
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
@@ -31,7 +32,7 @@ LOOK_AHEAD_SECONDS = 30.0
 LOOKED_AT = 40
 """Number of waiting chunks, from the head of the queue, that a preview considers."""
 NEAREST = 12
-"""Number of sites, nearest first, that a preview considers for a job's chunks."""
+"""Number of sites, nearest first by `_delays`, that a preview considers for a job's chunks."""
 LEAD = 4.0
 """A copy is begun when the chunk needs it within LEAD · Δ: a copy begun too late delays the chunk, and one begun too
 early may never be used, because plans change."""
@@ -56,10 +57,10 @@ def is_cut_off(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
 
 
 def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
-    """Copy the data of a job that has arrived to the nearest sites that could train it."""
+    """Copy the data of a job that has arrived to the nearest sites that could train it, by `_delays`."""
     if state.copies or not state.waiting:
         return
-    delta = {site: context.cluster.transfer_seconds(state, site) for site in context.cluster.hosts(state).by_site}
+    delta = _delays(context.cluster, state)
     others = sorted(
         (seconds, site)
         for site, seconds in delta.items()
@@ -69,6 +70,20 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
     ahead = 0 if context.cluster.uploads.shares_uplinks else queue.policy.prefetch_site_count()
     for _, site in others[: max(ahead, not at_home)]:
         copy(context, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+
+
+def _delays(cluster: ClusterState, state: JobState) -> dict[str, float]:
+    """Return Δ to each site, plus the time by which a chunk trains longer there than on the fastest GPUs, in seconds.
+
+    Where sites have GPUs of different kinds, the nearest site is not the one at which a chunk ends first.
+    """
+    sites = cluster.hosts(state).by_site
+    delta = {site: cluster.transfer_seconds(state, site) for site in sites}
+    if not has_kinds(cluster, state):
+        return delta
+    seconds = {site: state.job.batches_per_chunk_total * site_batch_seconds(cluster, state, site) for site in sites}
+    least = min(seconds.values(), default=0.0)
+    return {site: delta[site] + seconds[site] - least for site in sites}
 
 
 def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
@@ -155,7 +170,7 @@ class Preview:
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
-        delta = {site: cluster.transfer_seconds(state, site) for site in cluster.hosts(state).by_site}
+        delta = _delays(cluster, state)
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
         kind = job.gpu_resource
         room = {
