@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from support.builders import job, node, of_type, planner
 from tranche.model import Preemption, Site
 from tranche.planner import JobSubmitted, OpenWindow
@@ -51,3 +53,11 @@ def test_waiting_chunks_are_spread_over_idle_nodes() -> None:
     for policy, windows in (("chunk", 1), ("chunk:split=2", 4)):
         made = planner(policy, [node(f"n{i}") for i in range(4)])
         assert len(of_type(OpenWindow, made.handle(JobSubmitted(four), 0.0))) == windows
+
+
+def test_window_is_not_split_before_it_has_trained_for_a_while() -> None:
+    """Otherwise, a rest that is placed on the same site again is split without end at one instant."""
+    short = job("a", chunks=3, seconds=7.0)
+    assert completed("chunk:split=2", short) == pytest.approx(28.0), "the slow node never trains for 30 s"
+    longer = job("a", chunks=3, seconds=16.0)
+    assert completed("chunk:split=2", longer) == pytest.approx(40.0), "by 32 s, half of the third chunk is left, for 8 s"

@@ -17,6 +17,9 @@ from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
 from tranche.state.remaining_work import WindowRest, by_service, rest_of
 
+LEAST_SECONDS = 30.0
+"""Least time of training before a window is split. The queue gives the rest to any site with its data and a free GPU,
+so it may stay where it is: without a least time, it would be split again at the same instant."""
 WHY = "the rest of its chunks ends sooner on another node"
 
 
@@ -32,7 +35,7 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     lagging = [state for state in queue.engaged.values() if _may_split(state)]
     taken: set[str] = set()
     for state in sorted(lagging, key=lambda one: (queue.policy.standing(one, cluster, now), one.arrival)):
-        training = [run for run in state.runs.values() if not run.ending and run.since is not None]
+        training = [run for run in state.runs.values() if not run.ending and _has_lagged(run, now)]
         rests = [(rest_of(state, run, now), run) for run in training]
         for rest, run in sorted(rests, key=lambda item: (-item[0].seconds, item[1].window.index)):
             idle = [node for node in free_hosts(cluster, state, "", now) if node.node.name not in taken]
@@ -46,6 +49,11 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
 def _may_split(state: JobState) -> bool:
     """Return whether the job has no chunk left to start, and its workers may be stopped at any time."""
     return state.active and state.stoppable and not (state.job.is_gang or state.unassigned or by_service(state))
+
+
+def _has_lagged(run: TrackedWindow, now: float) -> bool:
+    """Return whether the worker has trained for a while."""
+    return run.started is not None and now - run.started >= LEAST_SECONDS
 
 
 def _seconds_on(
