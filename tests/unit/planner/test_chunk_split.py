@@ -60,4 +60,4 @@ def test_window_is_not_split_before_it_has_trained_for_a_while() -> None:
     short = job("a", chunks=3, seconds=7.0)
     assert completed("chunk:split=2", short) == pytest.approx(28.0), "the slow node never trains for 30 s"
     longer = job("a", chunks=3, seconds=16.0)
-    assert completed("chunk:split=2", longer) == pytest.approx(40.0), "by 32 s, half of the third chunk is left, for 8 s"
+    assert completed("chunk:split=2", longer) == pytest.approx(40.0), "half of chunk 3 is left by 32 s"
