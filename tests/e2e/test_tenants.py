@@ -1,7 +1,6 @@
 """A tenant who may edit in one namespace, by the roles of the installed chart."""
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ JOB = {
     "metadata": {"name": "cats"},
     "spec": {
         "data": {"chunks": 1, "batchesPerChunk": 50},
+        "suspend": True,
         "estimatedDuration": "2s",
         "workers": {
             "maxReplicas": 1,
@@ -77,7 +77,8 @@ def tenant(installed: Installed) -> Iterator[Tenant]:
 def test_tenant_follows_a_job_of_its_own_namespace(installed: Installed, tenant: Tenant) -> None:
     tenant.run("apply", "--filename=-", text=yaml.safe_dump(JOB))
     assert "cats" in tenant.run("tranche", "queue")
-    assert re.search(r"worker|waits|planned", tenant.run("tranche", "why", "cats"))
+    installed.until("a reason", lambda: "suspended" in tenant.run("tranche", "why", "cats"))
+    tenant.run("patch", "trainingjob", "cats", "--type=merge", '--patch={"spec": {"suspend": false}}')
     tenant.run("wait", "trainingjob/cats", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
     assert "Succeeded" in tenant.run("tranche", "history", "cats")
     assert tenant.run("get", "trainingjob", "cats", "--output=jsonpath={.status.progress.chunks}") == "1/1"
