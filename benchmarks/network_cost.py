@@ -4,8 +4,7 @@ Run with ``python benchmarks/network_cost.py`` (about two minutes). In the first
 elasticflow_cluster04 in order of submission, as gangs on nodes of 8 GPUs. In the second part, they are drawn jobs of
 chunks with parameter servers on the preset edge-cloud, whose data are uploaded. The network model changes the course of
 the run, so the third column has the network model without contention: gangs then take the time of their topology level,
-and gangs and uploads do not slow each other down. The program exits with 1 if a
-bound of ranges.toml is missed.
+and gangs and uploads do not slow each other down. The program exits with 1 if a bound of ranges.toml is missed.
 """
 
 import argparse

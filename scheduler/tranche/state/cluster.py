@@ -1,8 +1,9 @@
 """State of the cluster with its jobs and nodes, as policies read it."""
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tranche.estimate import (
     Ends,
@@ -16,8 +17,8 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Admission, Link, PodShape, Resources, Site, Tier, WindowState
-from tranche.model.topology import Topology
+from tranche.model import Admission, Link, Node, PodShape, Resources, Site, Tier, WindowState
+from tranche.model.topology import Domain, Topology
 from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
 from tranche.state.gang_locality import LocalityRecords
 from tranche.state.node import FreeNodes, Hosts, NodeState
@@ -28,6 +29,8 @@ from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
 from tranche.state.topology_fit import TopologyIndex, members_in, narrowest_fit
+
+T = TypeVar("T")
 
 FRESH_NODE_GPUS = 8
 """GPUs of a node that an unlimited site creates [I]: a gang that needs no more is on one node."""
@@ -249,6 +252,16 @@ class ClusterState:
             return self.places.topology.widest
         known = self.places.topology.level(state.job.required_level)
         return -1 if known is None else known
+
+    def by_required_level(self, state: JobState, items: Iterable[T], node_of: Callable[[T], Node]) -> list[list[T]]:
+        """Return items by the group of their nodes at the widest level that the members of a gang may share."""
+        level = self.widest_level(state)
+        if level < 0:
+            return []
+        found: dict[Domain, list[T]] = {}
+        for item in items:
+            found.setdefault(self.places.domain(node_of(item))[level:], []).append(item)
+        return [found[domain] for domain in sorted(found)]
 
     def meets_level(self, state: JobState) -> bool:
         """Return whether the members of a gang fit into the empty cluster at the topology level that they require."""

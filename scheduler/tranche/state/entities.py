@@ -424,7 +424,7 @@ class JobState:
     @property
     def waiting_for_nodes(self) -> int:
         """Number of waiting chunks that are not bound for an unlimited site."""
-        return self.job.chunks - len(self.done) - len(self.chunk_runs) - len(self.cloud)
+        return self.unassigned - len(self.cloud)
 
     @property
     def wanted_on_nodes(self) -> int:
@@ -500,9 +500,7 @@ class JobState:
     @property
     def active(self) -> bool:
         """Whether the job may have windows."""
-        job = self.job
-        stopped = job.suspended or self.unplannable is not None or self.failures > job.backoff_limit
-        return not (stopped or self.finished)
+        return not (self.finished or self.failed or self.job.suspended or self.unplannable)
 
     def phase(self, now: float) -> JobPhase:
         """Return the phase of the job. If several apply, the one that lasts longest is returned."""

@@ -163,10 +163,18 @@ class FreeNodes:
             node.free_nodes = self._at.setdefault(node.node.site, {})
             node.note_room()
 
-    def gpus_at(self, site: str) -> int:
-        """Return the number of free GPUs at the site, or at all sites for "", whatever their resource."""
-        places = (self._at.get(site, {}),) if site else self._at.values()
-        return sum([node.free_gpus for nodes in places for node in nodes.values()])
+    def gpus_at(self, site: str, enough: int) -> int:
+        """Return the number of free GPUs at the site, or at all sites for "", whatever their resource.
+
+        Counting ends once there are `enough`, so the time does not grow with the size of the cluster.
+        """
+        found = 0
+        for nodes in (self._at.get(site, {}),) if site else self._at.values():
+            for node in nodes.values():
+                found += node.free_gpus
+                if found >= enough:
+                    return found
+        return found
 
     def nodes_at(self, site: str) -> list[NodeState]:
         """Return all nodes of the site, also those without free GPUs."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tranche.model import PodShape, Resources
-from tranche.model.topology import Domain
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import free_hosts
@@ -86,14 +85,8 @@ def applies(policy: Policy, state: JobState) -> bool:
 
 def groups(cluster: ClusterState, state: JobState) -> list[Hosts[NodeState]]:
     """Return the nodes that members of the gang may use, by group of the level that they require."""
-    hosts = cluster.hosts(state)
-    level = cluster.widest_level(state)
-    if level < 0:
-        return []
-    found: dict[Domain, list[NodeState]] = {}
-    for node in hosts:
-        found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
-    return [Hosts(found[group]) for group in sorted(found)]
+    found = cluster.by_required_level(state, cluster.hosts(state), lambda node: node.node)
+    return [Hosts(nodes) for nodes in found]
 
 
 def place(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:

@@ -169,7 +169,7 @@ class SchedulingCycle:
         traits = queue.policy.traits
         if cluster.quotas.by_namespace or traits.head_of_line_blocking or cluster.is_unlimited(site):
             return False
-        free = cluster.free.gpus_at(site)
+        free = cluster.free.gpus_at(site, one.slots)
         if free >= one.slots:
             return False
         behind = queue.running.gpus_behind(state, rank, site, now, any_resource=True) if traits.preemptive else 0
@@ -206,12 +206,12 @@ class SchedulingCycle:
             return False
         if self.context.cluster.is_unlimited(one.site):
             return True
-        return self.context.cluster.free.gpus_at(one.site) > 0 or self.queue.may_preempt(one, state)
+        return self.context.cluster.free.gpus_at(one.site, 1) > 0 or self.queue.may_preempt(one, state)
 
 
 def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
     """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
-    if context.cluster.free.gpus_at(site):
+    if context.cluster.free.gpus_at(site, 1):
         return False
     behind = queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now, any_resource=True)
     return not behind

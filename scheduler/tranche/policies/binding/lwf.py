@@ -20,7 +20,6 @@ from statistics import fmean
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from tranche.model import Resources
-from tranche.model.topology import Domain
 from tranche.policies.base import Placement, PolicyTraits
 from tranche.policies.binding.slot_dispatch import Group, SlotDispatch, SlotOrder
 from tranche.policies.seeded_choice import uniform
@@ -136,13 +135,7 @@ def _by_required_level(groups: Sequence[Group], cluster: ClusterState, state: Jo
     """Return the groups of slots by group of the topology level that the gang requires; all together without one."""
     if not state.job.required_level:
         return [list(groups)]
-    level = cluster.widest_level(state)
-    if level < 0:
-        return []
-    found: dict[Domain, list[Group]] = {}
-    for group in groups:
-        found.setdefault(cluster.places.domain(group.node.node)[level:], []).append(group)
-    return [found[domain] for domain in sorted(found)]
+    return cluster.by_required_level(state, groups, lambda group: group.node.node)
 
 
 def _load(chosen: Sequence[Group]) -> tuple[float, float]:

@@ -13,10 +13,6 @@ from tranche.state.site_usage import SiteUsage, is_cloud
 def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) -> JobUse:
     """Return a job's use so far; each site's part only on request, because logs have 100,000 jobs."""
     used = state.use.sites
-    if not by_site and len(used) == 1:  # the usual case; a sum of one amount is the amount
-        ((site, one),) = used.items()
-        cloud = one.gpu_seconds if is_cloud(cluster.sites.get(site)) else 0.0
-        return JobUse(cloud, float(one.copied_bytes), float(one.in_vain_bytes))
     return JobUse(
         cloud_gpu_seconds=fsum(one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))),
         copied_bytes=fsum(one.copied_bytes for one in used.values()),

@@ -41,20 +41,8 @@ def elastic_jobs(rows: Iterable[TraceRow], chunks_per_gpu: int = 1) -> list[Job]
     jobs = []
     for order, row in enumerate(rows):
         batches, step = _batches(row.duration_seconds / chunks_per_gpu)
-        jobs.append(
-            Job(
-                key=f"{NAMESPACE}/{row.job_id}",
-                uid=row.job_id,
-                submitted=row.submit_seconds,
-                worker=_shape(1, shapes),
-                chunks=row.gpus * chunks_per_gpu,
-                batches_per_chunk=batches,
-                step_seconds=step,
-                max_workers=row.gpus,
-                order=order,
-                owner=row.tenant,
-            )
-        )
+        chunks = row.gpus * chunks_per_gpu
+        jobs.append(_job(row, order, _shape(1, shapes), batches, step, chunks=chunks, max_workers=row.gpus))
     return jobs
 
 
@@ -104,16 +92,31 @@ def _gang(row: TraceRow, order: int, largest: int, shapes: dict[int, PodShape]) 
     if 0 < largest < row.gpus:
         members = next(n for n in range(ceil(row.gpus / largest), row.gpus + 1) if row.gpus % n == 0)
     batches, step = _batches(row.duration_seconds)
+    worker = _shape(row.gpus // members, shapes)
+    return _job(row, order, worker, batches, step, chunks=members, max_workers=members, is_gang=members > 1)
+
+
+def _job(
+    row: TraceRow,
+    order: int,
+    worker: PodShape,
+    batches: int,
+    step: float,
+    *,
+    chunks: int,
+    max_workers: int,
+    is_gang: bool = False,
+) -> Job:
     return Job(
         key=f"{NAMESPACE}/{row.job_id}",
         uid=row.job_id,
         submitted=row.submit_seconds,
-        worker=_shape(row.gpus // members, shapes),
-        chunks=members,
+        worker=worker,
+        chunks=chunks,
         batches_per_chunk=batches,
         step_seconds=step,
-        max_workers=members,
-        is_gang=members > 1,
+        max_workers=max_workers,
+        is_gang=is_gang,
         order=order,
         owner=row.tenant,
     )
