@@ -131,7 +131,7 @@ def test_stepped_clock_of_a_trainer_changes_no_progress(installed: Installed, ho
     environment = [{"name": name, "value": value} for name, value in clock.environment.items()]
     pod = {"volumes": [{"name": "clock", "hostPath": {"path": str(folder), "type": "Directory"}}]}
     main = {"env": environment, "volumeMounts": [mount]}
-    installed.submit_program("stepped", trains(8.0, 40), batches=40, seconds=8.0, container=main, pod=pod)
+    installed.submit_program("stepped", trains(12.0, 60), batches=60, seconds=12.0, container=main, pod=pod)
     await_running(installed, "stepped")
     [worker] = installed.pods("stepped")
     name = worker["metadata"]["name"]
@@ -145,7 +145,7 @@ def test_stepped_clock_of_a_trainer_changes_no_progress(installed: Installed, ho
 
 
 def test_reports_are_accepted_only_with_the_token_of_the_pod(installed: Installed) -> None:
-    installed.submit_program("reports", trains(30.0, 50), seconds=30.0)
+    installed.submit_program("reports", trains(600.0, 1000), batches=1000, seconds=600.0)
     await_running(installed, "reports")
     [pod] = installed.pods("reports")
     installed.until("progress", lambda: json.dumps(installed.status("reports")).count('"batches"') > 0, 60)
