@@ -1,4 +1,4 @@
-"""What a what-if reads of the cluster."""
+"""Reads of the cluster for a what-if."""
 
 import asyncio
 from typing import Any
