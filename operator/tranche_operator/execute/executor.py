@@ -59,6 +59,9 @@ PASSING_SECONDS = 1.0
 """Delay of the next reconcile after a transient rejection."""
 INSISTENT_REFUSALS = 3
 """Number of the attempt at which a pod that several budgets select is deleted: the plan has not changed meanwhile."""
+MOST_UNREADY = 3
+"""Number of answers that a budget is not computed yet, after which it refuses: a new one is computed within a second,
+but one with a percentage never, because TrainingJobs have no scale subresource."""
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 """Part of the message of the Eviction API for such a pod."""
 MOST_CHANGES = 3
@@ -296,16 +299,19 @@ class ActionExecutor:
             "metadata": {"name": action.name, "namespace": run.namespace},
             "deleteOptions": {"gracePeriodSeconds": action.grace_seconds, "preconditions": {"uid": action.uid}},
         }
+        path = f"{api_paths.pod(run.namespace, action.name)}/eviction"
         try:
-            answer = await self._send(run, "POST", f"{api_paths.pod(run.namespace, action.name)}/eviction", body)
+            answer = await self._send(run, "POST", path, body)
         except ApiError as error:
             if error.status == 500 and SEVERAL_BUDGETS in error.message:
                 return await self._bypass_budgets(run, action, error.message)
             if error.status != 429 or "DisruptionBudget" not in error.causes:
                 raise
             message = error.causes["DisruptionBudget"] or error.message
-            if error.retry_after:  # the status of a new budget is not computed yet, which takes less than that time
-                raise ApiError(error.status, error.reason, message) from error
+            if error.retry_after:
+                if self._cache.count_change(run.key, path) <= MOST_UNREADY:
+                    raise ApiError(error.status, error.reason, message) from error
+                message = f"{message.rstrip('.')}; if it has a percentage, use a number: TrainingJobs have no scale"
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
             self._report_refusal(run, action, message)
             return False

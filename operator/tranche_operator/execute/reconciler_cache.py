@@ -24,16 +24,16 @@ class ReconcilerCache:
     forbidden: dict[str, datetime] = field(default_factory=dict)
     """Start of the current transient rejections of the job's pods."""
     refusals: dict[str, dict[str, Rejection]] = field(default_factory=dict)
+    """Evictions that a disruption budget refused, by pod name."""
     reported: dict[str, set[str]] = field(default_factory=dict)
     """UIDs of preempted pods whose end an event has reported."""
-    """Evictions that a disruption budget refused, by pod name."""
     sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
     """Sites by name (None: not declared), and the end of their validity on the monotonic clock."""
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
     """UID of the job whose Service exists, and when it was last known to be the job's own (monotonic clock)."""
     waits: dict[str, Wait] = field(default_factory=dict)
     changes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Consecutive requests, by path, that found the object changed."""
+    """Consecutive requests, by path, that found the object changed or the disruption budget not computed yet."""
     unwritten: dict[str, datetime] = field(default_factory=dict)
     """Time until which a status write that may wait is delayed."""
     next_event_slot: datetime | None = None
@@ -80,7 +80,7 @@ class ReconcilerCache:
             self.refusals[key] = kept
 
     def count_change(self, key: str, path: str) -> int:
-        """Count a request that found the object changed, and return how many there were in a row."""
+        """Count a request that has to be repeated, and return how many there were in a row."""
         counts = self.changes.setdefault(key, {})
         counts[path] = counts.get(path, 0) + 1
         return counts[path]

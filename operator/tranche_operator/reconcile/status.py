@@ -72,17 +72,21 @@ class ConditionUpdate:
     message: str = ""
 
 
+def _all_done(members: int, *, is_gang: bool) -> str:
+    if members == 1:
+        return "the only member of the gang is done" if is_gang else "the only chunk is done"
+    return f"all {members} {'members of the gang' if is_gang else 'chunks'} are done"
+
+
 def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhase:
     """Compute the job's phase; a terminal phase in its status is kept."""
     if job.status.phase in TERMINAL:
         return _as_before(job.status)
-    members, kind = (
-        (job.spec.data.chunks, "chunks") if job.spec.data else (job.spec.workers.max_replicas, "members of the gang")
-    )
+    members = job.spec.data.chunks if job.spec.data else job.spec.workers.max_replicas
     progress = job.status.progress
     chief_goes_on = job.status.plan is not None and job.status.plan.chief is not None
     if progress is not None and not chief_goes_on and parse_chunks(progress.done).issuperset(range(members)):
-        return JobPhase("Succeeded", "AllDone", f"all {members} {kind} are done")
+        return JobPhase("Succeeded", "AllDone", _all_done(members, is_gang=job.spec.data is None))
     limit = job.spec.run_policy.backoff_limit
     if progress is not None and progress.failures > limit:
         message = f"{progress.failures} pods failed, more than runPolicy.backoffLimit ({limit}) allows"

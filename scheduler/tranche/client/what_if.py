@@ -95,7 +95,9 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     config, memory, note = await _read_scheduler(session, system_namespace)
     watches = Informers(session.api)
     with refusals(f"read the whole cluster, which {purpose} requires"):
-        await asyncio.gather(*(reflector.read() for _, reflector in watches))
+        ends = await asyncio.gather(*(reflector.read() for _, reflector in watches), return_exceptions=True)
+        for failed in filter(None, ends):  # all requests have ended, so that none is left when the loop closes
+            raise failed
     return PlanningInputs(watches.objects, config, memory, note)
 
 

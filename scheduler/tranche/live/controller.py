@@ -213,7 +213,7 @@ class Controller:
             instructions = self.planner.restore(found, self._since, self._measured(events))
         self._instructed(instructions)
         self._decisions.restored(self._since)
-        self._decisions.decided(instructions, (), self._since)
+        self._decisions.took_over(instructions, self._since)
 
     def _measured(self, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:

@@ -7,7 +7,7 @@ kind about one job are at most one line every `PACE_SECONDS`; those in between a
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -114,9 +114,25 @@ CAUSES: Mapping[type, str] = {
     ChunkStaged: "the data of a chunk of {0.job} arrived at {0.site}",
     StagingEnded: "a staging pod of {0.job} ended: {0.outcome}",
     TenancyChanged: "the limits of namespaces were changed",
-    Tick: "a timer expired",
+    Tick: "a planned time came, such as that of arriving data or of the end of a hold",
 }
 """Cause in words by type of event."""
+TAKEN_OVER = "this replica took over"
+"""Cause of the first decision of a leader, whose events are everything that happened since the last plan."""
+_MINOR = (WorkerBound, WorkerStarted, ProgressReported, PodAdmitted, PodOverdue)
+"""Events that free no capacity and start no window."""
+_FREEING = (
+    JobChanged,
+    JobRemoved,
+    QuotaChanged,
+    QuotaRemoved,
+    TenancyChanged,
+    WorkerEnded,
+    PodStartFailed,
+    ParameterServerLost,
+    ChiefEnded,
+)
+"""Events that let other jobs start. Nodes and sites are left out: most of their changes are of other kinds."""
 
 
 class Topic(NamedTuple):
@@ -189,26 +205,30 @@ class DecisionLog:
             self._generations[key] = state.job.generation
         self._nodes = {one.node: (one.phase, one.count, one.site) for one in self._exclusions()}
 
-    def decided(self, instructions: Iterable[Instruction], events: Iterable[Event], now: float) -> None:
+    def took_over(self, instructions: Iterable[Instruction], now: float) -> None:
+        """Log the first decision after `restored`."""
+        self._decided(_counted(instructions, (), TAKEN_OVER), (), now)
+
+    def decided(self, instructions: Iterable[Instruction], events: Sequence[Event], now: float) -> None:
         """Log a decision; call it before the planner makes another one."""
         if not logger.isEnabledFor(logging.INFO):
             return
-        last: Event = Tick()
         for event in events:
-            last = event
             self._note_event(event, now)
-        found = _counted(instructions)
+        self._decided(_counted(instructions, events), events, now)
+
+    def _decided(self, found: dict[Topic, Tally], events: Sequence[Event], now: float) -> None:
         for key in self._planner.changed:
             state = self._planner.cluster.jobs.get(key)
             if state is not None:
-                self._count_ends(key, state, last, found)
+                self._count_ends(key, state, _last_about(key, events), found)
         self.flush(now)
         for topic, tally in found.items():
             self._write_paced(topic, tally, now)
         for key in self._planner.changed:
             state = self._planner.cluster.jobs.get(key)
             if state is not None:
-                self._note_phase(key, state, last, now)
+                self._note_phase(key, state, _last_about(key, events), now)
         if self._nodes or self._planner.cluster.health.exclusions:
             self._note_nodes(now)
 
@@ -365,16 +385,61 @@ def _coarse(phase: JobPhase) -> JobPhase:
     return JobPhase.WAITING if phase in (JobPhase.RUNNING, JobPhase.STOPPING) else phase
 
 
-def _counted(instructions: Iterable[Instruction]) -> dict[Topic, Tally]:
-    """Count instructions by topic and site."""
+def _job_of(event: Event) -> str:
+    """Return the key of the job that an event is about; "" if it is about none."""
+    match event:
+        case JobSubmitted(job=job) | JobChanged(job=job):
+            return job.key
+        case ChunksRequested(request=request):
+            return request.job
+        case ProgressReported(report=report):
+            return report.job
+        case _:
+            return getattr(event, "job", "")
+
+
+def _last_about(key: str, events: Sequence[Event]) -> Event:
+    """Return the last event about a job, else the last one."""
+    own = (event for event in reversed(events) if _job_of(event) == key)
+    return next(own, events[-1] if events else Tick())
+
+
+def _reason_of(key: str, stated: Event, events: Sequence[Event]) -> Event:
+    """Return the event for which a job's windows open or close.
+
+    An instruction states the last of the events that the planner has handled together. Those about the job itself come
+    first, then those that free capacity.
+
+    Args:
+        key: Job whose windows open or close.
+        stated: Cause of the instruction.
+        events: Events that were handled together, in order.
+    """
+    if len(events) < 2 or stated is not events[-1]:
+        return stated
+    major = [event for event in events if not isinstance(event, _MINOR)]
+    own = [event for event in major if _job_of(event) == key]
+    freeing = [event for event in major if isinstance(event, _FREEING)]
+    return (own or freeing or major or [stated])[-1]
+
+
+def _counted(instructions: Iterable[Instruction], events: Sequence[Event], reason: str = "") -> dict[Topic, Tally]:
+    """Count instructions by topic and site.
+
+    Args:
+        instructions: Instructions of one decision.
+        events: Events that led to it.
+        reason: Reason in words of all that have none of their own.
+    """
     found: dict[Topic, Tally] = {}
 
     def count(topic: Topic, site: str, cause: Event, number: int = 1) -> None:
+        topic = topic._replace(why=topic.why or reason)
         tally = found.get(topic)
         if tally is None:
             tally = found[topic] = Tally()
         tally.places[site] += number
-        tally.cause = cause
+        tally.cause = _reason_of(topic.job, cause, events)
 
     for one in instructions:
         match one:
@@ -418,7 +483,7 @@ def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
                 cause = preemption_text(topic.other, topic.why)
                 fields["preemptedBy"] = topic.other
         case "copies":
-            effect = f"copies the data of {_plural(count, 'chunk')}{within}: {places}"
+            effect = f"copies chunks to other sites{within}: {places}"
         case "ended":
             cost = f"; {cost_text(tally.lost_seconds)}" if tally.lost_seconds or "preempted by" in topic.why else ""
             effect = f"counts {_plural(count, 'pod')} as {topic.other}{within}: {places}{cost}"

@@ -27,7 +27,7 @@ class LogSettings:
 
 
 def log_to_stderr(component: str, settings: LogSettings) -> None:
-    """Log to standard error, one line for each record.
+    """Log to standard error, one line for each record; a traceback follows a line of text.
 
     A line of JSON has the fields `time` (RFC 3339), `level`, `component`, `logger` and `message`, and those that its
     record has in addition, such as `job`.
@@ -50,6 +50,19 @@ def log_to_stderr(component: str, settings: LogSettings) -> None:
             )
         )
     else:
-        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {component} %(name)s %(message)s"))
+        handler.setFormatter(_LineFormatter(f"%(asctime)s %(levelname)s {component} %(name)s %(message)s"))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+
+class _LineFormatter(logging.Formatter):
+    """Formatter that escapes control characters, because a message may quote what a user has written."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line of a record."""
+        line = super().formatMessage(record)
+        return line if line.isprintable() else "".join(map(_escaped, line))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")

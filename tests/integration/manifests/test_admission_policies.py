@@ -20,9 +20,11 @@ LIMITS = {
     "maxWeight": "10",
     "highestPriorityClass": "tranche-normal",
     "allowNever": "false",
+    "maxGraceSeconds": "600",
     "maxWeight.research": "100",
     "highestPriorityClass.research": "tranche-high",
     "allowNever.research": "true",
+    "maxGraceSeconds.research": "7200",
 }
 JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 
@@ -109,6 +111,7 @@ def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
     ("claims", "told"),
     [
         ({"weight": 11}, "spec.weight: namespace default may use at most 10, and this job has 11"),
+        ({"weight": 1_000_000}, "spec.weight: namespace default may use at most 10, and this job has 1000000"),
         ({"weight": 10.5}, "spec.weight: namespace default may use at most 10, and this job has 10.5"),
         (
             {"priorityClassName": "tranche-high"},
@@ -126,8 +129,30 @@ def test_claim_above_the_limit_is_refused(
     assert told in refusal(guarded, job("greedy", **claims), user)
 
 
+def patient(seconds: int) -> dict[str, Any]:
+    """A template with a grace period."""
+    spec = {"containers": [{"name": "worker", "image": "train"}], "terminationGracePeriodSeconds": seconds}
+    return {"template": {"spec": spec}}
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"workers": {"maxReplicas": 1, **patient(601)}},
+        {"chief": patient(601)},
+        {"parameterServers": patient(601), "chief": patient(30)},
+    ],
+    ids=["worker", "chief", "server"],
+)
+def test_grace_period_above_the_limit_is_refused(guarded: Cluster, claims: dict[str, Any]) -> None:
+    told = "terminationGracePeriodSeconds: namespace default may use at most 600, and a template of this job has 601"
+    assert told in refusal(guarded, job("slow", **claims))
+    assert refusal(guarded, job("slow", "research", **claims)) == ""
+
+
 def test_claims_within_the_limits_are_accepted(guarded: Cluster) -> None:
     assert refusal(guarded, job("modest")) == ""
+    assert refusal(guarded, job("modest", workers={"maxReplicas": 1, **patient(600)})) == ""
     assert refusal(guarded, job("modest", weight=10, priorityClassName="tranche-normal")) == ""
 
 

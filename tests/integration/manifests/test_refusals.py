@@ -99,6 +99,14 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
         {"spec.workers.topology": {"required": "tranche.dev/rack", "preferred": "tranche.dev/site"}},
         "name one topology level, either as required or as preferred",
     ),
+    "data site with a line break": (
+        {"spec.data.site": "edge-a\nforged"},
+        "spec.data.site in body should match '^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'",
+    ),
+    "topology level that is no label key": (
+        {"spec.workers.topology": {"required": "a rack"}},
+        "spec.workers.topology.required in body should match",
+    ),
     "data and chief": (
         {"spec.chief": {"template": {"spec": {"containers": [{"name": "chief", "image": "train"}]}}}},
         "chief belongs to gangs: leave out data or chief",

@@ -90,6 +90,21 @@ def test_a_disruption_budget_delays_an_eviction(lab: Lab) -> None:
     eventually(lambda: "deletionTimestamp" in lab.pods()["cats-worker-0-1"]["metadata"])
 
 
+def test_budget_that_is_never_computed_refuses(lab: Lab) -> None:
+    """The disruption controller computes a percentage from the scale subresource, which TrainingJobs do not have."""
+    budgets = f"/apis/policy/v1/namespaces/{lab.namespace}/poddisruptionbudgets"
+    selector = {"matchLabels": {"tranche.dev/job": "cats"}}
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    lab.ask("POST", budgets, {"metadata": {"name": "all"}, "spec": {"minAvailable": "100%", "selector": selector}})
+    lab.plan(window(0, 1, "Closing", preemptedBy="lab/dogs"))
+    told = eventually(lambda: lab.condition("EvictionsRefused"))
+    assert "The disruption budget all is still being processed by the server; if it has a percentage" in told["message"]
+    eventually(lambda: "EvictionRefused" in lab.events())
+
+
 def test_eviction_with_unrelated_budget_uses_eviction_api(lab: Lab) -> None:
     budgets = f"/apis/policy/v1/namespaces/{lab.namespace}/poddisruptionbudgets"
     others = {"matchLabels": {"app": "shop"}}

@@ -36,7 +36,7 @@ def test_pending_event_is_repeated_only_for_another_constraint(lab: Lab) -> None
 
 def test_a_job_that_starts_at_once_has_no_such_event(lab: Lab) -> None:
     lab.create()
-    lab.plan(explanation="waits for 1 GPU: chunk has not placed it yet")
+    lab.plan(explanation="waits for 1 GPU: the policy chunk has not placed it yet")
     lab.plan(window(0, 1), explanation="1 worker (1 at op); 0 of 4 chunks done")
     eventually(lambda: lab.status().get("phase") == "Starting")
     eventually(lambda: "Started" in lab.events())

@@ -43,7 +43,7 @@ def test_namespaces_inherit_what_they_do_not_set() -> None:
 
 
 def test_without_limits_nothing_is_limited() -> None:
-    assert to_tenancy({}) == Tenancy()
+    assert to_tenancy({}) == to_tenancy({"maxGraceSeconds": "600"}) == Tenancy()
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,7 @@ def test_without_limits_nothing_is_limited() -> None:
         ("highestPriorityClass", "system-node-critical"),
         ("allowNever.lab", "yes"),
         ("maxWieght", "1"),
+        ("maxGraceSeconds.lab", "10m"),
     ],
 )
 def test_limit_that_makes_no_sense_is_refused_by_name(key: str, value: str) -> None:

@@ -17,6 +17,7 @@ from tranche.planner import (
     JobChanged,
     JobRemoved,
     JobSubmitted,
+    NodeChanged,
     NodeRemoved,
     Outcome,
     Planner,
@@ -41,12 +42,12 @@ class Course:
         self.log = DecisionLog(self.planner)
         self.log.restored(0.0)
 
-    def handle(self, event: Event, now: float) -> list[str]:
-        """Handle an event, and return the new lines."""
+    def handle(self, event: Event, now: float, *more: Event) -> list[str]:
+        """Handle events together, and return the new lines."""
         before = len(self.caplog.records)
-        instructions = self.planner.handle(event, now)
+        instructions = self.planner.handle_all((event, *more), now)
         self.log.flush(now)
-        self.log.decided(instructions, (event,), now)
+        self.log.decided(instructions, (event, *more), now)
         return [record.getMessage() for record in self.caplog.records[before:]]
 
     def plan(self, name: str, now: float) -> list[str]:
@@ -247,6 +248,39 @@ def test_new_leader_does_not_repeat_lines_about_known_jobs(caplog: pytest.LogCap
     caplog.clear()
     course.log = DecisionLog(course.planner)
     course.log.restored(1.0)
-    course.log.decided((), (), 1.0)
+    course.log.took_over((), 1.0)
     assert course.plan("known", 1.0) == []
     assert not caplog.records
+
+
+def ended(name: str, at: float) -> WorkerEnded:
+    return WorkerEnded(f"default/{name}", 1, "Succeeded", at, None, 0)
+
+
+def test_a_change_of_a_node_hides_no_cause(caplog: pytest.LogCaptureFixture) -> None:
+    course = Course(caplog, [node("n1", gpus=1)])
+    course.handle(JobSubmitted(job("brief")), 0.0)
+    course.handle(JobSubmitted(job("next", seconds=500.0)), 0.5)
+    lines = course.handle(ended("brief", 1.0), 1.0, NodeChanged(node("n1", gpus=1)))
+    assert lines == [
+        "default/next opens 1 window: 1 at edge-a (cause: a worker of default/brief ended: Succeeded)",
+        "default/brief has succeeded 1 s after its submission, with 0 stopped and 0 failed workers "
+        "(cause: a worker of default/brief ended: Succeeded)",
+    ]
+
+
+def test_cause_of_an_opening_is_the_event_that_freed_room(caplog: pytest.LogCaptureFixture) -> None:
+    course = Course(caplog, [node("n1", gpus=2)])
+    course.handle(JobSubmitted(job("brief")), 0.0)
+    course.handle(JobSubmitted(job("long", chunks=2, seconds=500.0)), 0.5)
+    started = WorkerStarted("default/long", 1, 30.0)
+    opened = course.handle(ended("brief", 30.0), 30.0, started)[0]
+    assert opened == "default/long opens 1 window: 1 at edge-a (cause: a worker of default/brief ended: Succeeded)"
+
+
+def test_cause_of_the_first_decision_of_a_leader_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    course = Course(caplog, [node("n1", gpus=2)])
+    instructions = course.planner.handle(JobSubmitted(job("waiting", chunks=2)), 0.0)
+    course.log.restored(0.0)
+    course.log.took_over(instructions, 0.0)
+    assert caplog.messages == ["default/waiting opens 2 windows: 2 at edge-a (cause: this replica took over)"]

@@ -60,6 +60,20 @@ def test_a_job_is_done_when_every_chunk_or_member_is(chunks: int | None, workers
     assert (compute_phase(job, RUNNING, NOW).phase == "Succeeded") == over
 
 
+@pytest.mark.parametrize(
+    ("chunks", "workers", "done", "message"),
+    [
+        (4, 4, "0-3", "all 4 chunks are done"),
+        (1, 4, "0", "the only chunk is done"),
+        (None, 3, "0-2", "all 3 members of the gang are done"),
+        (None, 1, "0", "the only member of the gang is done"),
+    ],
+)
+def test_the_message_of_a_done_job_counts_in_english(chunks: int | None, workers: int, done: str, message: str) -> None:
+    job = training_job(chunks=chunks, workers=workers, status={"progress": {"done": done}})
+    assert compute_phase(job, RUNNING, NOW).message == message
+
+
 def test_a_status_that_was_written_needs_no_second_write() -> None:
     job = training_job()
     first = status_of(job, RUNNING, ConditionUpdate("PodsRejected", "True", "QuotaExceeded", "no"))

@@ -53,3 +53,11 @@ def test_text_line_names_severity_component_and_logger(capsys: pytest.CaptureFix
     logging.getLogger("tranche.x").info("not at this level")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(" WARNING api tranche.x attention")
+
+
+def test_control_characters_in_a_text_line_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("planner", LogSettings())
+    logging.getLogger("tranche.x").info("%s: – waits", "edge\n2026-01-01 ERROR forged\x1b[2J\u2028")
+    err = capsys.readouterr().err
+    assert err.endswith("edge\\n2026-01-01 ERROR forged\\x1b[2J\\u2028: – waits\n")
+    assert err.count("\n") == 1

@@ -114,6 +114,11 @@ PositiveDuration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_
 """A duration above zero."""
 NodeName = Annotated[str, Field(max_length=253)]
 SiteName = Annotated[str, Field(max_length=MAX_SITE_NAME)]
+_NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+SiteReference = Annotated[str, Field(max_length=MAX_SITE_NAME, pattern=f"^{_NAME}$")]
+"""Name of a site in a user's words. Messages, which others read, quote it, so control characters are refused."""
+LabelKey = Annotated[str, Field(min_length=1, max_length=316, pattern=f"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_NAME}$")]
+"""Key of a label, such as ``tranche.dev/rack``."""
 _CHUNKS = "[0-9]{1,4}(-[0-9]{1,4})?"
 ChunkSet = Annotated[str, Field(max_length=16_384, pattern=f"^({_CHUNKS}(,{_CHUNKS})*)?$")]
 """Chunk numbers as `tranche.model.chunk_ranges` writes them: ``0-11,14``."""

@@ -7,11 +7,13 @@ from pydantic import ConfigDict, Field
 from tranche.kube.api.fields import (
     MAX_CHUNKS,
     Duration,
+    LabelKey,
     PositiveDuration,
     PositiveQuantity,
     Quantity,
     Resource,
     SiteName,
+    SiteReference,
     StagingTemplate,
     Template,
     Volume,
@@ -57,7 +59,7 @@ class Data(Resource):
     """Number of mini-batches in one chunk (B)."""
     chunk_size: Quantity | None = None
     """Size of one chunk in bytes, such as 64Mi; it determines the transfer time to a site."""
-    site: SiteName | None = None
+    site: SiteReference | None = None
     """Site that holds the data when the job starts; default: every site."""
     staging: Staging | None = None
     """Pods that copy the data of chunks to another site before these train there; default: workers copy the data."""
@@ -75,10 +77,10 @@ class WorkerTopology(Resource):
         )
     )
 
-    required: str | None = Field(default=None, min_length=1, max_length=316)
+    required: LabelKey | None = None
     """Topology level that all members must share: nodes with the same value of this label. Until a group of nodes has
     room for all members, the job waits."""
-    preferred: str | None = Field(default=None, min_length=1, max_length=316)
+    preferred: LabelKey | None = None
     """Topology level that the members should share. If no group of nodes has room, they start further apart."""
 
 

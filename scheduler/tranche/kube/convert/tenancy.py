@@ -1,7 +1,8 @@
 """Limits of namespaces from a mounted ConfigMap, which is also the parameter of the ValidatingAdmissionPolicy.
 
 A CEL expression of a policy cannot parse YAML, so the ConfigMap has one key for each limit: ``maxWeight``,
-``highestPriorityClass`` and ``allowNever``, and the same with the suffix ``.NAMESPACE``. Mounted, each key is a file.
+``highestPriorityClass``, ``allowNever`` and ``maxGraceSeconds``, and the same with the suffix ``.NAMESPACE``. Mounted,
+each key is a file. The policy alone enforces ``maxGraceSeconds``: a grace period belongs to pods, not to the plan.
 """
 
 import logging
@@ -14,6 +15,7 @@ from tranche.model.tenancy import LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits,
 logger = logging.getLogger(__name__)
 
 MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER = "maxWeight", "highestPriorityClass", "allowNever"
+MAX_GRACE = "maxGraceSeconds"
 
 
 def to_tenancy(data: Mapping[str, str]) -> Tenancy:
@@ -22,9 +24,12 @@ def to_tenancy(data: Mapping[str, str]) -> Tenancy:
     Raises:
         ValueError: a key or a value is unknown; the message names the key.
     """
-    for key in data:
-        if key.partition(".")[0] not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER):
+    for key, value in data.items():
+        limit = key.partition(".")[0]
+        if limit not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER, MAX_GRACE):
             raise ValueError(f"{key}: unknown limit")
+        if limit == MAX_GRACE and not value.isdecimal():
+            raise ValueError(f"{key}: {value!r} is not a whole number of seconds")
     named = {key.partition(".")[2] for key in data} - {""}
     defaults = _limits(data, "", ClaimLimits())
     return Tenancy(defaults, {name: _limits(data, f".{name}", defaults) for name in sorted(named)})

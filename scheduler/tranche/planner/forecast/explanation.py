@@ -15,7 +15,7 @@ from tranche.planner.handlers.progress import trained
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
-from tranche.state.node import TOO_SMALL, NodeState
+from tranche.state.node import NodeState
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.quota_usage import Shortage
 from tranche.state.remaining_work import overruns
@@ -96,18 +96,17 @@ def _awaited_nodes(cluster: ClusterState, state: JobState, now: float) -> list[s
 
 
 def _awaited(cluster: ClusterState, state: JobState, site: str, opened: list[float], now: float) -> str:
-    """Say how long workers have waited for nodes of a site, and what the nodes that it has lack."""
+    """Say how long workers have waited for nodes of a site, and what they need.
+
+    The planner does not know the nodes of an unlimited site, which the autoscaler creates and removes.
+    """
     who = f"{len(opened)} workers have" if len(opened) > 1 else "1 worker has"
     usual = cluster.sites[site].start_seconds
-    text = f"{who} waited for a node of {site}{since(min(opened), now)}, longer than its nodeStartup {usual:g} s"
-    nodes = [node for node in cluster.nodes.values() if node.node.site == site]
-    objections = Counter(node.objection(state.job.worker) or "" for node in nodes)
-    if not nodes or "" in objections:
-        return text
-    reason, count = objections.most_common(1)[0]
-    if reason == TOO_SMALL:
-        return f"{text}: {_too_small(nodes, state)}"
-    return f"{text}: {count} of its {len(nodes)} nodes {reason}"
+    *others, last = _amounts(state).values()
+    return (
+        f"{who} waited for a node of {site}{since(min(opened), now)}, longer than its nodeStartup {usual:g} s; "
+        f"a worker needs {', '.join(others)} and {last}"
+    )
 
 
 def _is_known(cluster: ClusterState, site: str | None) -> bool:
@@ -191,7 +190,8 @@ def describe(reason: WaitReason, cluster: ClusterState, policy: Policy, state: J
         case WaitReasonKind.QUOTA:
             return "; ".join(_quota(short) for short in reason.shortages)
         case WaitReasonKind.UNKNOWN:
-            return f"waits for {_gpus(state.job.gpus, state.job.gpu_resource)}: {policy.name} has not placed it yet"
+            need = _gpus(state.job.gpus, state.job.gpu_resource)
+            return f"waits for {need}: the policy {policy.name} has not placed it yet"
         case WaitReasonKind.ROOM:
             return _room(reason, cluster, policy, state, now)
     return _never(reason, cluster, state) + _also(reason)
@@ -321,14 +321,19 @@ def _gpus(count: int, resource: str = "") -> str:
     return f"{count} {resource}" if resource else f"{count} GPU{'' if count == 1 else 's'}"
 
 
-def _too_small(among: Iterable[NodeState], state: JobState) -> str:
-    """Name the resources of which no node has enough for a worker, or all of them if only their sum is too large."""
+def _amounts(state: JobState) -> dict[str, str]:
+    """Return the resources of a worker in words, by the fields of `Resources`."""
     request = state.job.worker.requests
-    amounts = {
+    return {
         "gpus": _gpus(state.job.gpus, state.job.gpu_resource),
         "cpu": _cpu(request.cpu),
         "memory": _memory(request.memory),
     }
+
+
+def _too_small(among: Iterable[NodeState], state: JobState) -> str:
+    """Name the resources of which no node has enough for a worker, or all of them if only their sum is too large."""
+    request, amounts = state.job.worker.requests, _amounts(state)
     nodes = [node for node in among if node.capacity.gpu_resource == request.gpu_resource]
     most = {name: max(getattr(node.capacity, name) for node in nodes) for name in amounts}
     short = [name for name in amounts if getattr(request, name) > most[name]]
