@@ -328,7 +328,7 @@ def _export(options: WorkloadOptions) -> "Export | None":
     export = scan_export(options.trace)
     if export.problems and options.on_error == "stop":
         more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
-        raise InputError(f"{export.problems[0]}{more}")
+        raise InputError(f"{export.problems[0]}{more}, or leave it out with --on-error skip")
     return export
 
 
@@ -412,7 +412,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
     if options.cluster is not None:
         return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
     if options.gpus is None and export is not None:
-        name = f"the {len(export.nodes)} nodes of the export"
+        name = "the node of the export" if len(export.nodes) == 1 else f"the {len(export.nodes)} nodes of the export"
         return FixedCluster(ClusterSpec(name, export.nodes, export.sites)), name
     return FixedCluster(pool(options.gpus or 0)), f"{options.gpus} GPUs"
 
