@@ -171,6 +171,8 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("gpuResources={gpu}", "gpuResources"),
         ("mode=dry", "mode"),
         ("policy=", "policy"),
+        ("policy=chunky", "policy"),
+        ("policy=tiresias", "policy"),  # for the simulator only
         ("scheduler.logLevel=loud", "scheduler/logLevel"),
         ("scheduler.replicas=0", "scheduler/replicas"),
         ("kubeScheduler.extenderTimeout=1", "kubeScheduler/extenderTimeout"),
