@@ -9,6 +9,7 @@ import pytest
 
 from support.doc_pages import ROOT, blocks, pages, section
 from support.yaml_text import load_all_yaml, load_yaml
+from tranche.auth.user_access import REVIEWS_BURST, REVIEWS_PER_SECOND, RIGHTS
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.policies import LIVE_POLICIES, POLICIES
@@ -91,6 +92,13 @@ def test_lifetimes_of_tokens_are_those_of_code_and_chart() -> None:
     assert (REPORT_AUDIENCE, Settings().token_seconds) == ("tranche.dev", 3600)
     assert "(audience `planner.tranche.dev`, ten minutes, mounted into the container `api` only)" in page
     assert "audience: planner.tranche.dev, expirationSeconds: 600" in DEPLOYMENTS
+
+
+def test_reviews_for_visitors_are_as_often_as_stated() -> None:
+    page = " ".join(text("docs/explanation/multi-tenancy.md").split())
+    assert RIGHTS.trusted_seconds == RIGHTS.refused_seconds
+    assert f"for each namespace with jobs, and again after {RIGHTS.refused_seconds:g} s." in page
+    assert f"at most {REVIEWS_PER_SECOND:g} each second for one user, after {REVIEWS_BURST} at once" in page
 
 
 def test_rights_of_the_page_are_among_the_trust_boundaries() -> None:
