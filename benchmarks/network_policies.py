@@ -37,7 +37,7 @@ FIGURES = {
     "communication_seconds": "communication",
 }
 """Figures of a summary with their titles."""
-TICKS = (0.5, 1, 2, 5, 10)
+TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100)
 Found = dict[str, list[Summary]]
 """Summaries of the seeds, by policy."""
 
@@ -111,7 +111,7 @@ def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, Foun
             for place, value in zip(places, means, strict=True):
                 axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
         axes.set_yticks([place + 0.2 for place in range(len(found))], list(found))
-        axes.set(title=title, xscale="log", xlabel=f"ratio to {next(iter(found))}", xlim=(0.5, 20))
+        axes.set(title=title, xscale="log", xlabel=f"ratio to {next(iter(found))}", xlim=(0.5, 250))
         axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
         axes.minorticks_off()
     panels[0].invert_yaxis()

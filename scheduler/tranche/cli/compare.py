@@ -245,7 +245,7 @@ def _write(
     facts: dict[str, Any],
     notes: Sequence[str],
 ) -> None:
-    from tranche.simulation_report import ReportRun
+    from tranche.simulation_report import Means, ReportRun
 
     bounds = {(one.load, one.seed): one.bound_seconds for one in result.outcomes if one.bound_seconds is not None}
     headings = [f"{name}, to {facts['baseline']}" for name in RATIO_HEADINGS]
@@ -253,6 +253,8 @@ def _write(
         (one.load, one.policy): dict(zip(headings, _shown_ratios(one, facts["baseline"]), strict=True))
         for one in comparisons
     }
+    several = len({outcome.seed for outcome in result.outcomes}) > 1
+    means = {(one.load, one.policy): Means(one.figures, one.bound_seconds) for one in comparisons if several}
     runs = [
         ReportRun(
             outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
@@ -260,13 +262,14 @@ def _write(
             outcome.summary,
             bounds.get((outcome.load, outcome.seed)),
             ratios[outcome.load, outcome.policy],
+            means.get((outcome.load, outcome.policy)),
         )
         for outcome in result.outcomes
         if outcome.result is not None
     ]
-    if len({outcome.seed for outcome in result.outcomes}) > 1:
+    if several:
         kept = min(outcome.seed for outcome in result.outcomes)
-        told = f"figures, summary and jobs are for seed {kept}; ratios are means over the seeds"
+        told = f"the table has means over the seeds; pictures, use of sites, summary and jobs are for seed {kept}"
         notes = [*notes, f"{told}; simulations.csv has every seed"]
     texts = {
         "simulations.csv": csv_of([_cell_facts(chosen, outcome) for outcome in result.outcomes]),

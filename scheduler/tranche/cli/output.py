@@ -218,6 +218,11 @@ def named(items: Sequence[str], *, separator: str = ", ") -> str:
     return f"{text}{separator}and {more:,} more" if more > 0 else text
 
 
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun, in the plural if it is not one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
     """Describe jobs that never ran, grouped by reason.
 
@@ -232,7 +237,7 @@ def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
     parts = [f"{', '.join(names)} ({reason})" for reason, names in by_reason.items()]
     if count > len(shown):
         parts.append(f"and {count - len(shown):,} more")
-    return f"{count:,} {'job' if count == 1 else 'jobs'} never ran: {'; '.join(parts)}"
+    return f"{counted(count, 'job')} never ran: {'; '.join(parts)}"
 
 
 def write(

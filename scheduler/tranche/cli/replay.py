@@ -9,6 +9,7 @@ import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
 from tranche.cli.option_types import POLICY, SECONDS, several
 from tranche.cli.output import (
+    counted,
     csv_of,
     json_of,
     named,
@@ -127,7 +128,7 @@ def chosen_cluster(export: "Export", path: Path, gpus: int | None, file: Path | 
     if not export.nodes:
         raise InputError(f"{path} contains no nodes: add --gpus N or --cluster FILE, or export nodes too")
     total = sum(node.allocatable.gpus for node in export.nodes)
-    return ClusterSpec(f"{total} GPUs on {len(export.nodes)} nodes", export.nodes, export.sites)
+    return ClusterSpec(f"{counted(total, 'GPU')} on {counted(len(export.nodes), 'node')}", export.nodes, export.sites)
 
 
 def notes(result: "Replay", export: "Export", *, never_preempt: bool, restart_seconds: float) -> list[str]:
@@ -141,10 +142,12 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool, restart_se
             f"{format_duration(result.median_run_seconds)}, so policies look worse than they are: set "
             "--restart-seconds to the cost on this cluster"
         )
-    told += [
-        "jobs take as long as recorded, on any node; jobs whose pods were deleted are missing",
-        "a policy with exact durations does at best as in its first row; without durations, as in its second",
-    ]
+    told.append("jobs take as long as recorded, on any node; jobs whose pods were deleted are missing")
+    if any(not row.told for row in result.rows):
+        told.append(
+            "an installed tranche would be between the two rows of a policy: with exact durations as in its first row, "
+            "without durations as in its second"
+        )
     if not never_preempt:
         told.append(
             "a stopped job resumes where it was, so its code must save checkpoints (--never-preempt: never stopped)"
@@ -166,7 +169,7 @@ def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: floa
     title = "Job completion time (JCT) and cost, as recorded and simulated"
     table = format_table([(row.label, row.summary) for row in result.rows], title)
     hours = "; ".join(f"{row.label}: {row.gpu_hours:,.2f}" for row in result.rows)
-    caption = f"{result.counted:,} jobs over {format_duration(result.span_seconds)} on {cluster.name}"
+    caption = f"{counted(result.counted, 'job')} over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s, network model off\nGPU hours: {hours}")
     if any(row.knows_sites for row in result.rows):
         print_table(format_uses([(row.label, row.sites) for row in result.rows]), "Jobs are those of the table above.")

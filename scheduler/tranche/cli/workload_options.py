@@ -328,7 +328,7 @@ def _export(options: WorkloadOptions) -> "Export | None":
     export = scan_export(options.trace)
     if export.problems and options.on_error == "stop":
         more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
-        raise InputError(f"{export.problems[0]}{more}")
+        raise InputError(f"{export.problems[0]}{more}, or leave it out with --on-error skip")
     return export
 
 
@@ -352,7 +352,7 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
             options.arrivals is not None and options.preset is None and options.cluster is None,
             "--arrivals requires a cluster: add --preset or --cluster",
         ),
-        (bool(drawn) and options.arrivals is None, f"{' and '.join(drawn)} apply to drawn jobs: add --arrivals"),
+        (bool(drawn) and options.arrivals is None, f"{_apply_to(drawn)} drawn jobs: add --arrivals"),
         (
             bool(concerns_jobs := _flags(options, of_cluster=False)) and options.arrivals is None,
             f"{concerns_jobs} drawn jobs: add --preset and --arrivals",
@@ -393,8 +393,11 @@ def _flags(options: WorkloadOptions, *, of_cluster: bool) -> str:
     """Begin the error message for given preset options that apply to the cluster, or to drawn jobs."""
     alone = CLUSTER_OPTIONS - {"ps_hosts"}
     named = [name for name in options.given() if (name in alone) == of_cluster or (name == "ps_hosts" and of_cluster)]
-    flags = " and ".join(f"--{name.replace('_', '-')}" for name in named)
-    return f"{flags} appl{'y' if len(named) > 1 else 'ies'} to" if named else ""
+    return _apply_to([f"--{name.replace('_', '-')}" for name in named]) if named else ""
+
+
+def _apply_to(flags: list[str]) -> str:
+    return f"{' and '.join(flags)} appl{'y' if len(flags) > 1 else 'ies'} to"
 
 
 def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluster, str]":
@@ -412,7 +415,7 @@ def _cluster(options: WorkloadOptions, export: "Export | None") -> "tuple[Cluste
     if options.cluster is not None:
         return FixedCluster(read_cluster(options.cluster)), str(options.cluster)
     if options.gpus is None and export is not None:
-        name = f"the {len(export.nodes)} nodes of the export"
+        name = "the node of the export" if len(export.nodes) == 1 else f"the {len(export.nodes)} nodes of the export"
         return FixedCluster(ClusterSpec(name, export.nodes, export.sites)), name
     return FixedCluster(pool(options.gpus or 0)), f"{options.gpus} GPUs"
 

@@ -27,8 +27,7 @@ from tranche.replay.pod_history import UNKNOWN_SITE, WORKLOADS, PastRun, PastUse
 MAX_BYTES = 2**30
 """Maximum size of an export, which is read into memory as a whole: about 200,000 jobs."""
 _KIND = "TrainingJob"
-_COMMAND = "kubectl get trainingjobs -A -o json"
-_WHOLE = "kubectl get pods,nodes,jobs -A -o json"
+_COMMAND = "kubectl get trainingjobs -A -o json, or kubectl get pods,nodes,jobs -A -o json"
 ANNOTATION_EXPORTED = "tranche.dev/exported-at"
 """Annotation of a List: creation time of the export. Running jobs count as running until then."""
 
@@ -162,7 +161,7 @@ class _ExportBuilder:
                 continue
             self.jobs[job.key], self.pasts[job.key] = job, past
         if not self.jobs:
-            more = self.problems[0] if self.problems else f"create it with {_COMMAND}, or {_WHOLE}"
+            more = self.problems[0] if self.problems else f"create it with {_COMMAND}"
             raise ExportError(
                 f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {more}"
             )

@@ -102,7 +102,8 @@ def replay(
     completed = set(ended).intersection(*({job.key for job in result.jobs} for _, _, result in results))
     if not completed:
         reasons = next((reason for _, _, result in results for reason in result.unfinished.values()), "")
-        raise ReplayError(f"none of the {len(ended)} jobs that ended could run on {cluster.name}: {reasons}")
+        none = "the job that ended could not" if len(ended) == 1 else f"none of the {len(ended)} jobs that ended could"
+        raise ReplayError(f"{none} run on {cluster.name}: {reasons}")
     places = {site.name: site for site in export.sites}
     past = [_actual(ended[key], places) for key in sorted(completed)]
     rows = [_row(ACTUAL, "", past, True, SimulationResult((), capacity_gpus=results[0][2].capacity_gpus))]

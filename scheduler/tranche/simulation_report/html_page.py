@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 from urllib.parse import quote
 
+from tranche.simulation_report.formatting import significant
 from tranche.simulation_report.report_run import ReportRun
 from tranche.simulation_report.site_table import SITE_HEADINGS, SITE_KEY, site_cells
 from tranche.simulation_report.table import Column, columns_of, shown_cells
@@ -90,10 +91,10 @@ def page(
 
 
 def _table(runs: Sequence[ReportRun]) -> str:
-    bounds = [run.bound_seconds for run in runs]
+    bounds = [run.shown_bound_seconds for run in runs]
     bounded = any(bound is not None for bound in bounds)
-    lacking = any(run.result.unfinished for run in runs)
-    columns = columns_of([run.summary.as_dict() for run in runs], bounds=bounds)
+    lacking = any(run.figures["unfinished"] for run in runs)
+    columns = columns_of([run.figures for run in runs], bounds=bounds)
     ratios = list(dict.fromkeys(heading for run in runs for heading in run.ratios))
     headings = ["run", *ratios, *(column.heading for column in columns)]
     headings += ["average ÷ bound"] * bounded + ["unfinished"] * lacking
@@ -108,12 +109,17 @@ def _table(runs: Sequence[ReportRun]) -> str:
 
 def _row(run: ReportRun, ratios: Sequence[str], columns: Sequence[Column], bounded: bool, lacking: bool) -> str:
     cells = [run.ratios.get(heading, "–") for heading in ratios]
-    cells += shown_cells(run.summary.as_dict(), columns, run.bound_seconds)
+    cells += shown_cells(run.figures, columns, run.shown_bound_seconds)
     if bounded:
         cells.append("–" if run.over_bound is None else f"{run.over_bound:.3f}")
     if lacking:
-        cells.append(f"{len(run.result.unfinished):,}")
+        cells.append(_count(run.figures["unfinished"]))
     return f'<tr><th scope="row">{escape(run.label)}</th>' + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>"
+
+
+def _count(number: float) -> str:
+    """Return a count, or a mean of counts."""
+    return f"{number:,}" if isinstance(number, int) else significant(number)
 
 
 def _sites(run: ReportRun) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import subprocess
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 from support.yaml_text import load_all_yaml, load_yaml
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.trainingjob import to_job
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "manifests"
@@ -171,6 +174,8 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("gpuResources={gpu}", "gpuResources"),
         ("mode=dry", "mode"),
         ("policy=", "policy"),
+        ("policy=chunky", "policy"),
+        ("policy=tiresias", "policy"),  # for the simulator only
         ("scheduler.logLevel=loud", "scheduler/logLevel"),
         ("scheduler.replicas=0", "scheduler/replicas"),
         ("kubeScheduler.extenderTimeout=1", "kubeScheduler/extenderTimeout"),
@@ -189,6 +194,17 @@ def test_a_wrong_value_is_refused_by_name(helm: Run, value: str, message: str) -
     answer = helm("template", "tranche", "tranche", "--set", value, check=False)
     assert answer.returncode != 0
     assert message in answer.stderr
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "cpu"])
+def test_the_job_in_the_notes_can_be_planned(helm: Run, resource: str) -> None:
+    words = ("--dry-run=client", "-n", SYSTEM, "--set", f"gpuResource={resource}")
+    notes = helm("install", "tranche", "tranche", *words).stdout.partition("\nNOTES:\n")[2]
+    manifest = textwrap.dedent(notes.partition("<<EOF\n")[2].partition("  EOF\n")[0])
+    job = TrainingJob.model_validate(
+        load_yaml(manifest) | {"metadata": {"name": "first", "uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+    )
+    assert to_job(job, (resource,)).gpus == 1
 
 
 def test_every_value_is_explained() -> None:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from tranche.cli.main import main
 from tranche.simulation import scenario as scenarios
+from tranche.simulation_report.table import columns_of, shown_cells
 
 HEADER = "job_id,submit_time,num_gpu,duration\n"
 LOG = HEADER + "".join(f"{i},{20 * i},{1 + i % 4},{40 + 60 * (i % 5)}\n" for i in range(20))
@@ -134,10 +135,16 @@ def test_a_report_holds_every_simulation(log: Path, tmp_path: Path) -> None:
     result = run(log, "--gpus", 4, *words)
     assert result.exit_code == 0, result.output
     assert len((out / "simulations.csv").read_text().splitlines()) == 5
-    assert json.loads((out / "comparison.json").read_text())["baseline"] == "fifo"
+    facts = json.loads((out / "comparison.json").read_text())
+    assert facts["baseline"] == "fifo"
     page = (out / "report.html").read_text()
-    assert "are for seed 1" in page
+    assert "the table has means over the seeds; pictures, use of sites, summary and jobs are for seed 1" in page
     assert re.search(r'<th scope="row">srsf</th><td>0\.\d+ ± [0-9.]+</td>', page), "the ratio, as in the terminal"
+    means = facts["comparisons"]
+    bounds = [one["lower_bound_seconds"] for one in means]
+    for one in means:
+        cells = shown_cells(one, columns_of(means, bounds=bounds), one["lower_bound_seconds"])
+        assert "".join(f"<td>{cell}</td>" for cell in cells) in page, "the means, as in the terminal"
     assert f" --out {out}\n" in result.stderr, "the command repeats the report"
 
 

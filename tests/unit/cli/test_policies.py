@@ -1,9 +1,12 @@
 """``tranche policies``."""
 
+import pytest
 from click.testing import CliRunner
 
 from tranche.cli.main import main
 from tranche.policies import POLICIES
+from tranche.policies.base import Policy
+from tranche.policies.option import options_of
 
 
 def test_every_policy_has_one_line_with_its_source() -> None:
@@ -21,6 +24,11 @@ def test_a_named_policy_is_described_with_its_options() -> None:
     assert "preempts: yes; priority classes: yes; weights: yes" in told
     assert "aging (default 30.0)" in told
     assert "θ: a job that has waited θ times its ideal JCT" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
+def test_every_option_has_a_default_and_a_meaning(policy: Policy) -> None:
+    assert [one.name for one in options_of(policy) if not (one.default and one.meaning)] == []
 
 
 def test_unknown_policy_lists_the_known_ones() -> None:

@@ -159,7 +159,7 @@ def test_what_still_runs_takes_room_and_is_not_counted(path: Path) -> None:
     assert (facts["counted"], facts["running"]) == (3, 1)
     text = replayed(path, items)
     assert "not counted: 1 not ended, 0 not started" in text.stderr
-    assert "3 jobs over 20 min on 1 GPUs on 1 nodes" in text.stdout
+    assert "3 jobs over 20 min on 1 GPU on 1 node," in text.stdout
 
 
 def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> None:
@@ -170,6 +170,9 @@ def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> Non
     assert "fifo" in starts
     assert "chunk" in starts
     assert "GPU hours: as it was: 0.33; " in result.stdout
+    between = "between the two rows of a policy"
+    assert between in result.stderr
+    assert between not in replayed(path, HISTORY, "--policies", "fifo").stderr, "it has one row"
     assert "tranche replay" in result.stderr
 
 
@@ -180,7 +183,7 @@ def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> Non
         (HISTORY, ("--gpus", "4", "--cluster", __file__), "--gpus and --cluster are mutually exclusive"),
         ([HISTORY[3]], (), "contains neither a TrainingJob that can be simulated nor pods that used GPUs"),
         ([pod("long", 0, 0, None), HISTORY[3]], (), "no job of this history has ended"),
-        ([HISTORY[0], node("n1", 0)], (), "none of the 1 jobs that ended could run on 0 GPUs on 1 nodes"),
+        ([HISTORY[0], node("n1", 0)], (), "the job that ended could not run on 0 GPUs on 1 node: "),
     ],
 )
 def test_a_history_that_says_too_little_is_one_line(
@@ -195,7 +198,7 @@ def test_simulate_takes_nodes_from_the_export_too(path: Path) -> None:
     path.write_text(json.dumps({"kind": "List", "items": HISTORY}))
     result = CliRunner().invoke(main, ["simulate", str(path), "--policy", "fifo", "--format", "json", "--quiet"])
     facts = json.loads(result.stdout)
-    assert (facts["cluster"], facts["capacity_gpus"], facts["jobs"]) == ("the 1 nodes of the export", 1, 3)
+    assert (facts["cluster"], facts["capacity_gpus"], facts["jobs"]) == ("the node of the export", 1, 3)
 
 
 def test_each_output_says_that_the_network_model_is_off(path: Path, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_a_log_runs_on_a_preset_with_other_workers(log: Path) -> None:
             "--delay and --epochs apply to drawn jobs",
         ),
         (("LOG", "--preset", "jsac-cloud", "--ps-hosts", 1), "--ps-hosts applies to drawn jobs"),
+        (("LOG", "--gpus", 4, "--jobs", 9), "--jobs applies to drawn jobs: add --arrivals"),
         (("LOG", "--gpus", 4, "--speeds", "mixed"), "--speeds applies to the jsac presets"),
         (("--arrivals", "LOG", "--preset", "edge-cloud", "--edges", 3), "--edges applies to the jsac presets"),
         (("--arrivals", "LOG", "--preset", "edge-cloud", "--delay-scale", 2), "can be scaled only with delay=outside"),

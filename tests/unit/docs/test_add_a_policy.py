@@ -65,6 +65,7 @@ def test_the_page_lists_the_commands_in_the_order_of_its_steps() -> None:
 def test_the_policy_is_listed_after_its_registration(checkout: Path) -> None:
     lines = [line.split() for line in typed(checkout, LIST).splitlines()]
     assert ["wsjf", "live,"] in [words[:2] for words in lines]
+    assert "weights: yes" in typed(checkout, f"{LIST} wsjf"), "it divides by the weight"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cross_references import sources
 from support.doc_pages import ROOT, anchors, pages, targets, words_in_code
 
 FOLDERS = tuple(f"{one.name}/" for one in ROOT.iterdir() if one.is_dir() and not one.name.startswith("."))
@@ -14,6 +15,8 @@ MADE = ("build/", "dist/", "report/")
 """Folders that commands make."""
 OTHERS = re.compile(r"[<>*…{}$A-Z ]|^helm/tranche$")
 """No path of this repository alone: a pattern, or a name to fill in."""
+MODULES = tuple(f"/{path.relative_to(ROOT)}" for path in sources() if path.suffix == ".py")
+"""Python files, of which pages name the last parts of the path."""
 
 
 def broken(page: Path) -> list[str]:
@@ -38,7 +41,8 @@ def missing(page: Path) -> list[str]:
         if path.startswith(TESTS):
             path = f"tests/{path}"
         ours = path.startswith(FOLDERS) and not path.startswith(MADE) and not OTHERS.search(path)
-        if ours and path not in created and not (ROOT / path).exists():
+        exists = path in created or (ROOT / path).exists() or any(one.endswith(f"/{path}") for one in MODULES)
+        if not exists and (ours or re.fullmatch(r"\w+(/\w+)+\.py", path)):
             found.append(text)
     return found
 
@@ -53,10 +57,10 @@ def test_what_does_not_exist_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A title\n\n[a](#a-title) [b](#b) [c](nowhere.md)"
-        " `docs/nowhere.md` `docs/reference/metrics.md` `unit/nowhere.py`\n"
+        " `docs/nowhere.md` `docs/reference/metrics.md` `unit/nowhere.py` `queue/nowhere.py` `queue/chunk.py`\n"
     )
     assert broken(page) == ["#a-title", "#b", "nowhere.md"], "outside of the repository nothing counts"
-    assert missing(page) == ["docs/nowhere.md", "unit/nowhere.py"]
+    assert missing(page) == ["docs/nowhere.md", "unit/nowhere.py", "queue/nowhere.py"]
     assert anchors(page) == {"a-title"}
 
 

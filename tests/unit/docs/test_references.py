@@ -1,11 +1,13 @@
 """docs/reference says what the code says."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from support.yaml_text import load_yaml
-from tranche.policies import POLICIES
+from tranche.policies import LIVE_POLICIES, POLICIES
 from tranche_codegen.files import differences
 from tranche_codegen.reference.__main__ import generated_files, main
 from tranche_codegen.reference.commands import commands_page
@@ -58,6 +60,14 @@ def test_a_value_without_a_comment_is_refused(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("a: 1\n")
     with pytest.raises(KeyError, match="a"):
         values_page(tmp_path)
+
+
+def test_schema_knows_the_policies_that_run_live() -> None:
+    schema = json.loads((ROOT / "helm/tranche/values.schema.json").read_text(encoding="utf-8"))
+    pattern = re.compile(schema["properties"]["policy"]["pattern"])
+    assert {name for name in POLICIES if pattern.search(name)} == set(LIVE_POLICIES)
+    assert pattern.search("chunk:fair=1:aging=0")
+    assert not pattern.search("chunky")
 
 
 def test_comments_are_of_the_value_below_them() -> None:

@@ -1,5 +1,6 @@
 """Ports, versions and sizes on the pages are those of chart and code."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 
 from support.doc_pages import ROOT, blocks, pages, section
 from support.yaml_text import load_all_yaml, load_yaml
+from tranche.auth.user_access import REVIEWS_BURST, REVIEWS_PER_SECOND, RIGHTS
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.policies import LIVE_POLICIES, POLICIES
 from tranche_operator.settings import Settings
 
 DEPLOYMENTS = "".join((ROOT / f"helm/tranche/templates/{n}.yaml").read_text() for n in ("scheduler", "operator"))
@@ -89,6 +92,39 @@ def test_lifetimes_of_tokens_are_those_of_code_and_chart() -> None:
     assert (REPORT_AUDIENCE, Settings().token_seconds) == ("tranche.dev", 3600)
     assert "(audience `planner.tranche.dev`, ten minutes, mounted into the container `api` only)" in page
     assert "audience: planner.tranche.dev, expirationSeconds: 600" in DEPLOYMENTS
+
+
+def test_reviews_for_visitors_are_as_often_as_stated() -> None:
+    page = " ".join(text("docs/explanation/multi-tenancy.md").split())
+    assert RIGHTS.trusted_seconds == RIGHTS.refused_seconds
+    assert f"for each namespace with jobs, and again after {RIGHTS.refused_seconds:g} s." in page
+    assert f"at most {REVIEWS_PER_SECOND:g} each second for one user, after {REVIEWS_BURST} at once" in page
+
+
+def test_rights_of_the_page_are_among_the_trust_boundaries() -> None:
+    table = section(ROOT / "docs/explanation/multi-tenancy.md", "trust-boundaries")
+    row = next(line for line in table.splitlines() if line.startswith("| a token for the page"))
+    values = load_yaml(text("helm/tranche/values.yaml"))["page"]
+    assert values
+    for name, value in values.items():
+        assert value == {"enabled": True}
+        assert f"unless `page.{name}.enabled` is false" in row
+
+
+def test_all_policies_for_the_simulator_only_are_named() -> None:
+    found = re.search(r"These policies run in the simulator only: ([^.]+)\.", text("docs/reference/limits.md"))
+    assert found is not None
+    assert set(re.findall(r"`([^`]+)`", found[1])) == POLICIES.keys() - set(LIVE_POLICIES)
+
+
+def test_size_of_the_definition_is_that_of_the_file() -> None:
+    page = text("docs/explanation/cluster-integration.md")
+    found = re.search(r"at most 262,144 bytes\. The definition of TrainingJob fits \(some\s+([\d,]+) bytes\)", page)
+    assert found is not None
+    definition = load_yaml(text("manifests/crds/trainingjobs.yaml"))
+    size = len(json.dumps(definition, separators=(",", ":"), ensure_ascii=False).encode())
+    assert abs(size - int(found[1].replace(",", ""))) < 2000
+    assert size < 262_144
 
 
 MEASURED = re.findall(

@@ -195,7 +195,11 @@ def test_export_counts_problems_and_reports_duplicate_jobs(path: Path) -> None:
         (b"[" * 100_000, "is not valid JSON: "),
         (b"\xff\xfe", "is not valid JSON: "),
         (b'{"items": NaN}', "is not valid JSON: "),
-        (b"[]", "is not a List of objects: create it with kubectl get trainingjobs -A -o json"),
+        (
+            b"[]",
+            "is not a List of objects: create it with kubectl get trainingjobs -A -o json, or "
+            "kubectl get pods,nodes,jobs -A -o json",
+        ),
         (b"5", "is not a List of objects"),
         (b'{"kind": "List", "items": {}}', "is not a List of objects"),
         (

@@ -1,8 +1,8 @@
-"""Reference of the chart's values, from the comments in values.yaml and from its schema."""
+"""Reference of the chart's values, from the comments in values.yaml and from its schema, and the schema's policies."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,19 @@ def values_page(chart: Path) -> str:
     for path, value in _leaves(yaml.safe_load(text), meanings):
         rows.append((f"`{path}`", _type(_find(schema, path), schema), cell(value), meanings[path]))
     return "\n".join([_HEAD, table(("value", "type", "default", "meaning"), rows)])
+
+
+def schema_text(chart: Path, policies: Iterable[str]) -> str:
+    """Return the text of values.schema.json, in which the value `policy` begins with the name of a policy.
+
+    Raises:
+        ValueError: The schema has no pattern of the value.
+    """
+    text = (chart / "values.schema.json").read_text(encoding="utf-8")
+    line = re.compile(r'("policy": \{"type": "string", "pattern": "\^)\([^()]*\)')
+    if not line.search(text):
+        raise ValueError("values.schema.json has no pattern of the value policy")
+    return line.sub(lambda found: f"{found[1]}({'|'.join(sorted(policies))})", text)
 
 
 def comments(text: str) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ class SlotDispatch(BindingPolicy):
     """
 
     order: SlotOrder = "arrival"
+    """Order of the queue of each slot: `arrival`; `density`, the weight of a job over its work; `srsf`, least remaining
+    service of the job."""
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which is before it in the queue of its slot",
         preemptive=True,

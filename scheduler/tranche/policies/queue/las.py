@@ -26,6 +26,7 @@ class Las(PooledPolicy):
     first: float = 1024.0
     """GPU-seconds of the first class."""
     factor: float = 2.0
+    """Ratio of the limits of a class and the one before."""
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
