@@ -150,6 +150,6 @@ def _format(panel: Panel, value: float) -> str:
             return f"{value / _SCALES['bytes']:.3g} MiB"
         case "Bps":
             return f"{value / _SCALES['Bps']:.3g} KiB/s"
-        case "ops":
+        case "cps" | "reqps" | "wps":
             return f"{value:.3g} /s"
     return f"{value:.3g}"

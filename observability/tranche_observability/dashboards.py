@@ -148,7 +148,7 @@ SITES = Dashboard(
             "Copies of chunks",
             "Copies that begin per second, by pair of sites.",
             (per_second("tranche_uploads_total", "source, target"), "{{source}} → {{target}}"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Copies in bytes",
@@ -198,19 +198,19 @@ PREEMPTION = Dashboard(
             "Workers stopped",
             "Rate by reason. planned: by the plan; preempted: by others, such as a drain; lost: with the node.",
             (per_second("tranche_preemptions_total", "reason"), "{{reason}}"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Pods without a started container",
             "Rate by reason. refused: by the kubelet; others: stopped because their containers did not start in time.",
             (per_second("tranche_pods_not_started_total", "reason"), "{{reason}}"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Work lost",
             "Mini-batches per second that must be trained again.",
             (per_second("tranche_lost_batches_total"), "batches"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Thrash",
@@ -268,7 +268,7 @@ SCHEDULER = Dashboard(
             "Extender: requests",
             "Requests answered per second.",
             (per_second("tranche_extender_request_seconds_count", "verb"), "{{verb}}"),
-            unit="ops",
+            unit="reqps",
         ),
         panel(
             "Planner",
@@ -282,7 +282,7 @@ SCHEDULER = Dashboard(
             "Status writes",
             "Rate by result.",
             (per_second("tranche_status_writes_total", "result"), "{{result}}"),
-            unit="ops",
+            unit="wps",
         ),
         panel(
             "Errors",
@@ -290,7 +290,7 @@ SCHEDULER = Dashboard(
             (per_second("tranche_errors_total", "kind"), "{{kind}}"),
             (per_second("tranche_watch_errors_total", "kind"), "watch {{kind}}"),
             (per_second("tranche_operator_reconcile_errors_total"), "reconcile"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Watches: silence",
@@ -315,13 +315,13 @@ SCHEDULER = Dashboard(
             "Operator: pods",
             "Pods created, evicted, deleted and refused, per second.",
             (per_second("tranche_operator_pods_total", "result"), "{{result}}"),
-            unit="ops",
+            unit="cps",
         ),
         panel(
             "Requests to the API server",
             "Rate by status code of the response; 0: no response.",
             (per_second("tranche_api_requests_total", "code"), "{{code}}"),
-            unit="ops",
+            unit="reqps",
         ),
         panel(
             "Memory",

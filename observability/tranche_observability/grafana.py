@@ -9,6 +9,20 @@ SCHEMA_VERSION = 39
 """Schema version of Grafana 10.4 and later."""
 WIDTH, HEIGHT = 12, 8
 """Size of a panel in grid units; a row has 24."""
+_DATASOURCE: dict[str, Any] = {
+    "name": "datasource",
+    "label": "Prometheus",
+    "type": "datasource",
+    "query": "prometheus",
+    "current": {},
+    "options": [],
+    "regex": "",
+    "refresh": 1,
+    "hide": 0,
+    "multi": False,
+    "includeAll": False,
+}
+"""Variable for the data source. Some versions of Grafana drop a variable without `current`, and with it all data."""
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -24,10 +38,17 @@ def dashboard_json(dashboard: Dashboard) -> str:
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
-        "links": [{"type": "dashboards", "tags": ["tranche"], "title": "tranche", "asDropdown": True}],
-        "templating": {
-            "list": [{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
-        },
+        "links": [
+            {
+                "type": "dashboards",
+                "tags": ["tranche"],
+                "title": "tranche",
+                "asDropdown": True,
+                "keepTime": True,
+                "includeVars": True,
+            }
+        ],
+        "templating": {"list": [_DATASOURCE]},
         "annotations": {"list": []},
         "panels": [_panel(panel, number) for number, panel in enumerate(dashboard.panels)],
     }
@@ -42,7 +63,7 @@ def _panel(panel: Panel, number: int) -> dict[str, Any]:
         "description": panel.text,
         "datasource": _SOURCE,
         "gridPos": {"w": WIDTH, "h": HEIGHT, "x": WIDTH * (number % 2), "y": HEIGHT * (number // 2)},
-        "fieldConfig": {"defaults": {"unit": panel.unit, **_field(panel)}, "overrides": []},
+        "fieldConfig": {"defaults": _field(panel), "overrides": []},
         "options": _options(panel),
         "targets": [
             {
@@ -60,11 +81,13 @@ def _panel(panel: Panel, number: int) -> dict[str, Any]:
 
 
 def _field(panel: Panel) -> dict[str, Any]:
-    if panel.look != "timeseries":
-        return {}
+    if panel.look == "heatmap":
+        return {"unit": "short"}  # of the cells, which count; the axis has the unit of the panel
+    if panel.look == "stat":
+        return {"unit": panel.unit}
     stacking = {"mode": "normal", "group": "A"} if panel.stacked else {"mode": "none"}
     custom = {"lineWidth": 1, "fillOpacity": 30 if panel.stacked else 0, "showPoints": "never", "stacking": stacking}
-    return {"min": 0, "custom": custom}
+    return {"unit": panel.unit, "min": 0, "custom": custom}
 
 
 def _options(panel: Panel) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Look = Literal["timeseries", "stat", "heatmap"]
-Unit = Literal["s", "short", "percentunit", "bytes", "Bps", "ops", "none"]
+Unit = Literal["s", "short", "percentunit", "bytes", "Bps", "cps", "reqps", "wps"]
+"""Unit of Grafana; cps, reqps and wps are events, requests and writes per second."""
 _NAME = re.compile(r"\b(?:tranche|process)_[a-z0-9_]+")
 _VARIABLES = re.compile(r"\$__(?:rate_interval|range)")
 

@@ -20,7 +20,7 @@ from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
 from tranche.kube.convert.site_membership import site_of
-from tranche.kube.convert.trainingjob import to_job, to_site
+from tranche.kube.convert.trainingjob import gpu_seconds_per_batch, to_job, to_site
 from tranche.model import Job, Node, Resources, Site
 from tranche.replay.pod_history import UNKNOWN_SITE, WORKLOADS, PastRun, PastUse, histories, is_foreign, latest
 
@@ -274,6 +274,8 @@ def _past(resource: TrainingJob, job: Job) -> PastRun | None:
         end="Succeeded",
         uses=tuple(PastUse(one.site, one.gpu_seconds, one.copied_bytes, one.in_vain_bytes) for one in progress.sites)
         or (PastUse(UNKNOWN_SITE, progress.attained_seconds),),
+        preemptions=progress.preemptions,
+        lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress),
     )
 
 

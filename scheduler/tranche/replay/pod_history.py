@@ -62,6 +62,10 @@ class PastRun:
     end: End
     uses: tuple[PastUse, ...] = ()
     """By site."""
+    preemptions: int = 0
+    """Number of its workers that were preempted, as far as it is known: jobs of other schedulers do not record it."""
+    lost_gpu_seconds: float = 0.0
+    """GPU-seconds of the training that was lost by preemptions and failures, as far as it is known."""
 
     def moved(self, first: float) -> "PastRun":
         """Return the run on a clock that starts at `first`."""

@@ -152,9 +152,9 @@ def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
         gpus=past.gpus,
         ideal_seconds=past.completed - past.started,
         waiting_seconds=past.started - past.submitted,
-        preemptions=0,
+        preemptions=past.preemptions,
         starts=0,
-        lost_gpu_seconds=0.0,
+        lost_gpu_seconds=past.lost_gpu_seconds,
         attained_gpu_seconds=past.gpu_seconds,
         use=JobUse(
             fsum(one.gpu_seconds for one in uses if one.is_cloud) if known else nan,

@@ -28,6 +28,8 @@ ACTIONS_PER_SECOND, ACTIONS_BURST = 1.0, 20
 """Rate limit of actions by user."""
 VERBS = {"suspend": "patch", "resume": "patch", "weight": "patch", "delete": "delete"}
 """Verb of the API server by action."""
+OTHER_JOB = ("UID in the precondition", "UID in precondition", "metadata.uid")
+"""Words of the API server if the UID is that of another job: for a deletion (two of its checks) and for a change."""
 PathName = Annotated[str, Path(max_length=253)]
 
 
@@ -93,7 +95,9 @@ def action_routes(
         if f"{namespace}/{name}" not in view.jobs:
             raise Refusal(404, f"TrainingJob {namespace}/{name} does not exist")
         await _write(client, namespace, name, wanted)
-        logger.info("%s: %s %s/%s %s", visitor.user.username, wanted.action, namespace, name, wanted.weight or "")
+        job, user = f"{namespace}/{name}", visitor.user.username
+        what = f"weight {wanted.weight:g}" if wanted.action == "weight" else wanted.action
+        logger.info("%s: action on the web page: %s (user %s)", job, what, user, extra={"job": job, "user": user})
         return JSONResponse({"done": wanted.action})
 
     return router
@@ -103,7 +107,7 @@ async def _write(client: ApiClient, namespace: str, name: str, wanted: Action) -
     """Write an action.
 
     Raises:
-        Refusal: the API server rejects it, with the words of the API server.
+        Refusal: the API server rejects it, with the words of the API server, or the job is another one of its name.
     """
     path = f"/apis/{API_VERSION}/namespaces/{quote(namespace, '')}/trainingjobs/{quote(name, '')}"
     try:
@@ -120,6 +124,9 @@ async def _write(client: ApiClient, namespace: str, name: str, wanted: Action) -
                 params={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
             )
     except ApiError as error:
+        if error.status in (409, 422) and any(words in error.message for words in OTHER_JOB):
+            text = f"TrainingJob {namespace}/{name} was deleted and created again since this page showed it: reload"
+            raise Refusal(409, text) from error
         # 401 would be about the account of this process, and the page would ask the user for another token.
         status = error.status if 400 <= error.status < 500 and error.status != 401 else 502
         raise Refusal(status, error.message or error.reason) from error

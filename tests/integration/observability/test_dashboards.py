@@ -64,7 +64,7 @@ class Shown:
 
     def assert_counts(self, expected: Values, query: int = 0) -> None:
         """Check increases or rates: Prometheus extrapolates them by up to a scrape at both ends."""
-        scale = self.run.span if self.panel.unit in ("ops", "Bps") else 1
+        scale = self.run.span if self.panel.unit in ("cps", "reqps", "wps", "Bps") else 1
         error = self.scrape_error
         found = {key: value * scale for key, value in self.values(query).items()}
         for key in {*found, *expected}:

@@ -10,6 +10,7 @@ import pytest
 from support.doc_pages import anchors
 from support.yaml_text import load_yaml
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
+from tranche.planner.forecast.wait_reason import PERMANENT
 from tranche_codegen.files import differences
 from tranche_observability.__main__ import generated_files, main
 from tranche_observability.dashboards import DASHBOARDS, THRASH_SECONDS
@@ -68,6 +69,28 @@ def test_panels_of_a_page_do_not_overlap_and_have_a_text() -> None:
         places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in document["panels"]]
         assert len(set(places)) == len(places)
         assert all(panel["description"] for panel in document["panels"])
+
+
+def test_cells_of_a_heatmap_count_and_its_axis_has_the_unit() -> None:
+    document = json.loads((ROOT / "helm/tranche/files/dashboards/jct.json").read_text())
+    (heatmap,) = [panel for panel in document["panels"] if panel["type"] == "heatmap"]
+    assert heatmap["fieldConfig"]["defaults"]["unit"] == "short"
+    assert heatmap["options"]["yAxis"]["unit"] == "s"
+
+
+def test_the_data_source_of_all_panels_is_a_complete_variable() -> None:
+    for path in (ROOT / "helm/tranche/files/dashboards").glob("*.json"):
+        document = json.loads(path.read_text())
+        (variable,) = document["templating"]["list"]
+        assert variable["current"] == {}, "some versions of Grafana drop a variable without it"
+        used = {panel["datasource"]["uid"] for panel in document["panels"]}
+        assert used == {f"${{{variable['name']}}}"}
+
+
+def test_the_alert_about_placement_has_every_lasting_reason() -> None:
+    (rule,) = [rule for rule in RULES if rule["alert"] == "TrancheJobsCannotBePlaced"]
+    reasons = re.findall(r'reason=~"([^"]+)"', rule["expr"])[0].split("|")
+    assert set(reasons) == {*PERMANENT, "NoNodes", "Unplannable"}
 
 
 def test_the_bound_of_thrash_is_a_bucket() -> None:

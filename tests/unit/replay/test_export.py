@@ -110,6 +110,14 @@ def test_export_excludes_lost_batches_from_job_work(path: Path) -> None:
     assert job.step_seconds == pytest.approx(140 * 0.030103 / 100)
 
 
+def test_past_run_has_the_preemptions_and_lost_work_of_the_job(path: Path) -> None:
+    (item,) = recorded("job-1650")
+    item["status"]["progress"] |= {"attainedSeconds": 14.0, "batches": 100, "lostBatches": 40, "preemptions": 3}
+    (past,) = scan_export(written(path, item)).pasts.values()
+    assert past.preemptions == 3
+    assert past.lost_gpu_seconds == pytest.approx(4.0)
+
+
 def test_export_divides_attained_seconds_by_gpus_of_worker(path: Path) -> None:
     (item,) = recorded("job-1650")
     for part in ("limits", "requests"):
