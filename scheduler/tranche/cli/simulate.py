@@ -177,21 +177,22 @@ def setting_notes(chosen: Setting) -> list[str]:
 
 
 def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
-    """Return a note on policies that do not plan transfers, if data moved."""
+    """Return notes on policies that do not plan transfers, if data moved."""
     from tranche.policies import QueuePolicy, get_policy
 
     moved = dict.fromkeys(outcome.policy for outcome in outcomes if outcome.summary.copied_bytes > 0)
-    known = {name: get_policy(name) for name in moved}
-    unaware = [
-        name
-        for name, policy in known.items()
-        if isinstance(policy, QueuePolicy) and not (policy.traits.needs_local_data or policy.traits.free_data_movement)
-    ]
-    if not unaware:
-        return []
-    return [
-        f"{', '.join(unaware)}: workers start without regard to the place of their data; chunk plans with transfers"
-    ]
+    unaware = {
+        name: policy
+        for name in moved
+        if isinstance(policy := get_policy(name), QueuePolicy)
+        and not (policy.traits.needs_local_data or policy.traits.free_data_movement)
+    }
+    told = {
+        True: "all data of a job are uploaded to every site from its arrival on; chunk plans transfers",
+        False: "a worker holds its GPU while the data of its chunks are uploaded; chunk plans transfers",
+    }
+    groups = {ahead: [name for name, one in unaware.items() if one.uploads_on_arrival() is ahead] for ahead in told}
+    return [f"{', '.join(names)}: {told[ahead]}" for ahead, names in groups.items() if names]
 
 
 def report_title(chosen: Setting) -> str:

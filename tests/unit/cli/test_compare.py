@@ -150,9 +150,12 @@ def test_a_report_holds_every_simulation(log: Path, tmp_path: Path) -> None:
 
 def test_policies_that_ignore_transfers_are_noted(log: Path) -> None:
     words = ("--preset", "jsac-cloud10", "--arrivals", log, "--jobs", 3)
-    found = answered(*words, "--policies", "srsf,chunk,fifo")
-    assert found["notes"][0].startswith("srsf, fifo: workers start without regard to the place of their data")
-    assert not any("regard" in note for note in answered(log, "--gpus", 4, "--policies", "srsf")["notes"])
+    found = answered(*words, "--policies", "srsf,chunk,srtf:uploads=held,fifo")
+    assert found["notes"][:2] == [
+        "srsf, fifo: all data of a job are uploaded to every site from its arrival on; chunk plans transfers",
+        "srtf:uploads=held: a worker holds its GPU while the data of its chunks are uploaded; chunk plans transfers",
+    ]
+    assert not any("transfers" in note for note in answered(log, "--gpus", 4, "--policies", "srsf")["notes"])
 
 
 def test_a_job_that_never_fits_is_named_once_for_each_policy(log: Path) -> None:

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from results import PAGE, Table, shown, tables
+from support.constraint_trials import POLICIES
 from support.doc_pages import ROOT, blocks
 
 
@@ -22,6 +23,11 @@ def test_commands_of_the_page_name_files_that_exist() -> None:
     files = {word for one in commands for word in shlex.split(one) if re.search(r"\.(csv|csv\.gz|py|json|yaml)$", word)}
     assert len(files) > 10
     assert {name for name in files if not (ROOT / name).is_file()} == set()
+
+
+def test_explanations_are_measured_under_every_live_policy() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("<!-- table explanations -->")[2].partition("<!-- end")[0]
+    assert re.findall(r"(?m)^\| (\S+) \| \d+ / 1000 \|", table) == list(POLICIES)
 
 
 def test_page_lists_every_benchmark_that_make_runs() -> None:
