@@ -720,5 +720,7 @@ class JobState:
 
     def free_index(self) -> int | None:
         """Return the lowest worker index without a window; None if the job has its most workers."""
+        if not self.runs and self.job.max_workers > 0:
+            return 0
         used = {run.window.index for run in self.runs.values()}
         return next((i for i in range(self.job.max_workers) if i not in used), None)
