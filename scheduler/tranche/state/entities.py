@@ -424,7 +424,7 @@ class JobState:
     @property
     def waiting_for_nodes(self) -> int:
         """Number of waiting chunks that are not bound for an unlimited site."""
-        return self.unassigned - len(self.cloud)
+        return self.job.chunks - len(self.done) - len(self.chunk_runs) - len(self.cloud)
 
     @property
     def wanted_on_nodes(self) -> int:
@@ -500,7 +500,8 @@ class JobState:
     @property
     def active(self) -> bool:
         """Whether the job may have windows."""
-        return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+        job = self.job
+        return not (self.failures > job.backoff_limit or job.suspended or self.unplannable or self.finished)
 
     def phase(self, now: float) -> JobPhase:
         """Return the phase of the job. If several apply, the one that lasts longest is returned."""

@@ -43,18 +43,18 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     If a review of unlimited sites is due, it first divides the waiting jobs between nodes and unlimited sites. Then
     windows are opened in order of rank.
     """
-    changed = list(queue.stale)
+    changed, traits, jobs = list(queue.stale), queue.policy.traits, context.cluster.jobs
     for key in changed:
-        arriving = context.cluster.jobs.get(key)
+        arriving = jobs.get(key)
         if arriving is not None and moves_data(arriving) and arriving.active:
-            if queue.policy.traits.needs_local_data:
+            if traits.needs_local_data:
                 copy_ahead(context, queue, arriving, now)
             else:
                 upload_everywhere(context, arriving, now)
-    if queue.policy.traits.allocates_workers:
+    if traits.allocates_workers:
         distribute(context, queue, now)
     has_grown = bool(queue.grown)
-    if queue.policy.traits.places_by_level:
+    if traits.places_by_level:
         level_placement.continue_moves(context, now)
         level_placement.observe(context, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
@@ -62,11 +62,11 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
         _refresh(context, queue, now)
         cloud_burst.review(context, queue, now)
-        if queue.policy.traits.allocates_workers:
+        if traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
     _serve_queue(context, queue, now)
-    if queue.policy.traits.places_by_level:
+    if traits.places_by_level:
         level_placement.settle(context, now)
         level_relocation.relocate(context, queue, now, has_grown=has_grown)
     queue.settle()
@@ -74,7 +74,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         split_lagging(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
-    if queue.policy.traits.needs_local_data:
+    if traits.needs_local_data:
         look_ahead(context, queue, now)
 
 
