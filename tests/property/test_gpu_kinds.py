@@ -1,6 +1,5 @@
 """Random clusters with several GPU kinds: every job completes, and a job alone no later than without kinds."""
 
-from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -40,9 +39,9 @@ def played(made: Planner, jobs: list[Job]) -> dict[str, float]:
             now, _, event = heappop(events)
         if isinstance(event, WorkerEnded):
             run = made.cluster.jobs[event.job].runs.get(event.attempt)
-            event = replace(event, outcome="Preempted" if run is not None and run.closing else "Succeeded", at=now)
+            event = event._replace(outcome="Preempted" if run is not None and run.closing else "Succeeded", at=now)
             if run is not None and run.closing:
-                event = replace(event, progress={})
+                event = event._replace(progress={})
         opened = of_type(OpenWindow, made.handle(event, now))
         while opened:
             window = opened.pop(0)

@@ -1,5 +1,6 @@
 """``tranche``: the entry point and its commands."""
 
+import gc
 import os
 from importlib import import_module
 
@@ -26,6 +27,8 @@ MODULES = {"batch-size": "calculation.batch_size"}
 """Module below this package of each command that is not in the module of its name."""
 
 
+FEW_COLLECTIONS = 70_000
+"""Number of new objects after which a command that simulates searches for cyclic garbage; few of them are cyclic."""
 SIMULATING = ("compare", "replay", "simulate")
 """Commands that use numpy, but multiply no matrices."""
 
@@ -43,6 +46,7 @@ class Commands(click.Group):
             return None
         if cmd_name in SIMULATING:  # OpenBLAS starts threads when numpy is imported, which takes 0.1 s of CPU time
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            gc.set_threshold(FEW_COLLECTIONS)
         module = import_module(f"tranche.cli.{MODULES.get(cmd_name, cmd_name)}")
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found

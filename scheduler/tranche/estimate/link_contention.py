@@ -36,11 +36,13 @@ class LinkLoads(Generic[LinkName]):
     """Number of transfers on each link, and the time per unit that follows."""
 
     alone: Callable[[LinkName], float]
-    """Returns β of a link: the time of a unit of a transfer alone."""
+    """Returns β of a link, which is constant: the time of a unit of a transfer alone."""
     penalty_ratio: float = PENALTY_RATIO
     """η/β of every link."""
     loads: dict[LinkName, float] = field(default_factory=dict)
     """Transfers on each link, weighted by the share of time in which they are active."""
+    _costs: dict[LinkName, tuple[float, float]] = field(default_factory=dict)
+    """β and η of each link."""
 
     def change(self, links: Iterable[LinkName], transfers: float) -> None:
         """Add this number of transfers to each of the links, or remove it if it is negative."""
@@ -60,9 +62,14 @@ class LinkLoads(Generic[LinkName]):
         """
         slowest = 0.0
         for link in links:
-            alone = self.alone(link)
-            transfers = max(1.0, 1.0 + self.loads.get(link, 0.0) - own)
-            slowest = max(slowest, unit_seconds(transfers, alone, self.penalty_ratio * alone))
+            cost = self._costs.get(link)
+            if cost is None:
+                alone = self.alone(link)
+                cost = self._costs[link] = (alone, self.penalty_ratio * alone)
+            transfers = 1.0 + self.loads.get(link, 0.0) - own
+            seconds = unit_seconds(transfers, *cost) if transfers > 1.0 else cost[0]
+            if seconds > slowest:
+                slowest = seconds
         return slowest
 
 

@@ -130,11 +130,14 @@ class Job:
     admission: Admission = Admission.PASSED
     refusal: str = ""
     """Message of the API server, if it refuses the job's pods."""
+    namespace: str = field(init=False, repr=False, compare=False)
+    """Namespace of the job's pods."""
+    gpus: int = field(init=False, repr=False, compare=False)
+    """GPUs of one worker."""
 
-    @property
-    def namespace(self) -> str:
-        """Namespace of the job's pods."""
-        return self.key.partition("/")[0]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "namespace", self.key.partition("/")[0])
+        object.__setattr__(self, "gpus", self.worker.requests.gpus)
 
     @property
     def tenant(self) -> str:
@@ -175,11 +178,6 @@ class Job:
         """Return the speed of a GPU kind for this job: its declared one, unless the job has its own time there."""
         seconds = self.step_seconds_by_kind.get(kind) if self.step_seconds_by_kind else None
         return speed if seconds is None else self.step_seconds / seconds
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of one worker."""
-        return self.worker.requests.gpus
 
     @property
     def gpu_resource(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tranche.model import ChunkRequest, Job, JobPlan, JobProgress, Node, PodOutcome, Quota, Report, Resources, Site
 from tranche.model.tenancy import Tenancy
@@ -9,8 +10,7 @@ from tranche.model.tenancy import Tenancy
 Outcome = PodOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class JobSubmitted:
+class JobSubmitted(NamedTuple):
     """A job exists; with the plan and ledger that an earlier planner wrote, if any."""
 
     job: Job
@@ -20,72 +20,62 @@ class JobSubmitted:
     """Attempts whose pods have other requests than the specification, because it was changed since that plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobChanged:
+class JobChanged(NamedTuple):
     """The job's specification changed."""
 
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class JobRemoved:
+class JobRemoved(NamedTuple):
     """The job was deleted, or the operator ended it (deadline)."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
+class NodeChanged(NamedTuple):
     """A node is new, or its capacity, labels, taints, readiness or foreign pods changed."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRemoved:
+class NodeRemoved(NamedTuple):
     """A node was removed."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class SiteChanged:
+class SiteChanged(NamedTuple):
     """A site is new or its links, tier or limits changed."""
 
     site: Site
 
 
-@dataclass(frozen=True, slots=True)
-class SiteRemoved:
+class SiteRemoved(NamedTuple):
     """A site was removed; its nodes are reported with their new site."""
 
     site: str
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaChanged:
+class QuotaChanged(NamedTuple):
     """A quota is new, or its limits, its scopes or the usage by foreign pods changed."""
 
     quota: Quota
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRemoved:
+class QuotaRemoved(NamedTuple):
     """A quota was removed."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class KubeSchedulerChanged:
+class KubeSchedulerChanged(NamedTuple):
     """kube-scheduler has stopped or begun to respond: to bind pods, or to say why it cannot."""
 
     responds: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerBound:
+class WorkerBound(NamedTuple):
     """kube-scheduler bound the window's pod to the planned node or to another one."""
 
     job: str
@@ -93,8 +83,7 @@ class WorkerBound:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
+class WorkerStarted(NamedTuple):
     """The window's worker has been training since `at`."""
 
     job: str
@@ -102,8 +91,7 @@ class WorkerStarted:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressReported:
+class ProgressReported(NamedTuple):
     """A running job reported its progress; reports of ended attempts are ignored."""
 
     report: Report
@@ -111,8 +99,7 @@ class ProgressReported:
     """Time of arrival, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunksRequested:
+class ChunksRequested(NamedTuple):
     """A worker has trained its chunks and requests more; requests of ended attempts are ignored."""
 
     request: ChunkRequest
@@ -120,8 +107,7 @@ class ChunksRequested:
     """Time of arrival, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEnded:
+class WorkerEnded(NamedTuple):
     """The window's pod has ended."""
 
     job: str
@@ -141,8 +127,7 @@ class WorkerEnded:
     """Last lines of its log, if it failed and its termination message has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodStartFailed:
+class PodStartFailed(NamedTuple):
     """The containers of a window's, parameter server's or chief's pod have not started on its node for too long."""
 
     job: str
@@ -154,8 +139,7 @@ class PodStartFailed:
     """Kind of reason: Configuration, ImagePull or Creation."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodAdmitted:
+class PodAdmitted(NamedTuple):
     """The API server admitted a pod of a window, parameter server or chief with larger requests than planned."""
 
     job: str
@@ -163,16 +147,14 @@ class PodAdmitted:
     requests: Resources
 
 
-@dataclass(frozen=True, slots=True)
-class PodOverdue:
+class PodOverdue(NamedTuple):
     """A pod that is being deleted has not stopped within its grace period, and holds its resources."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerUnschedulable:
+class WorkerUnschedulable(NamedTuple):
     """The pod of a window, parameter server or chief has been unschedulable for too long."""
 
     job: str
@@ -180,8 +162,7 @@ class WorkerUnschedulable:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRejected:
+class WorkerRejected(NamedTuple):
     """The API server rejected the job's pods (quota, webhook, invalid template)."""
 
     job: str
@@ -191,16 +172,14 @@ class WorkerRejected:
     """Whether the pods will be rejected until the specification changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRejected:
+class PlanRejected(NamedTuple):
     """The API server rejected the job's status (webhook, policy, size); the plan in it was not written."""
 
     job: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionRefused:
+class EvictionRefused(NamedTuple):
     """A disruption budget blocked the eviction of these pods of closing windows; they continue."""
 
     job: str
@@ -249,8 +228,7 @@ class ChiefEnded:
     """Start of its container, in seconds; None if it did not start, or if that is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkStaged:
+class ChunkStaged(NamedTuple):
     """The data of a chunk have arrived at a site."""
 
     job: str
@@ -260,8 +238,7 @@ class ChunkStaged:
     """Duration of the copy once it had begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagingEnded:
+class StagingEnded(NamedTuple):
     """A pod that copies data to a site has ended."""
 
     job: str
@@ -271,15 +248,13 @@ class StagingEnded:
     """Run time of the pod; 0 if that is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class TenancyChanged:
+class TenancyChanged(NamedTuple):
     """The limits of namespaces have changed; a `JobChanged` of each job follows, with the claims as declared."""
 
     tenancy: Tenancy
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed."""
 
 

@@ -1,13 +1,12 @@
 """Instructions of the planner to its host; every instruction carries the event that caused it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tranche.model import PlannedServer, Window
 from tranche.planner.events import Event
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWindow:
+class OpenWindow(NamedTuple):
     """Start a worker pod."""
 
     job: str
@@ -15,8 +14,7 @@ class OpenWindow:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendWindow:
+class ExtendWindow(NamedTuple):
     """Continue a worker pod with these chunks; its previous chunks are done."""
 
     job: str
@@ -24,8 +22,7 @@ class ExtendWindow:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class CloseWindow:
+class CloseWindow(NamedTuple):
     """Stop a worker pod; its end comes back as `WorkerEnded`."""
 
     job: str
@@ -33,8 +30,7 @@ class CloseWindow:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceParameterServer:
+class PlaceParameterServer(NamedTuple):
     """Start a parameter server pod, or the chief of a gang."""
 
     job: str
@@ -42,8 +38,7 @@ class PlaceParameterServer:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class CloseParameterServer:
+class CloseParameterServer(NamedTuple):
     """Stop a parameter server or chief, which saves; its end comes back as `ParameterServerLost` or `ChiefEnded`."""
 
     job: str
@@ -51,8 +46,7 @@ class CloseParameterServer:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class StageData:
+class StageData(NamedTuple):
     """Copy data of chunks to a site, in this order; if uploads are reported, their ends come back as `ChunkStaged`.
 
     If the job is `staged`, one pod copies them, and its end comes back as `StagingEnded`.
@@ -64,8 +58,7 @@ class StageData:
     cause: Event
 
 
-@dataclass(frozen=True, slots=True)
-class PublishPlan:
+class PublishPlan(NamedTuple):
     """Write the job's plan and ledger to its status, because one of them changed."""
 
     job: str

@@ -121,10 +121,11 @@ def stop(context: PlannerContext, state: JobState) -> None:
     attempt. Those of a chunked job stop when the last worker has ended, which may still send them gradients. If the job
     will not continue, its servers are removed without waiting for their ends.
     """
-    why = _why_stopped(state)
+    why = _why_stopped(state) if state.runs or state.servers else ""
     for run in list(state.runs.values()):
         close_window(context, state, run, why)
-    data_staging.halt(state)
+    if state.stagings:
+        data_staging.halt(state)
     unbind_chunks(context, state, list(state.entries))
     if state.finished or state.failed:
         drop_servers(context, state)
@@ -372,7 +373,10 @@ def readmit_node(context: PlannerContext, node: str, departed_job: str | None = 
         node: Name of the node.
         departed_job: Job whose pod left the node; it stays excluded, since its own departure frees nothing for it.
     """
-    settings, keys = context.settings, context.jobs_excluded_by_node.get(node, set())
+    keys = context.jobs_excluded_by_node.get(node)
+    if keys is None:
+        return
+    settings = context.settings
     for key in sorted(keys - {departed_job}):
         state = context.cluster.jobs.get(key)
         if state is None or not state.excludes(node, context.now):
@@ -420,8 +424,10 @@ def idle_from(state: JobState) -> float:
 
 def watch_idle_servers(context: PlannerContext, state: JobState) -> None:
     """Set a timer for the time at which the job's parameter servers have been idle for long enough."""
+    if not state.servers or state.runs or state.job.is_gang:
+        return
     at = idle_from(state) + context.settings.server_idle_seconds
-    if state.servers and not state.runs and not state.job.is_gang and at < inf:
+    if at < inf:
         context.wake(at, state.job.key)
 
 
@@ -508,7 +514,10 @@ def remove_servers(context: PlannerContext, state: JobState, servers: Iterable[S
 def drop_servers(context: PlannerContext, state: JobState) -> None:
     """Remove all parameter servers and the chief without waiting for their ends, which count as stopped."""
     gone = list(state.servers)
-    why = _why_stopped(state) if gone else ""
+    if not gone:
+        context.quota_freed(state)
+        return
+    why = _why_stopped(state)
     for server in gone:
         note_server(state, server, "Stopped", None, context.now, why=why)
     remove_servers(context, state, gone)

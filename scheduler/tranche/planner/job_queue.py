@@ -77,22 +77,16 @@ class DemandClass:
     """Head of the class when the class last tried to preempt."""
     falling: dict[str, JobState] = field(default_factory=dict)
     """Jobs of the class with workers that train already, so that their rank values decrease."""
+    scope: PreemptionScope = field(init=False)
+    """For how many windows at a time one of these jobs may preempt others."""
+    gpu_resource: str = field(init=False)
+    """Resource of the GPUs that these jobs request, as in `Resources.gpu_resource`."""
+    slots: int = field(init=False)
+    """Number of GPUs that one of these jobs needs at the same time to start."""
 
-    @property
-    def scope(self) -> PreemptionScope:
-        """For how many windows at a time one of these jobs may preempt others."""
-        return self.demand[4]
-
-    @property
-    def gpu_resource(self) -> str:
-        """Resource of the GPUs that these jobs request, as in `Resources.gpu_resource`."""
-        return self.demand[0].requests.gpu_resource
-
-    @property
-    def slots(self) -> int:
-        """Number of GPUs that one of these jobs needs at the same time to start."""
-        shape, members, *_ = self.demand
-        return shape.requests.gpus * members
+    def __post_init__(self) -> None:
+        shape, members, _, _, self.scope = self.demand
+        self.gpu_resource, self.slots = shape.requests.gpu_resource, shape.requests.gpus * members
 
 
 class JobQueue:
@@ -219,8 +213,9 @@ class JobQueue:
         if everywhere:
             self._ranked = now
             self._check_restart_costs()
-            for one in [one for one in self._all() if one.falling]:
-                self._rerank_running(one, now)
+            for one in self._all():
+                if one.falling:
+                    self._rerank_running(one, now)
             self.preempting = None
         else:
             fallen = (
@@ -232,11 +227,13 @@ class JobQueue:
         if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
-            self._fresh.update({id(one): one for one in self._at_grown()})
+            if self.grown:
+                self._fresh.update({id(one): one for one in self._at_grown()})
             chosen = list(self._fresh.values())
+        if not everywhere:
+            for one in chosen:
+                self._rerank_running(one, now)
         heap = []
-        for one in () if everywhere else chosen:
-            self._rerank_running(one, now)
         for number, one in enumerate(chosen):
             entry = self.candidate(one, number, now)
             if entry is not None:
@@ -306,8 +303,9 @@ class JobQueue:
         """
         if one.scope is PreemptionScope.NONE or self.cluster.scheduler_silent:
             return False
-        changed = self.preempting is None or id(one) in self.preempting or one.tried is not state
-        return self.policy.traits.preemptive and changed
+        if not self.policy.traits.preemptive:
+            return False
+        return self.preempting is None or id(one) in self.preempting or one.tried is not state
 
     def _grown(self) -> Iterable[DemandClass]:
         """Return the classes for which capacity was freed."""
@@ -343,15 +341,21 @@ class JobQueue:
     def current(self, known: Candidate, now: float) -> Candidate | None:
         """Return the candidate of the same class, which may have another head or rank by now; None if it has none."""
         heap, fixed = known.demand_class.heap, not self.policy.traits.ranks_by_group
-        if fixed and heap and heap[0].state is known.state and heap[0].rank == known.rank and self._valid(heap[0]):
-            return known
+        if fixed and heap:
+            entry = heap[0]
+            if entry.state is known.state and entry.rank == known.rank and self._valid(entry):
+                return known
         return self.candidate(known.demand_class, known.number, now)
 
     def head(self, one: DemandClass) -> JobState | None:
         """Return the job that ranks first in a class; None if the class is empty."""
-        while one.heap and not self._valid(one.heap[0]):
-            heappop(one.heap)
-        return one.heap[0].state if one.heap else None
+        heap = one.heap
+        while heap:
+            first = heap[0]
+            if self._valid(first):
+                return first.state
+            heappop(heap)
+        return None
 
     def drop(self, state: JobState, site: str | None = None) -> None:
         """Remove the job from the waiting jobs of one site, or of all sites."""
@@ -427,8 +431,6 @@ class JobQueue:
                 self._enter(state, rank, site)
                 if falling:
                     self._class_of(state, site).falling[state.job.key] = state
-        else:
-            self.drop(state)
 
     def _enter(self, state: JobState, rank: Standing, site: str) -> None:
         job = state.job
@@ -492,4 +494,4 @@ def wants_windows(state: JobState, now: float) -> bool:
     job = state.job
     if len(state.runs) >= (1 if job.is_gang else job.max_workers) or state.held_until > now:
         return False
-    return state.unassigned > 0 and state.active and not state.has_closing_servers
+    return state.unassigned > 0 and state.active and not (state.servers and state.has_closing_servers)

@@ -187,28 +187,28 @@ class Planner:
             if isinstance(event, JobRemoved):
                 self.estimates.pop(event.job, None)
                 context.cluster.forecast_errors.forget(event.job)
-        due = list(context.timers.due(context.now))
-        if "" in due and context.cluster.health.exclusions:
+        cluster, work, settings, now = context.cluster, context.work, context.settings, context.now
+        due = context.timers.due(now)
+        if "" in due and cluster.health.exclusions:
             node_exclusion.review(context)
         for key in due:
-            if key in context.cluster.jobs:
-                end_preemption_pause(context, context.cluster.jobs[key])
-                context.touch(context.cluster.jobs[key])
+            if key in cluster.jobs:
+                end_preemption_pause(context, cluster.jobs[key])
+                context.touch(cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:
-            run_cycle(context, context.queue, context.now)
-            context.work.jobs.clear()
-            context.work.nodes.clear()
+            run_cycle(context, context.queue, now)
+            work.jobs.clear()
+            work.nodes.clear()
         if context.binding is not None:
-            serve_nodes(context, context.binding, context.now)
+            serve_nodes(context, context.binding, now)
         if due:
             release_idle_servers(context, due)
-        if context.work.unstaged:
-            context.outbox += data_staging.begin(context, context.now)
+        if work.unstaged:
+            context.outbox += data_staging.begin(context, now)
         out = context.outbox
-        if context.settings.publishes:
-            jobs = context.cluster.jobs
-            out = [*out, *(PublishPlan(key, context.cause) for key in context.published if key in jobs)]
-        if context.settings.validate:
+        if settings.publishes:
+            out = [*out, *(PublishPlan(key, context.cause) for key in context.published if key in cluster.jobs)]
+        if settings.validate:
             invariants.check_decision(context, out, context.now)
         return out

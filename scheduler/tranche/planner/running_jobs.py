@@ -6,7 +6,7 @@ found by bisection in each list: O(lists · log jobs).
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tranche.policies import Standing
@@ -65,7 +65,9 @@ class RunningJobs:
         total, resource = 0, state.job.gpu_resource
         for (slope, gpus, known), places in self._lists.items():
             if any_resource or known == resource:
-                total += gpus * (len(places) - bisect_right(places, (tier, first + slope * now, second, arrival)))
+                place = (tier, first + slope * now, second, arrival)
+                if places[-1] > place:
+                    total += gpus * (len(places) - bisect_right(places, place))
         own = self._where.get(state.job.key)
         if own is not None:
             (slope, gpus, known), place, _ = own
@@ -117,14 +119,20 @@ class RunningJobsBySite:
 
         Only GPUs of the resource that the job requests count, unless `any_resource` is set.
         """
-        return sum([one.gpus_behind(state, rank, now, any_resource=any_resource) for one in self._lists_at(site)])
+        total = 0
+        for one in self._lists_at(site):
+            total += one.gpus_behind(state, rank, now, any_resource=any_resource)
+        return total
 
     def behind(self, state: JobState, rank: Standing, site: str, now: float) -> list[JobState]:
         """Return the other jobs with windows there that rank behind the given one, best rank first."""
-        found = [place for one in self._lists_at(site) for place in one.behind(state, rank, now)]
+        lists = self._lists_at(site)
+        if len(lists) == 1:
+            return [other for one in lists for _, other in one.behind(state, rank, now)]
+        found = [place for one in lists for place in one.behind(state, rank, now)]
         return list({state.job.key: state for _, state in sorted(found, key=lambda pair: pair[0])}.values())
 
-    def _lists_at(self, site: str) -> Iterable[RunningJobs]:
+    def _lists_at(self, site: str) -> Collection[RunningJobs]:
         if not site:
             return self._at.values()
         return (self._at[site],) if site in self._at else ()

@@ -1,6 +1,6 @@
 """Timers: times at which the planner must reconsider a job without an event."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from heapq import heappop, heappush
 
 
@@ -25,18 +25,22 @@ class Timers:
 
     def next(self) -> float | None:
         """Return the earliest valid time; None if there is none."""
-        while self._heap and self._void(self._heap[0]):
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        while heap and self._void(heap[0]):
+            heappop(heap)
+        return heap[0][0] if heap else None
 
-    def due(self, now: float) -> Iterator[str]:
-        """Remove the timers that are due, and yield their keys."""
-        while self._heap and self._heap[0][0] <= now:
-            entry = heappop(self._heap)
+    def due(self, now: float) -> list[str]:
+        """Remove the timers that are due, and return their keys in order."""
+        found: list[str] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            entry = heappop(heap)
             if not self._void(entry):
                 if entry[2]:
                     del self._changes[entry[1]]
-                yield entry[1]
+                found.append(entry[1])
+        return found
 
     def copied(self, keys: Container[str]) -> "Timers":
         """Return an independent copy with the timers of these jobs and of no job."""

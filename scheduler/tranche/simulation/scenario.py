@@ -32,6 +32,8 @@ def _view(items: dict[Any, Any]) -> "MappingProxyType[Any, Any]":
 copyreg.pickle(MappingProxyType, lambda view: (_view, (dict(view),)))
 """Labels of nodes and links of sites are read-only views, which Python does not send to other processes by itself."""
 
+RARE_COLLECTIONS = 70_000
+"""Number of new objects after which a run searches for cyclic garbage, a hundred times that of Python."""
 OnProgress = Callable[[int, int], None]
 """Callback with the numbers of completed and of all jobs, called from time to time."""
 
@@ -96,7 +98,7 @@ def run(scenario: Scenario, on_progress: OnProgress | None = None) -> Simulation
 def _few_collections() -> Iterator[None]:
     """Search for cyclic garbage a hundred times less often: a run has many jobs, windows and events, and no cycles."""
     young, *older = gc.get_threshold()
-    gc.set_threshold(100 * young, *older)
+    gc.set_threshold(max(young, RARE_COLLECTIONS) if young else 0, *older)
     try:
         yield
     finally:

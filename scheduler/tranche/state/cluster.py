@@ -129,11 +129,12 @@ class ClusterState:
 
         Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
         """
-        if shape not in self._eligible:
+        known = self._eligible.get(shape)
+        if known is None:
             clouds = set(self.clouds)
             nodes = (node for _, node in sorted(self.nodes.items()) if node.node.site not in clouds)
-            self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
-        return self._eligible[shape]
+            known = self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
+        return known
 
     def unlimited_sites(self) -> Iterator[Site]:
         """Return the unlimited sites, whose nodes are created on demand, by name."""

@@ -424,7 +424,7 @@ class JobState:
     @property
     def waiting_for_nodes(self) -> int:
         """Number of waiting chunks that are not bound for an unlimited site."""
-        return self.unassigned - len(self.cloud)
+        return self.job.chunks - len(self.done) - len(self.chunk_runs) - len(self.cloud)
 
     @property
     def wanted_on_nodes(self) -> int:
@@ -500,7 +500,8 @@ class JobState:
     @property
     def active(self) -> bool:
         """Whether the job may have windows."""
-        return not (self.finished or self.failed or self.job.suspended or self.unplannable)
+        job = self.job
+        return not (self.failures > job.backoff_limit or job.suspended or self.unplannable or self.finished)
 
     def phase(self, now: float) -> JobPhase:
         """Return the phase of the job. If several apply, the one that lasts longest is returned."""
@@ -720,5 +721,7 @@ class JobState:
 
     def free_index(self) -> int | None:
         """Return the lowest worker index without a window; None if the job has its most workers."""
+        if not self.runs and self.job.max_workers > 0:
+            return 0
         used = {run.window.index for run in self.runs.values()}
         return next((i for i in range(self.job.max_workers) if i not in used), None)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -60,8 +60,8 @@ class NodeState:
     """Closing windows by (job key, attempt)."""
     free_gpus: int = 0
     """Number of GPUs of `capacity` that are not reserved."""
-    free_nodes: dict[str, NodeState] | None = None
-    """Index in which the node enters itself by name while `free_gpus` > 0 (see `FreeNodes`)."""
+    free_room: FreeRoom | None = None
+    """Index in which the node enters itself while `free_gpus` > 0 (see `FreeNodes`)."""
     barred: str = ""
     """Why no pod of ours starts there now, although the node itself would take it; empty if they may."""
     learnt: float = 1.0
@@ -109,13 +109,11 @@ class NodeState:
         self.learnt, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:
-        """Update the number of free GPUs, and the node's entry in `free_nodes`."""
-        self.free_gpus = self.capacity.gpus - self._reserved.gpus
-        if self.free_nodes is not None:
-            if self.free_gpus > 0:
-                self.free_nodes[self.node.name] = self
-            else:
-                self.free_nodes.pop(self.node.name, None)
+        """Update the number of free GPUs, and the node's entry in `free_room`."""
+        before, self.free_gpus = self.free_gpus, self.capacity.gpus - self._reserved.gpus
+        if self.free_room is not None:
+            self.free_room.gpus += max(0, self.free_gpus) - max(0, before)
+            self.free_room.note(self)
 
     def has_room(self, request: Resources) -> bool:
         """Return whether the request fits beside the reserved resources."""
@@ -152,29 +150,38 @@ class NodeState:
         return sorted(seen.values(), key=lambda entry: entry.key)
 
 
+@dataclass(slots=True, eq=False)
+class FreeRoom:
+    """Nodes of one site with unreserved GPUs."""
+
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    """By name."""
+    gpus: int = 0
+    """Number of their unreserved GPUs."""
+
+    def note(self, node: NodeState) -> None:
+        """Enter the node if it has unreserved GPUs, else remove it."""
+        if node.free_gpus > 0:
+            self.nodes[node.node.name] = node
+        else:
+            self.nodes.pop(node.node.name, None)
+
+
 class FreeNodes:
     """Index of the nodes with unreserved GPUs by site, which the nodes keep up to date."""
 
     def __init__(self, nodes: Iterable[NodeState]) -> None:
-        self._at: dict[str, dict[str, NodeState]] = {}
+        self._at: dict[str, FreeRoom] = {}
         self._nodes: dict[str, list[NodeState]] = {}
         for node in nodes:
             self._nodes.setdefault(node.node.site, []).append(node)
-            node.free_nodes = self._at.setdefault(node.node.site, {})
-            node.note_room()
+            room = node.free_room = self._at.setdefault(node.node.site, FreeRoom())
+            room.gpus += max(0, node.free_gpus)
+            room.note(node)
 
-    def gpus_at(self, site: str, enough: int) -> int:
-        """Return the number of free GPUs at the site, or at all sites for "", whatever their resource.
-
-        Counting ends once there are `enough`, so the time does not grow with the size of the cluster.
-        """
-        found = 0
-        for nodes in (self._at.get(site, {}),) if site else self._at.values():
-            for node in nodes.values():
-                found += node.free_gpus
-                if found >= enough:
-                    return found
-        return found
+    def gpus_at(self, site: str) -> int:
+        """Return the number of free GPUs at the site, or at all sites for "", whatever their resource."""
+        return sum([room.gpus for room in self._rooms(site)])
 
     def nodes_at(self, site: str) -> list[NodeState]:
         """Return all nodes of the site, also those without free GPUs."""
@@ -183,16 +190,20 @@ class FreeNodes:
     def gpus(self) -> Counter[tuple[str, str]]:
         """Return the number of free GPUs by site and name of their resource."""
         free = Counter[tuple[str, str]]()
-        for site, nodes in self._at.items():
-            for node in nodes.values():
+        for site, room in self._at.items():
+            for node in room.nodes.values():
                 free[site, node.capacity.gpu_resource] += node.free_gpus
         return free
 
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
         """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""
-        places = (self._at.get(site, {}),) if site else tuple(self._at.values())
-        all_there = hosts.at(site)
-        if 4 * sum(map(len, places)) > len(all_there):
+        rooms, all_there = self._rooms(site), hosts.at(site)
+        if 4 * sum([len(room.nodes) for room in rooms]) > len(all_there):
             return [node for node in all_there if node.free_gpus > 0]
-        names = sorted(name for free in places for name in free if name in hosts.by_name)
+        names = sorted(name for room in rooms for name in room.nodes if name in hosts.by_name)
         return [hosts.by_name[name] for name in names]
+
+    def _rooms(self, site: str) -> Collection[FreeRoom]:
+        if not site:
+            return self._at.values()
+        return (self._at[site],) if site in self._at else ()

@@ -233,19 +233,20 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
     untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
     expected = min(untold / run.batch_seconds, state.left_of(run))
     gained = learnt = 0.0
+    partial, total = state.partial, state.job.batches_per_chunk_total
     for chunk in run.window.chunks:
-        before, known = state.partial.get(chunk, 0.0), state.known_batches(chunk)
+        before, known = partial.get(chunk, 0.0), state.known_batches(chunk)
         batches = max(before, durable.get(chunk, 0.0))
         if chunk not in state.done:
             expected += known - before
             gained += batches - before
             learnt += max(0.0, batches - known)
-            if batches > before:
-                state.partial[chunk] = batches
-            if batches >= state.job.batches_per_chunk_total:
-                state.partial.pop(chunk, None)
+            if batches >= total:
+                partial.pop(chunk, None)
                 state.done.add(chunk)
-        if chunk in state.done or state.checkpoint is None:  # else its parameter server has what it was sent
+            elif batches > before:
+                partial[chunk] = batches
+        if state.applied and (chunk in state.done or state.checkpoint is None):  # else its server has what it was sent
             state.applied.pop(chunk, None)
     state.ledger_changed(run.window.chunks)
     return run.counted + learnt, max(0.0, expected - gained)

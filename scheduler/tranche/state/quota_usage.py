@@ -130,6 +130,8 @@ class Quotas:
 
     def most_workers(self, job: Job, wanted: int) -> int:
         """Return how many workers of the job could start now, at most `wanted`."""
+        if not self.by_namespace:
+            return max(0, wanted)
         for quota in self.by_namespace.get(job.namespace, {}).values():
             if quota.covers(job.priority, job.worker.requests):
                 for limit in quota.limits:

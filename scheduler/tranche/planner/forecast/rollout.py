@@ -384,7 +384,7 @@ def _copy_planner(
     cluster.speed_model, cluster.quotas = deepcopy(old.speed_model), old.quotas.copied()
     for name, node in old.nodes.items():
         cluster.nodes[name] = twin = shallow_copy(node)
-        twin.runs, twin.closing_runs, twin.queues, twin.free_nodes = {}, {}, list(node.queues), None
+        twin.runs, twin.closing_runs, twin.queues, twin.free_room = {}, {}, list(node.queues), None
     for key, state in old.jobs.items():  # keeps the order of the jobs, which breaks ties
         if key in chosen:
             _copy_job(simulated, state)

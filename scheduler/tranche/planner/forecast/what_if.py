@@ -39,7 +39,7 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
     without, rollout = (run_to_completion(prepare(context, new_planner, later, now)) for _ in range(2))
     yield
     yield from without.play(DECISIONS)
-    playing = rollout.play(DECISIONS, replace(asked, job=replace(asked.job, admission=Admission.PASSED)))
+    playing = rollout.play(DECISIONS, asked._replace(job=replace(asked.job, admission=Admission.PASSED)))
     next(playing, None)
     cluster = rollout.planner.context.cluster
     state = cluster.jobs[key]

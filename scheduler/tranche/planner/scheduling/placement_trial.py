@@ -75,7 +75,7 @@ class PreemptionRequest:
         """
         for victim in reversed(behind):
             above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
-            if above >= longest_rest_seconds(victim, self.now):
+            if above > -inf and above >= longest_rest_seconds(victim, self.now):
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
             if not victim.job.is_gang:

@@ -43,18 +43,18 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     If a review of unlimited sites is due, it first divides the waiting jobs between nodes and unlimited sites. Then
     windows are opened in order of rank.
     """
-    changed = list(queue.stale)
+    changed, traits, jobs = list(queue.stale), queue.policy.traits, context.cluster.jobs
     for key in changed:
-        arriving = context.cluster.jobs.get(key)
+        arriving = jobs.get(key)
         if arriving is not None and moves_data(arriving) and arriving.active:
-            if queue.policy.traits.needs_local_data:
+            if traits.needs_local_data:
                 copy_ahead(context, queue, arriving, now)
             else:
                 upload_everywhere(context, arriving, now)
-    if queue.policy.traits.allocates_workers:
+    if traits.allocates_workers:
         distribute(context, queue, now)
     has_grown = bool(queue.grown)
-    if queue.policy.traits.places_by_level:
+    if traits.places_by_level:
         level_placement.continue_moves(context, now)
         level_placement.observe(context, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
@@ -62,11 +62,11 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
         _refresh(context, queue, now)
         cloud_burst.review(context, queue, now)
-        if queue.policy.traits.allocates_workers:
+        if traits.allocates_workers:
             distribute(context, queue, now)
     _refresh(context, queue, now)
     _serve_queue(context, queue, now)
-    if queue.policy.traits.places_by_level:
+    if traits.places_by_level:
         level_placement.settle(context, now)
         level_relocation.relocate(context, queue, now, has_grown=has_grown)
     queue.settle()
@@ -74,7 +74,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         split_lagging(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
-    if queue.policy.traits.needs_local_data:
+    if traits.needs_local_data:
         look_ahead(context, queue, now)
 
 
@@ -126,37 +126,42 @@ class SchedulingCycle:
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
         )
-        waits = wants_at(state, one.site, now)
-        held = waits and self.context.cluster.shortage(state) is not None
+        exhausted = False
+        if wants_at(state, one.site, now):
+            if self._blocks_others(one, state, rank):
+                return True
+            strict, unlimited = queue.policy.traits.head_of_line_blocking, self.context.cluster.is_unlimited(one.site)
+            exhausted = not (strict or unlimited or _has_own_obstacle(one, state, now))
+            self.passed_over += [] if exhausted else [state]
+        else:
+            one.tried = state
+        if not exhausted:
+            queue.drop(state, one.site)
+        if preempted:
+            self.heap = queue.others(self.heap, one if exhausted else None, rank, state, now)
+        elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
+            heappush(self.heap, following)
+        return True
+
+    def _blocks_others(self, one: DemandClass, state: JobState, rank: Standing) -> bool:
+        """Record what a job that waits after it was served keeps from others; returns whether a strict queue ends."""
+        queue, cluster, now = self.queue, self.context.cluster, self.now
+        held, unlimited = cluster.shortage(state) is not None, cluster.is_unlimited(one.site)
         one.tried = None if held else state  # what failed for lack of quota may succeed with it
-        short = coming_quota(self.context.cluster, state) if held and queue.policy.traits.preemptive else None
-        self.coming += [short] if short is not None else []
-        unlimited = self.context.cluster.is_unlimited(one.site)
-        if (
-            waits
-            and queue.policy.traits.head_of_line_blocking
-            and not (held or unlimited)
-            and _blocks(self.context.cluster, state, now)
-        ):
+        if held and queue.policy.traits.preemptive:
+            short = coming_quota(cluster, state)
+            self.coming += [short] if short is not None else []
+        strict = queue.policy.traits.head_of_line_blocking
+        if strict and not (held or unlimited) and _blocks(cluster, state, now):
             resource = state.job.gpu_resource
             if resource:
                 self.blocked.add(resource)
             else:
                 self.full.add("")  # for jobs behind it
             return True
-        if waits and not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
+        if not unlimited and _is_full(self.context, queue, state, one.site, rank, now):
             self.full.add(one.site)
-        exhausted = waits and not (
-            queue.policy.traits.head_of_line_blocking or unlimited or _has_own_obstacle(one, state, now)
-        )
-        if not exhausted:
-            queue.drop(state, one.site)
-            self.passed_over += [state] if waits else []
-        if preempted:
-            self.heap = queue.others(self.heap, one if exhausted else None, rank, state, now)
-        elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
-            heappush(self.heap, following)
-        return True
+        return False
 
     def _is_too_large(self, one: DemandClass, state: JobState, rank: Standing, *, may_preempt: bool) -> bool:
         """Return whether the job gets no worker by the number of GPUs alone, as most heads of classes do not.
@@ -166,14 +171,14 @@ class SchedulingCycle:
         its own.
         """
         queue, cluster, site, now = self.queue, self.context.cluster, one.site, self.now
-        traits = queue.policy.traits
-        if cluster.quotas.by_namespace or traits.head_of_line_blocking or cluster.is_unlimited(site):
+        traits, slots = queue.policy.traits, one.slots
+        if cluster.quotas.by_namespace or traits.head_of_line_blocking or (site and cluster.is_unlimited(site)):
             return False
-        free = cluster.free.gpus_at(site, one.slots)
-        if free >= one.slots:
+        free = cluster.free.gpus_at(site)
+        if free >= slots:
             return False
         behind = queue.running.gpus_behind(state, rank, site, now, any_resource=True) if traits.preemptive else 0
-        if free + (behind if may_preempt else 0) >= one.slots or not wants_at(state, site, now):
+        if free + (behind if may_preempt else 0) >= slots or not wants_at(state, site, now):
             return False
         state.awaits_faster = False
         if _has_own_obstacle(one, state, now):
@@ -195,7 +200,7 @@ class SchedulingCycle:
             current = self.queue.current(candidate, self.now)
             if current is None or not self._has_chance(one, current.state):
                 continue
-            if current[:2] == candidate[:2]:
+            if current is candidate or current[:2] == candidate[:2]:
                 return current
             heappush(self.heap, current)
         return None
@@ -204,14 +209,15 @@ class SchedulingCycle:
         """Return whether the head of the class may get capacity, free or by preemption."""
         if self.coming and any(short.limit_counts(state.job) for short in self.coming):
             return False
-        if self.context.cluster.is_unlimited(one.site):
+        cluster = self.context.cluster
+        if one.site and cluster.is_unlimited(one.site):
             return True
-        return self.context.cluster.free.gpus_at(one.site, 1) > 0 or self.queue.may_preempt(one, state)
+        return cluster.free.gpus_at(one.site) > 0 or self.queue.may_preempt(one, state)
 
 
 def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
     """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
-    if context.cluster.free.gpus_at(site, 1):
+    if context.cluster.free.gpus_at(site):
         return False
     behind = queue.policy.traits.preemptive and queue.running.gpus_behind(state, rank, site, now, any_resource=True)
     return not behind

@@ -58,7 +58,7 @@ class JobAccount:
             lost_gpu_seconds=self.lost,
             attained_gpu_seconds=self.attained,
             tenant=job.tenant,
-            chunk_completions=tuple(self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)),
+            chunk_completions=tuple([self.chunk_ends.get(chunk, completed) for chunk in range(job.chunks)]),
             use=use,
             communication_seconds=self.communicated,
             utility=0.0 if job.utility is None else job.utility.at(completed - job.submitted),

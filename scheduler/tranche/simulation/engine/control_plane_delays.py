@@ -6,7 +6,7 @@ time; a worker that is to stop trains until the signal arrives, then it saves, a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tranche.model import Window
 from tranche.planner import Event, Instruction, WorkerEnded
@@ -136,7 +136,7 @@ class DelayedSimulation(Simulation):
         if event.outcome == "Succeeded" and self.delays.release_seconds and who not in self._released:
             self._released.add(who)
             end = self.now + self.delays.release_seconds
-            self.at(end, replace(event, at=end))
+            self.at(end, event._replace(at=end))
             return
         self._leaving.pop(who, None)
         self._saving.discard(who)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import mean
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tranche.model import ChunkWindow
 
 
-@dataclass(frozen=True, slots=True)
-class JobUse:
+class JobUse(NamedTuple):
     """Use of the cloud, of links, and of each site by one job."""
 
     cloud_gpu_seconds: float = 0.0
@@ -48,8 +48,7 @@ class SiteUse:
         return self.unlimited or self.tier == "Cloud"
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(NamedTuple):
     """Result of one completed job."""
 
     key: str
@@ -120,8 +119,7 @@ class Occupation:
     """Outcome: Succeeded, Preempted or Lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """Load of the cluster from `at` until the next sample."""
 
     at: float

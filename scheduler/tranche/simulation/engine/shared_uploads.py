@@ -8,7 +8,7 @@ stretched as a whole. Uploads of complete chunks are not begun, and those of com
 
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tranche.estimate import Ends, upload_link
 from tranche.planner import ChunkStaged, StageData
@@ -114,7 +114,7 @@ class SharedUploads:
         self._queues[ends].popleft()
         changes = self.traffic.end(ends)
         due, further = self._start(cluster, ends, now)
-        return replace(event, seconds=now - upload.began), due, changes | further
+        return event._replace(seconds=now - upload.began), due, changes | further
 
     def _start(self, cluster: ClusterState, ends: Ends, now: float) -> tuple[list[Due], dict[Sender, float]]:
         """Start the next upload of a pair of sites, if there is one; what no worker needs any more is not sent."""

@@ -111,7 +111,7 @@ class Worker:
 
     def rest_seconds(self) -> float:
         """Return the seconds from the first batch to the last."""
-        return sum(self.total - self.begun[chunk] for chunk in self.window.chunks) * self.per_batch
+        return sum([self.total - self.begun[chunk] for chunk in self.window.chunks]) * self.per_batch
 
 
 @dataclass(slots=True)
@@ -214,7 +214,8 @@ class Simulation:
         wakeup = self.planner.next_wakeup()
         first = self._heap[0][0] if self._heap else inf
         if not self.period_seconds:
-            first = min(first, inf if wakeup is None else wakeup)
+            if wakeup is not None and wakeup < first:
+                first = wakeup
             return self.now if first == inf else first
         due = min(first, inf if bell is None else bell)
         # else a timer of the planner, processed at the next period
@@ -348,7 +349,8 @@ class Simulation:
                         self.at(time, report)
                 case _:
                     pass
-        self._open(opened)
+        if opened:
+            self._open(opened)
 
     def _open(self, opened: Sequence[tuple[JobState, Window]]) -> None:
         """Start the workers of windows that open together; a gang is as fast as its slowest member."""

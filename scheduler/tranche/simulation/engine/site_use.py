@@ -14,9 +14,9 @@ def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) ->
     """Return a job's use so far; each site's part only on request, because logs have 100,000 jobs."""
     used = state.use.sites
     return JobUse(
-        cloud_gpu_seconds=fsum(one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))),
-        copied_bytes=fsum(one.copied_bytes for one in used.values()),
-        in_vain_bytes=fsum(one.in_vain_bytes for one in used.values()),
+        cloud_gpu_seconds=fsum([one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))]),
+        copied_bytes=fsum([one.copied_bytes for one in used.values()]),
+        in_vain_bytes=fsum([one.in_vain_bytes for one in used.values()]),
         sites=tuple(_use(site, _tier(cluster, site), used[site], cluster) for site in sorted(used)) if by_site else (),
     )
 
