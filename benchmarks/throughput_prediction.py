@@ -8,8 +8,10 @@ median of |predicted - measured| / measured over all batch sizes, GPU counts and
 * all data: the same measurements are fitted and predicted, which no prediction by this form can beat by much; at last
   with factors of each pair's own.
 
-A calibration run is one measurement of the family on the kind: the middle batch size on one GPU. It does not count as
-predicted. The online correction then learns from the other measurements in random order; each is predicted first.
+A calibration run is one measurement of the family on the kind: the middle batch size on one, two or four GPUs of one
+node (on one, if the family was measured on one only). It does not count as predicted. "Chosen by the others" takes for
+each family the number of GPUs with which the other families have the least error. The online correction then learns
+from the other measurements in random order; each is predicted first.
 """
 
 import argparse
@@ -40,6 +42,10 @@ GRAPHS: Mapping[str, tuple[Layer, ...]] = {
 """Layer graphs of the families by the names of the profiles, with the usual sizes of their data sets [I]."""
 AFTER = (1, 2, 4, 8)
 """Numbers of measurements after which the online correction is shown."""
+CALIBRATIONS = (1, 2, 4)
+"""Numbers of GPUs of a calibration run."""
+BEST = 2
+"""Number of GPUs of the calibration run that the online correction begins with."""
 
 
 @dataclass(slots=True)
@@ -79,10 +85,11 @@ def constant(seconds: float) -> Callable[[Setting], float]:
     return lambda _: seconds
 
 
-def calibration_run(settings: list[Setting]) -> Setting:
-    """Return the middle batch size on one GPU."""
-    alone = sorted((one for one in settings if one.workers == 1), key=lambda one: one.batch)
-    return alone[len(alone) // 2]
+def calibration_run(settings: list[Setting], workers: int) -> Setting:
+    """Return the middle batch size on that number of GPUs of one node, or on one GPU if there is no such run."""
+    near = [one for one in settings if one.workers == workers and not one.spread]
+    near = sorted(near or [one for one in settings if one.workers == 1], key=lambda one: one.batch)
+    return near[len(near) // 2]
 
 
 def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
@@ -95,33 +102,56 @@ def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
     whole = ThroughputModel.fitted(sizes, runs)
     for (family, kind), settings in pairs.items():
         print(f"{family} on {kind} …", file=sys.stderr)
-        run = calibration_run(settings)
-        rest = [one for one in settings if one != run]
+        calibrations = {workers: calibration_run(settings, workers) for workers in CALIBRATIONS}
         others = {one: seconds for one, seconds in runs.items() if (one.family, one.kind) != (family, kind)}
         strangers = {one: seconds for one, seconds in runs.items() if one.family != family}
 
-        def add(name: str, predict: Callable[[Setting], float], rest: list[Setting] = rest) -> None:
-            for one in rest:
-                found.setdefault(name, Errors()).add(one, predict(one), runs[one])
+        def add(
+            name: str, predict: Callable[[Setting], float], run: Setting, settings: list[Setting] = settings
+        ) -> None:
+            for one in settings:
+                if one != run:
+                    found.setdefault(name, Errors()).add(one, predict(one), runs[one])
 
+        alone = calibrations[1]
         on_kind = fmean(seconds for one, seconds in strangers.items() if one.kind == kind)
         of_family = fmean(seconds for one, seconds in others.items() if one.family == family)
-        add("naive: mean of the GPU kind over other families", constant(on_kind))
-        add("naive: mean of the family over other kinds", constant(of_family))
-        add("naive: time of the calibration run", constant(runs[run]))
-        model = ThroughputModel.fitted(sizes, strangers)
-        add("family left out, no run", model.seconds)
+        add("naive: mean of the GPU kind over other families", constant(on_kind), alone)
+        add("naive: mean of the family over other kinds", constant(of_family), alone)
+        for workers in CALIBRATIONS:
+            run = calibrations[workers]
+            add(f"naive: time of the calibration run{_on(workers)}", constant(runs[run]), run)
+        for known, data in (("family left out", strangers), ("other kinds known", others)):
+            model = ThroughputModel.fitted(sizes, data)
+            add(f"{known}, no run", model.seconds, alone)
+            for workers in CALIBRATIONS:
+                run = calibrations[workers]
+                model.calibrate(run, runs[run])
+                add(f"{known}, one run{_on(workers)}", model.seconds, run)
+        model, run = ThroughputModel.fitted(sizes, others), calibrations[BEST]
         model.calibrate(run, runs[run])
-        add("family left out, one calibration run", model.seconds)
-        model = ThroughputModel.fitted(sizes, others)
-        add("other kinds known, no run", model.seconds)
-        model.calibrate(run, runs[run])
-        add("other kinds known, one calibration run", model.seconds)
-        _correct(found, model, rest, runs, run)
-        add("all data", whole.seconds)
+        _correct(found, model, [one for one in settings if one != run], runs, run)
+        add("all data", whole.seconds, alone)
         own = ThroughputModel.fitted(sizes, {one: runs[one] for one in settings})
-        add("all data of the pair alone", own.seconds)
+        add("all data of the pair alone", own.seconds, alone)
     return found
+
+
+def chosen_by_others(found: Mapping[str, Errors], known: str) -> Errors:
+    """Return the errors if each family takes the calibration run with which the other families have the least error."""
+    by_workers = {workers: found[f"{known}, one run{_on(workers)}"].by_pair for workers in CALIBRATIONS}
+    chosen = Errors()
+    for family, kind in by_workers[BEST]:
+        means = {
+            workers: fmean(error for pair, errors in by_pair.items() if pair[0] != family for error in errors)
+            for workers, by_pair in by_workers.items()
+        }
+        chosen.by_pair[family, kind] = by_workers[min(means, key=means.__getitem__)][family, kind]
+    return chosen
+
+
+def _on(workers: int) -> str:
+    return f" on {workers} GPU{'s' if workers > 1 else ''}"
 
 
 def _correct(
@@ -133,7 +163,7 @@ def _correct(
     for count, setting in enumerate(order, start=1):
         correction.observe(setting, runs[setting], model.seconds(setting))
         if count in AFTER:
-            name = f"the same, corrected by {count} more run{'s' if count > 1 else ''}"
+            name = f"other kinds known, one run on 2 GPUs and {count} more run{'s' if count > 1 else ''}"
             for one in order[count:]:
                 found.setdefault(name, Errors()).add(one, model.seconds(one) * correction.factor(one), runs[one])
 
@@ -144,11 +174,14 @@ def main() -> None:
     parser.add_argument("--pairs", action="store_true", help="print the mean error of each family on each GPU kind too")
     arguments = parser.parse_args()
     found = measure(read_runs())
+    for known in ("family left out", "other kinds known"):
+        found[f"{known}, one run chosen by the others"] = chosen_by_others(found, known)
     print("| predicted from | settings | mean error | median | pairs below 10 % |\n|:--|--:|--:|--:|--:|")
     for name, errors in found.items():
         print(errors.row(name))
     if arguments.pairs:
-        names = ("other kinds known, one calibration run", "all data", "all data of the pair alone")
+        names = tuple(f"{known}, one run{_on(BEST)}" for known in ("family left out", "other kinds known"))
+        names += ("all data of the pair alone",)
         print(f"\n| pair | {' | '.join(names)} |\n|:--|--:|--:|--:|")
         for pair in found[names[0]].by_pair:
             figures = (f"{100 * fmean(found[name].by_pair[pair]):.1f} %" for name in names)

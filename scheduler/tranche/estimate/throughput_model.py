@@ -2,9 +2,10 @@
 
 Design ours [I], after the abstract of Network Scheduling for Distributed Machine Learning (HKUST thesis, 2019), which
 gives an error below 10 % for its DeepProphet and no formula. The time of an iteration is a sum of three products, each
-of a factor of the model family and a factor of the GPU kind, times one factor of the pair:
+of a factor of the model family and a factor of the GPU kind. One more factor, of the pair, multiplies computation only,
+because links move the gradients of every family at the same rate:
 
-    t = s(family, kind) · (a(family)·o(kind) + batch·c(family)·v(kind) + g(family)·w(kind, workers, spread))
+    t = s(family, kind) · (a(family)·o(kind) + batch·c(family)·v(kind)) + g(family)·w(kind, workers, spread)
 
 a, c and g begin as the layers, the multiply-adds and the gradient bits of the family's layer graph, so that a family
 without a measurement has them too. Coordinate descent minimizes the squared logarithms of predicted over measured
@@ -28,6 +29,8 @@ LARGE_ERROR = 0.1
 """Relative error from which an error weighs less than its square."""
 LEAST_SHARE = 1e-3
 """Least value of a factor over its start."""
+LEAST_COMPUTATION = 0.3
+"""Least part of a calibration run that counts as computation, however much the transfers should take [I]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,16 @@ class ThroughputModel:
         return self._sum(self._products(setting))
 
     def calibrate(self, setting: Setting, seconds: float) -> None:
-        """Set the factor of the family on the GPU kind so that the prediction of one run is its measured time."""
+        """Set the factor of the family on the GPU kind so that the prediction of one run is its measured time.
+
+        The transfers of a run with several workers keep their predicted time, and the computation takes the rest.
+        """
         pair = ("s", setting.family, setting.kind)
-        self.factors[pair] = self.factors.get(pair, 1.0) * seconds / self.seconds(setting)
+        products = self._products(setting)
+        computation = self._sum(product for product in products if pair in product)
+        transfers = self._sum(product for product in products if pair not in product)
+        rest = max(seconds - transfers, LEAST_COMPUTATION * seconds)
+        self.factors[pair] = self.factors.get(pair, 1.0) * rest / computation
 
     def _products(self, setting: Setting) -> list[dict[Factor, float]]:
         """Return the terms of the sum: for each, its factors, and the known number that multiplies them."""
@@ -109,7 +119,7 @@ class ThroughputModel:
         ]
         if setting.workers > 1:
             wire = ("w", kind, str(setting.workers), str(setting.spread))
-            products.append({pair: 1.0, ("g", family): size.gradient_bits, wire: 1.0})
+            products.append({("g", family): size.gradient_bits, wire: 1.0})
         return products
 
     def _sum(self, products: Iterable[Mapping[Factor, float]]) -> float:

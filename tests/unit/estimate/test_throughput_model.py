@@ -5,19 +5,19 @@ from itertools import product
 import pytest
 
 from tranche.estimate.layer_graph import NETWORKS
-from tranche.estimate.throughput_model import OnlineCorrection, Setting, Size, ThroughputModel
+from tranche.estimate.throughput_model import LEAST_COMPUTATION, OnlineCorrection, Setting, Size, ThroughputModel
 
 SIZES = {"small": Size(20, 1e9, 3e8), "large": Size(60, 4e9, 8e8), "wide": Size(10, 2e9, 2e9)}
 FIXED = {"old": 5e-4, "new": 1e-4}
 RATE = {"old": 4e-12, "new": 1e-12}
 
 
-def law(setting: Setting) -> float:
-    """Return the true seconds of an iteration."""
+def law(setting: Setting, slowdown: float = 1.0) -> float:
+    """Return the true seconds of an iteration whose computation takes `slowdown` times as long."""
     size = SIZES[setting.family]
     wire = (setting.workers - 1) * (4e-10 if setting.spread else 1e-10) if setting.workers > 1 else 0.0
     compute = size.layers * FIXED[setting.kind] + setting.batch * size.multiply_adds * RATE[setting.kind]
-    return compute + wire * size.gradient_bits
+    return slowdown * compute + wire * size.gradient_bits
 
 
 RUNS = {
@@ -39,18 +39,24 @@ def test_left_out_family_predicted_from_its_graph() -> None:
         assert model.seconds(one) == pytest.approx(seconds, rel=0.1)
 
 
-def test_one_run_calibrates_all_others_of_a_pair() -> None:
-    """A pair that is 1.7 times as slow as its factors say is predicted after one run."""
+@pytest.mark.parametrize("workers", [1, 4])
+def test_one_run_calibrates_all_others_of_a_pair(workers: int) -> None:
+    """A pair that computes 1.7 times as long as its factors say, over the same links, is predicted after one run."""
     pair = ("large", "new")
     others = {one: seconds for one, seconds in RUNS.items() if (one.family, one.kind) != pair}
-    model, run = ThroughputModel.fitted(SIZES, others), Setting("large", "new", 32)
-    model.calibrate(run, 1.7 * RUNS[run])
-    assert model.seconds(run) == pytest.approx(1.7 * RUNS[run])
+    model, run = ThroughputModel.fitted(SIZES, others), Setting("large", "new", 32, workers)
+    model.calibrate(run, law(run, 1.7))
+    assert model.seconds(run) == pytest.approx(law(run, 1.7))
     for one, seconds in RUNS.items():
-        if (one.family, one.kind) == pair:
-            assert model.seconds(one) == pytest.approx(1.7 * seconds, rel=0.05)
-        else:
-            assert model.seconds(one) == pytest.approx(seconds, rel=0.05)
+        expected = law(one, 1.7) if (one.family, one.kind) == pair else seconds
+        assert model.seconds(one) == pytest.approx(expected, rel=0.06)
+
+
+def test_run_faster_than_its_transfers_keeps_a_computation() -> None:
+    model, run = ThroughputModel.fitted(SIZES, RUNS), Setting("wide", "new", 8, 4, spread=True)
+    model.calibrate(run, 0.1)  # the transfers alone take 2.4 s
+    alone = Setting("wide", "new", 8)
+    assert model.seconds(alone) == pytest.approx(LEAST_COMPUTATION * 0.1)
 
 
 def test_one_wrong_run_moves_the_others_little() -> None:
