@@ -10,8 +10,9 @@ of chunks, and waits until all have succeeded. It prints, for each size:
 * the requests that the API server answered in that time, of all clients, by verb, without watches;
 * the bytes of a TrainingJob in etcd: of the largest one at any look, and on average after the end.
 
-All processes share the machine, and the simulated kubelets send no reports, so the figures are for planning and not for
-a comparison of machines. The output is a table in Markdown, or with ``--json`` JSON.
+The control plane collects garbage as in a cluster (GOGC=100), unlike that of the tests. All processes share the
+machine, and the simulated kubelets send no reports, so the figures are for planning and not for a comparison of
+machines. The output is a table in Markdown, or with ``--json`` JSON.
 """
 
 import argparse
@@ -198,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", type=Size.parse, default=sizes, metavar="NODES:JOBS:CHUNKS")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
+    os.environ.setdefault("GOGC", "100")
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         for size in options.sizes:
