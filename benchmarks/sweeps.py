@@ -493,7 +493,7 @@ def claims_section(asked: Asked) -> Iterator[str]:
     yield (
         "The baselines of the published evaluation are not known to us, so 30 % cannot be confirmed or refuted: what a "
         "policy is compared with decides the figure. Reductions are means of ratios within a seed, with the range over "
-        "the seeds.\n"
+        "the seeds. They are for all chunks (D), also where the other tables have a part of them.\n"
     )
     said = words_of(asked.claimed, asked.seeds)
     rows = claims(base, optimum_ratios(asked.instances), said, asked.command)
