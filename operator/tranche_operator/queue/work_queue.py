@@ -193,6 +193,7 @@ class Runner:
             delay = self._queue.failed(key, self._clock(), getattr(error, "retry_after", None) or 0.0)
             unforeseen = not isinstance(error, self._expected)
             text = " ".join(str(error).split()) or type(error).__name__
-            logger.warning("%s: reconcile failed, retrying in %.1f s: %s", key, delay, text, exc_info=unforeseen)
+            line = "%s: reconcile failed, retrying in %.1f s: %s"
+            logger.warning(line, key, delay, text, exc_info=unforeseen, extra={"job": key})
         else:
             self._queue.done(key, self._clock(), again_in)

@@ -2,7 +2,8 @@
 
 What is counted, in GPU-seconds (seconds times the GPUs of a worker):
 
-* held: from the opening of a worker's window to the end of its pod (`tranche.state.site_accounting`).
+* held: from the opening of a worker's window to the end of its pod (`tranche.state.site_accounting`). A pod that never
+  got a node of an unlimited site has held nothing.
 * trained: the part from the start of the container to the end of the pod. Work that was lost is included.
 * lost: the part of `trained` whose mini-batches were lost and had to be trained again. Statuses count lost mini-batches
   and not their time, so this is an estimate: all mini-batches of a job count as equally long.
@@ -116,8 +117,9 @@ def ended_within(job: TrainingJob, since: datetime | None, until: datetime | Non
 
 
 def _running(job: TrainingJob, gpu_resources: GpuResources, now: float) -> float:
-    """Return the GPU-seconds of open windows since their start in the plan."""
-    starts = [one.start.timestamp() for one in (job.status.plan.workers if job.status.plan else ()) if one.start]
+    """Return the GPU-seconds of open windows since their start in the plan; those without a node yet hold none."""
+    windows = job.status.plan.workers if job.status.plan else ()
+    starts = [one.start.timestamp() for one in windows if one.start and one.node]
     if not starts:
         return 0.0
     try:

@@ -58,7 +58,7 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
     """
     use, site, gpus = state.use, run.window.site, max(1, state.job.gpus)
     trained = max(0.0, at - run.started) if run.started is not None else 0.0
-    held = max(trained, at - _held_since(run))
+    held = max(trained, at - _held_since(run)) if _has_held(cluster, run) else 0.0
     for usage in _amounts(cluster, state, site):
         usage.gpu_seconds += held * gpus
         usage.trained_gpu_seconds += trained * gpus
@@ -137,6 +137,11 @@ def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsa
         usage_of(cluster.site_uses, place),
         usage_of(cluster.namespace_uses, state.job.namespace),
     )
+
+
+def _has_held(cluster: ClusterState, run: TrackedWindow) -> bool:
+    """Return whether the window held GPUs: at an unlimited site only a node that exists has any."""
+    return run.started is not None or run.window.node is not None or not cluster.is_unlimited(run.window.site)
 
 
 def _held_since(run: TrackedWindow) -> float:

@@ -28,8 +28,8 @@ def requests(one: TrainingJob, gpus: str) -> TrainingJob:
     return one
 
 
-def window(start: str) -> dict[str, Any]:
-    return {"index": 0, "attempt": 1, "site": "cloud", "chunks": [0], "start": start}
+def window(start: str, node: str | None = "c1") -> dict[str, Any]:
+    return {"index": 0, "attempt": 1, "site": "cloud", "node": node, "chunks": [0], "start": start}
 
 
 def plan(*starts: str) -> dict[str, Any]:
@@ -58,6 +58,8 @@ def test_held_is_never_below_trained() -> None:
 def test_running_counts_gpus_of_open_windows_since_their_start() -> None:
     two = requests(job(plan=plan("2026-11-01T11:59:00Z", "2026-11-01T11:59:30Z")), "4")
     assert usage_of(two, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 4 * 90.0
+    waiting = plan() | {"workers": [window("2026-11-01T11:59:00Z", node=None)]}
+    assert usage_of(requests(job(plan=waiting), "4"), GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 0.0
     later = requests(job(plan=plan("2026-11-01T12:00:30Z")), "4")
     assert usage_of(later, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 0.0
 

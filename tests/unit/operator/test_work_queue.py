@@ -214,6 +214,7 @@ class TestRunner:
         (record,) = caplog.records
         assert record.getMessage().startswith("lab/cats: reconcile failed, retrying in ")
         assert record.getMessage().endswith(": no route to host")
+        assert vars(record)["job"] == "lab/cats"
         assert not record.exc_info
 
     def test_unexpected_error_is_logged_with_traceback(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,8 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from support.builders import job, node, of_type, planner
 from tranche.model import ChunkRequest, Link, Site, SiteProgress, Tier
 from tranche.planner import (
@@ -17,6 +19,7 @@ from tranche.planner import (
     SiteChanged,
     StageData,
     StagingEnded,
+    WorkerBound,
     WorkerEnded,
     WorkerStarted,
 )
@@ -77,6 +80,17 @@ def test_a_window_that_never_trained_has_completed_nothing() -> None:
     p.handle(JobSubmitted(job("j", chunks=2)), 0.0)
     end(p, 1, 30.0, "Lost")
     assert used(p)["here"] == SiteProgress("here", 30.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(("bound", "held"), [(False, 0.0), (True, 30.0)])
+def test_an_unlimited_site_counts_from_the_first_node_on(bound: bool, held: float) -> None:
+    """GPUs of a node that no autoscaler can create, whatever their number, are held by nobody."""
+    p = planner("chunk", [], [Site("cloud", Tier.CLOUD, unlimited=True)])
+    p.handle(JobSubmitted(job("j", chunks=1)), 0.0)
+    if bound:
+        p.handle(WorkerBound(KEY, 1, "cloud-7"), 20.0)
+    end(p, 1, 30.0, "Lost")
+    assert used(p).get("cloud", SiteProgress("cloud", 0.0, 0.0, 0)).gpu_seconds == held
 
 
 def test_a_renewed_window_counts_each_second_once() -> None:
