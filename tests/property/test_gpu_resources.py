@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.builders import LARGE, job, node, of_type, planner
 from tranche.model import Job, Node, PodShape, Resources
 from tranche.planner import Event, JobSubmitted, NodeChanged, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
-from tranche.policies import LIVE_POLICIES
+from tranche.policies import live_policies
 
 NAMES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 RESOURCES = st.sampled_from(NAMES)
@@ -59,7 +59,7 @@ class Course:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(LIVE_POLICIES), NODES, JOBS, st.data())
+@given(st.sampled_from(live_policies()), NODES, JOBS, st.data())
 def test_each_worker_holds_gpus_of_its_own_resource_only(
     policy: str, nodes: list[tuple[str, str, int]], jobs: list[tuple[str, int, int, bool]], data: st.DataObject
 ) -> None:

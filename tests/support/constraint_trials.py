@@ -36,11 +36,11 @@ from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.explanation import explain
 from tranche.planner.forecast.wait_reason import PERMANENT, Precedence
 from tranche.policies import get_policy
-from tranche.policies.registry import LIVE_POLICIES
+from tranche.policies.registry import live_policies
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.state.entities import JobState
 
-POLICIES = (*LIVE_POLICIES, "chunk:fair=1:halflife=600:aging=0.3")
+POLICIES = (*live_policies(), "chunk:fair=1:halflife=600:aging=0.3")
 """All live policies, and the options under which shares and age decide more often than by default."""
 RESTART_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 1000.0

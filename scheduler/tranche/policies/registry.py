@@ -1,71 +1,76 @@
 """All policies by name, with their options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from types import MappingProxyType
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from tranche.policies.allocation.dorm import Dorm
-from tranche.policies.allocation.optimus import Optimus
-from tranche.policies.allocation.rrh import Rrh
 from tranche.policies.base import Policy
-from tranche.policies.binding.chunk_faithful import ChunkFaithful
-from tranche.policies.binding.least_loaded import LeastLoaded
-from tranche.policies.binding.lwf import Lwf
-from tranche.policies.binding.random_dispatch import RandomDispatch
-from tranche.policies.binding.round_robin import RoundRobin
-from tranche.policies.locality.consolidate import Consolidate
-from tranche.policies.locality.dally import Dally
-from tranche.policies.locality.no_wait import NoWait
-from tranche.policies.queue.chunk import Chunk
-from tranche.policies.queue.drf import Drf
-from tranche.policies.queue.fifo import Fifo
-from tranche.policies.queue.fifo_skip import FifoSkip
-from tranche.policies.queue.first_fit import FirstFit
-from tranche.policies.queue.gittins import Gittins
-from tranche.policies.queue.las import Las
-from tranche.policies.queue.selector import Selector
-from tranche.policies.queue.sjf import Sjf
-from tranche.policies.queue.srpt_pool import SrptPool
-from tranche.policies.queue.srsf import Srsf
-from tranche.policies.queue.srtf import Srtf
-from tranche.policies.queue.themis import Themis
-from tranche.policies.queue.tiresias import Tiresias
-from tranche.policies.slot_table.oasis import Oasis
-from tranche.policies.slot_table.pd_ors import PdOrs
 
-_ALL: tuple[Policy, ...] = (
-    Chunk(),
-    ChunkFaithful(),
-    Consolidate(),
-    Dally(),
-    Dorm(),
-    Drf(),
-    Fifo(),
-    FifoSkip(),
-    FirstFit(),
-    Gittins(),
-    Las(),
-    LeastLoaded(),
-    Lwf(),
-    NoWait(),
-    Oasis(),
-    Optimus(),
-    PdOrs(),
-    RandomDispatch(),
-    RoundRobin(),
-    Rrh(),
-    Selector(),
-    Sjf(),
-    SrptPool(),
-    Srsf(),
-    Srtf(),
-    Themis(),
-    Tiresias(),
-)
-POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _ALL})
-LIVE_POLICIES = tuple(sorted(name for name, policy in POLICIES.items() if policy.traits.recoverable))
-"""Names of the policies that a restarted planner can restore from spec and status."""
+_CLASSES = {
+    "chunk": "queue.chunk.Chunk",
+    "chunk-faithful": "binding.chunk_faithful.ChunkFaithful",
+    "consolidate": "locality.consolidate.Consolidate",
+    "dally-like": "locality.dally.Dally",
+    "dorm": "allocation.dorm.Dorm",
+    "drf": "queue.drf.Drf",
+    "fifo": "queue.fifo.Fifo",
+    "fifo-skip": "queue.fifo_skip.FifoSkip",
+    "first-fit": "queue.first_fit.FirstFit",
+    "gittins": "queue.gittins.Gittins",
+    "las": "queue.las.Las",
+    "least-loaded": "binding.least_loaded.LeastLoaded",
+    "lwf": "binding.lwf.Lwf",
+    "no-wait": "locality.no_wait.NoWait",
+    "oasis": "slot_table.oasis.Oasis",
+    "optimus": "allocation.optimus.Optimus",
+    "pd-ors-like": "slot_table.pd_ors.PdOrs",
+    "random": "binding.random_dispatch.RandomDispatch",
+    "round-robin": "binding.round_robin.RoundRobin",
+    "rrh": "allocation.rrh.Rrh",
+    "selector": "queue.selector.Selector",
+    "sjf": "queue.sjf.Sjf",
+    "srpt-pool": "queue.srpt_pool.SrptPool",
+    "srsf": "queue.srsf.Srsf",
+    "srtf": "queue.srtf.Srtf",
+    "themis": "queue.themis.Themis",
+    "tiresias": "queue.tiresias.Tiresias",
+}
+"""Module below `tranche.policies` and class of each policy, by name."""
+
+
+class _Policies(Mapping[str, Policy]):
+    """All policies by name; the module of a policy is imported when the policy is first used."""
+
+    def __getitem__(self, name: str) -> Policy:
+        return _policy(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+@cache
+def _policy(name: str) -> Policy:
+    """Return the policy of that name with its default options; KeyError if there is none."""
+    module, _, class_name = _CLASSES[name].rpartition(".")
+    found: Policy = getattr(import_module(f"tranche.policies.{module}"), class_name)()
+    return found
+
+
+POLICIES: Mapping[str, Policy] = _Policies()
+
+
+@cache
+def live_policies() -> tuple[str, ...]:
+    """Return the names of the policies that a restarted planner can restore from spec and status."""
+    return tuple(name for name in sorted(POLICIES) if POLICIES[name].traits.recoverable)
 
 
 def get_policy(text: str) -> Policy:
@@ -98,8 +103,8 @@ def get_live_policy(text: str) -> Policy:
         ValueError: naming the policies, options or values that exist.
     """
     name = text.partition(":")[0]
-    if name in POLICIES and name not in LIVE_POLICIES:
-        raise ValueError(f"policy {name} is for the simulator only; choose one of: {', '.join(LIVE_POLICIES)}")
+    if name in POLICIES and not POLICIES[name].traits.recoverable:
+        raise ValueError(f"policy {name} is for the simulator only; choose one of: {', '.join(live_policies())}")
     return get_policy(text)
 
 

@@ -44,6 +44,11 @@ def test_command_imports_nothing_of_the_live_product(words: list[str]) -> None:
     assert imported(words, HEAVY) == "[]"
 
 
+def test_simulation_imports_its_policy_alone() -> None:
+    names = tuple(f"tranche.policies.{name}" for name in ("queue.chunk", "queue.srsf", "slot_table.pd_ors"))
+    assert imported(SIMULATE, names) == "['tranche.policies.queue.srsf']"
+
+
 def test_help_of_the_plugin_imports_no_client() -> None:
     assert imported(["--help"], (*HEAVY, "tranche.client", "tranche.planner"), "kubectl") == "[]"
 

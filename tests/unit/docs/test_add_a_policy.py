@@ -35,12 +35,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (copy / name).write_text(text, encoding="utf-8")
     registry = copy / "scheduler/tranche/policies/registry.py"
     assert str(registry.relative_to(copy)) in page
-    import_line, *_, instance = [line for line in REGISTRATION.splitlines() if "sjf" in line.lower()]
-    head, tail = registry.read_text(encoding="utf-8").split("\n_ALL: ", 1)
-    before, after = tail.split("\n)\n", 1)
-    lines = head.splitlines()
-    lines.insert(next(i for i, line in enumerate(lines) if line > import_line and "tranche." in line), import_line)
-    registry.write_text("\n".join([*lines, "", f"_ALL: {before}\n{instance}\n)\n{after}"]), encoding="utf-8")
+    (entry,) = [line for line in REGISTRATION.splitlines() if "sjf" in line]
+    before, after = registry.read_text(encoding="utf-8").split("\n}\n", 1)
+    assert "_CLASSES = {" in before
+    registry.write_text(f"{before}\n{entry}\n}}\n{after}", encoding="utf-8")
     return copy
 
 

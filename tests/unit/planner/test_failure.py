@@ -19,9 +19,9 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import LIVE_POLICIES, get_policy
+from tranche.policies import get_policy, live_policies
 
-PREEMPTIVE = [name for name in LIVE_POLICIES if get_policy(name).traits.preemptive]
+PREEMPTIVE = [name for name in live_policies() if get_policy(name).traits.preemptive]
 QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
 BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""

@@ -7,7 +7,7 @@ import pytest
 from support.builders import LARGE, job, node, of_type, planner
 from tranche.model import Job, Node, PodShape, Quota, QuotaLimit, Resources, Site, Tier
 from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, QuotaChanged, WorkerStarted
-from tranche.policies import LIVE_POLICIES
+from tranche.policies import live_policies
 
 NVIDIA, AMD = "nvidia.com/gpu", "amd.com/gpu"
 
@@ -30,7 +30,7 @@ def explained(made: Planner, key: str, now: float) -> str:
     return made.plan_of(key, now).explanation
 
 
-@pytest.mark.parametrize("policy", LIVE_POLICIES)
+@pytest.mark.parametrize("policy", live_policies())
 def test_each_policy_places_workers_on_their_own_resource(policy: str) -> None:
     made = planner(policy, [node_with(NVIDIA, "n0", gpus=4), node_with(AMD, "n1", gpus=2), node_with(NVIDIA, "n2")])
     assert opened(made, job_with(AMD, "amd", chunks=3)) == ["n1", "n1"]  # and its last chunk waits

@@ -21,6 +21,11 @@ NAMES = sorted(POLICIES)
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_policy_has_the_name_under_which_it_is_registered(name: str) -> None:
+    assert POLICIES[name].name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_precedence_reason_is_a_relative_clause(name: str) -> None:
     assert re.fullmatch(r"(which|whose) \w.*[^.]", POLICIES[name].traits.precedence_reason)
 
