@@ -1,10 +1,11 @@
 """Rules for creating pods and the Service, and for adding and removing a gang's scheduling gates. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, SiteSpec, TrainingJob
+from tranche.model import format_chunks, parse_chunks
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
@@ -14,6 +15,9 @@ from tranche_operator.settings import Settings
 
 STALE_SERVICE_SECONDS = 5.0
 """Delay in which the garbage collector removes the Service of a deleted job of the same name."""
+
+MOST_CHUNKS_LENGTH = 80
+"""Characters of the numbers of chunks in a message."""
 
 
 def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -144,15 +148,18 @@ def _manifest(job: TrainingJob, entry: Entry, settings: Settings, site: SiteSpec
 
 def _describe(entry: Entry) -> str:
     if isinstance(entry, PlannedStaging):
-        return f"staging, attempt {entry.attempt}, to site {entry.site}: chunks {entry.chunks}"
+        return f"staging, attempt {entry.attempt}, to site {entry.site}: {_chunks(parse_chunks(entry.chunks))}"
     place = f"at site {entry.site}" + (f", node {entry.node}" if entry.node else "")
     if isinstance(entry, PlannedWindow):
-        return f"worker {entry.index}, attempt {entry.attempt}, {place}: chunks {_chunks(entry.chunks)}"
+        return f"worker {entry.index}, attempt {entry.attempt}, {place}: {_chunks(entry.chunks)}"
     if isinstance(entry, PlannedChief):
         return f"chief, attempt {entry.attempt}, {place}"
     return f"parameter server {entry.index}, attempt {entry.attempt}, {place}"
 
 
-def _chunks(chunks: list[int]) -> str:
-    shown = ",".join(map(str, chunks[:20]))
-    return f"{shown}, … ({len(chunks)} in total)" if len(chunks) > 20 else shown
+def _chunks(chunks: Collection[int]) -> str:
+    """Name the chunks, or only their number if that is long."""
+    if len(chunks) == 1:
+        return f"chunk {format_chunks(chunks)}"
+    text = format_chunks(chunks)
+    return f"chunks {text}" if len(text) <= MOST_CHUNKS_LENGTH else f"{len(chunks)} chunks"

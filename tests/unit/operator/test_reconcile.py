@@ -74,6 +74,14 @@ class TestOpenWindows:
         ]
         assert term == {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["c"]}]}
 
+    @pytest.mark.parametrize(
+        ("chunks", "text"),
+        [([0], "chunk 0"), ([2, 0, 1, 7], "chunks 0-2,7"), ([*range(0, 400, 2)], "200 chunks")],
+    )
+    def test_a_new_pod_is_described_with_its_chunks(self, chunks: list[int], text: str) -> None:
+        (action,) = of_type(CreatePod, decide(observed(job_with(window(0, 1, chunks=chunks)))))
+        assert action.what == f"worker 0, attempt 1, at site edge-a, node edge-a-0: {text}"
+
     def test_a_window_of_a_site_that_is_gone_waits_and_says_so(self) -> None:
         actions = decide(observed(job_with(window(0, 1, site="cloud", node=None), window(1, 2))))
         assert created(actions) == ["cats-worker-1-2"]

@@ -84,7 +84,7 @@ def test_a_window_that_never_trained_has_completed_nothing() -> None:
 
 @pytest.mark.parametrize(("bound", "held"), [(False, 0.0), (True, 30.0)])
 def test_an_unlimited_site_counts_from_the_first_node_on(bound: bool, held: float) -> None:
-    """GPUs of a node that no autoscaler can create, whatever their number, are held by nobody."""
+    """GPUs of a node that no autoscaler can create, whatever their number, are not held."""
     p = planner("chunk", [], [Site("cloud", Tier.CLOUD, unlimited=True)])
     p.handle(JobSubmitted(job("j", chunks=1)), 0.0)
     if bound:
