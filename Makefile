@@ -110,6 +110,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/planner_speed.py --picture
 	$(BIN)/python benchmarks/worker_losses.py --picture
 	$(BIN)/python benchmarks/framework_examples.py
+	$(BIN)/python benchmarks/gang_attack.py
 	$(BIN)/python benchmarks/report_rate.py
 	$(BIN)/python benchmarks/filter_latency.py
 	$(BIN)/python benchmarks/rejected_statuses.py
