@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.builders import job, node, of_type, planner
+from support.builders import job, node, planner
 from tranche.model import Job, Node
 from tranche.model.gpu_kind import GpuKinds
-from tranche.planner import JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 
 LABEL = "nvidia.com/gpu.product"
 SPEEDS = {"fast": 1.0, "half": 0.5, "slow": 0.1}
@@ -20,6 +20,19 @@ MOST_EVENTS = 3000
 
 def cluster(kinds: list[tuple[str, int]]) -> list[Node]:
     return [node(f"n{i}", gpus=gpus, labels={LABEL: kind}, speed=SPEEDS[kind]) for i, (kind, gpus) in enumerate(kinds)]
+
+
+def saved(made: Planner, closed: CloseWindow, now: float) -> WorkerEnded:
+    """Return the end of a worker that saves what it has trained and stops."""
+    state, attempt, progress = made.cluster.jobs[closed.job], closed.window.attempt, {}
+    run = state.runs[attempt]
+    trained = (now - run.started) / run.batch_seconds if run.started is not None else 0.0
+    for chunk in run.window.chunks:
+        left = state.remaining_batches(chunk)
+        more = min(left, trained)
+        trained -= more
+        progress[chunk] = state.job.batches_per_chunk_total - left + more
+    return WorkerEnded(closed.job, attempt, "Preempted", now, progress)
 
 
 def played(made: Planner, jobs: list[Job]) -> dict[str, float]:
@@ -37,19 +50,19 @@ def played(made: Planner, jobs: list[Job]) -> dict[str, float]:
         else:
             assert events, "jobs wait, and nothing will happen"
             now, _, event = heappop(events)
-        if isinstance(event, WorkerEnded):
-            run = made.cluster.jobs[event.job].runs.get(event.attempt)
-            event = event._replace(outcome="Preempted" if run is not None and run.closing else "Succeeded", at=now)
-            if run is not None and run.closing:
-                event = event._replace(progress={})
-        opened = of_type(OpenWindow, made.handle(event, now))
-        while opened:
-            window = opened.pop(0)
-            state, attempt = made.cluster.jobs[window.job], window.window.attempt
-            opened += of_type(OpenWindow, made.handle(WorkerStarted(window.job, attempt, now), now))
-            run, count = state.runs[attempt], count + 1
-            at = now + state.left_of(run) * run.batch_seconds
-            heappush(events, (at, count, WorkerEnded(window.job, attempt, "Succeeded", at)))
+        if isinstance(event, WorkerEnded) and event.attempt not in made.cluster.jobs[event.job].runs:
+            continue  # it was stopped earlier
+        instructions = list(made.handle(event, now))
+        while instructions:
+            told, count = instructions.pop(0), count + 1
+            if isinstance(told, CloseWindow):
+                heappush(events, (now, count, saved(made, told, now)))
+            elif isinstance(told, OpenWindow):
+                state, attempt = made.cluster.jobs[told.job], told.window.attempt
+                instructions += made.handle(WorkerStarted(told.job, attempt, now), now)
+                run = state.runs[attempt]
+                at = now + state.left_of(run) * run.batch_seconds
+                heappush(events, (at, count, WorkerEnded(told.job, attempt, "Succeeded", at)))
         for key, state in made.cluster.jobs.items():
             if state.finished:
                 done.setdefault(key, now)

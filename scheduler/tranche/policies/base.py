@@ -249,6 +249,13 @@ class QueuePolicy(Policy):
         """
         return 0.0
 
+    def faster_factor(self) -> float:
+        """Return how many times as long as on an idle faster GPU the rest of a window takes that moves there; 0: never.
+
+        See `tranche.planner.scheduling.faster_gpu`.
+        """
+        return 0.0
+
     def prefetch_site_count(self) -> int:
         """Return the number of sites to which an arriving job's data are copied, if the policy `needs_local_data`."""
         return 0

@@ -325,6 +325,11 @@ class ClusterState:
         path = self._path(state, site)
         return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
 
+    def uploads_queue(self, state: JobState, site: str) -> bool:
+        """Return whether uploads of the job's data to the site go one after the other, because they share a link."""
+        path = self._path(state, site)
+        return path is not None and not path[1].dedicated
+
     def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
         """Return when each of `count` chunks of the job would be there if they were sent now."""
         path = self._path(state, site)

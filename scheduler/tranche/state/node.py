@@ -195,6 +195,10 @@ class FreeNodes:
                 free[site, node.capacity.gpu_resource] += node.free_gpus
         return free
 
+    def kinds(self) -> set[tuple[str, float]]:
+        """Return the GPU kinds of the nodes with free GPUs, with their declared speeds."""
+        return {(one.node.gpu_kind, one.node.speed) for nodes in self._at.values() for one in nodes.values()}
+
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
         """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""
         rooms, all_there = self._rooms(site), hosts.at(site)

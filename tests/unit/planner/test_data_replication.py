@@ -55,12 +55,15 @@ def test_chunks_train_at_their_data_site_while_slots_are_free() -> None:
     assert [w.site for w in p.plan_of("default/j", 0.0).windows] == ["here"] * 4
 
 
-def test_arriving_job_copies_data_ahead_to_the_nearest_sites() -> None:
+@pytest.mark.parametrize(("dedicated", "sent"), [(False, ({1, 3}, {0, 2})), (True, ({0, 1, 2, 3}, {0, 1, 2, 3}))])
+def test_arriving_job_copies_data_ahead_to_the_nearest_sites(dedicated: bool, sent: tuple[set[int], ...]) -> None:
+    """Each chunk goes to one of these sites if uploads queue on their link, else to all."""
     names = ("a", "b", "c")
-    sites = [Site("here", links={name: Link(1e9 / n) for n, name in enumerate(names, 1)}), *map(Site, names)]
+    links = {name: Link(1e9 / n, dedicated=dedicated) for n, name in enumerate(names, 1)}
+    sites = [Site("here", links=links), *map(Site, names)]
     p = cluster(node("n", "here", 1), *(node(name, name, 1) for name in names), policy="chunk:copies=2", sites=sites)
     submit(p, "j", chunks=4, seconds=1.0)
-    assert copies(p, "j") == {"a": {0, 1, 2, 3}, "b": {0, 1, 2, 3}}
+    assert copies(p, "j") == dict(zip("ab", sent, strict=True))
 
 
 def test_a_chunk_does_not_start_before_its_copy_is_complete() -> None:

@@ -32,10 +32,10 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     cluster, factor = context.cluster, queue.policy.split_factor()
     if not any(node.free_gpus > 0 for node in cluster.nodes.values()):
         return
-    lagging = [state for state in queue.engaged.values() if _may_split(state)]
+    lagging = [state for state in queue.engaged.values() if may_split(state)]
     taken: set[str] = set()
     for state in sorted(lagging, key=lambda one: (queue.policy.standing(one, cluster, now), one.arrival)):
-        training = [run for run in state.runs.values() if not run.ending and _has_lagged(run, now)]
+        training = [run for run in state.runs.values() if not run.ending and has_trained(run, now)]
         rests = [(rest_of(state, run, now), run) for run in training]
         for rest, run in sorted(rests, key=lambda item: (-item[0].seconds, item[1].window.index)):
             idle = [node for node in free_hosts(cluster, state, "", now) if node.node.name not in taken]
@@ -46,12 +46,12 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
                 close_window(context, state, run, WHY)
 
 
-def _may_split(state: JobState) -> bool:
+def may_split(state: JobState) -> bool:
     """Return whether the job has no chunk left to start, and its workers may be stopped at any time."""
     return state.active and state.stoppable and not (state.job.is_gang or state.unassigned or by_service(state))
 
 
-def _has_lagged(run: TrackedWindow, now: float) -> bool:
+def has_trained(run: TrackedWindow, now: float) -> bool:
     """Return whether the worker has trained for a while."""
     return run.started is not None and now - run.started >= LEAST_SECONDS
 

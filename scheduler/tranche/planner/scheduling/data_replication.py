@@ -2,8 +2,9 @@
 
 Source: ours [I] (decision 5): a chunk's data are copied, not moved. They stay at their origin and at every site with a
 copy, so a waiting chunk may start at any of these sites, whichever has free capacity first. At arrival the data are
-copied to the nearest sites (`QueuePolicy.prefetch_site_count`), unless uploads share the uplink of their site: there,
-what is copied ahead of need delays what is needed. Where GPU kinds differ, "near" counts the time by which a chunk
+copied to the nearest sites (`QueuePolicy.prefetch_site_count`): all chunks to each of them, or where uploads queue on
+their link, each chunk to one (decision 26). If uploads share the uplink of their site, nothing is copied ahead of need,
+since it delays what is needed. Where GPU kinds differ, "near" counts the time by which a chunk
 trains longer on the GPUs of a site (decision 25). Then, twice a minute, the head of the queue is simulated in order of
 rank over the slots of all sites with nodes. Each chunk goes where it ends first with Δ included (own wait, work and
 transfer of the dispatch rule (5) of JSAC'22; docs/explanation/algorithms.md, "Dispatch cost"). A chunk that goes to a
@@ -57,7 +58,11 @@ def is_cut_off(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
 
 
 def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
-    """Copy the data of a job that has arrived to the nearest sites that could train it, by `_delays`."""
+    """Copy the data of a job that has arrived to the nearest sites that could train it, by `_delays`.
+
+    Where uploads queue on their link, each chunk goes to one of the sites: a copy of each at all of them would arrive
+    after the chunk is complete elsewhere, and would delay the data of other jobs.
+    """
     if state.copies or not state.waiting:
         return
     delta = _delays(context.cluster, state)
@@ -68,8 +73,12 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
     )
     at_home = state.job.data_site in delta
     ahead = 0 if context.cluster.uploads.shares_uplinks else queue.policy.prefetch_site_count()
-    for _, site in others[: max(ahead, not at_home)]:
-        copy(context, queue, state, reversed(state.waiting), site, now)  # the first ones may train at home first
+    chosen = [site for _, site in others[: max(ahead, not at_home)]]
+    backward = state.waiting[::-1]  # the first ones may train at home first
+    for number, site in enumerate(chosen):
+        queues = context.cluster.uploads_queue(state, site)
+        if sent := backward[number :: len(chosen)] if queues else backward:
+            copy(context, queue, state, sent, site, now)
 
 
 def _delays(cluster: ClusterState, state: JobState) -> dict[str, float]:

@@ -1,11 +1,12 @@
 """Choice among GPUs of different speeds: a chunk starts on a slow GPU only if it completes sooner there.
 
 The waiting chunks of a job are assigned one after the other to the GPU on which each would complete first: to a free
-one, or to a faster one after the window that holds it. A free GPU that gets no chunk stays free. GPUs that other jobs
-hold count only for the job that waits first, since other GPUs that become free go to the jobs that rank ahead.
+one, also at another site that has its data, or to a faster one after the window that holds it. A free GPU that gets no
+chunk stays free. GPUs that other jobs hold count only for the job that waits first, since other GPUs that become free
+go to the jobs that rank ahead.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
 
+RETRY_SECONDS = 30.0
+"""Time after which a chunk is tried again that was left for a free GPU at another site."""
 OVERDUE = 0.1
 """Part of its length by which a window may be overdue before nothing waits for its GPU any more."""
 
@@ -59,7 +62,14 @@ def site_batch_seconds(cluster: ClusterState, state: JobState, site: str) -> flo
 
 
 def worthwhile(
-    cluster: ClusterState, state: JobState, chosen: list[NodeState], waiting: list[int], now: float, *, first: bool
+    cluster: ClusterState,
+    state: JobState,
+    chosen: list[NodeState],
+    waiting: list[int],
+    now: float,
+    *,
+    first: bool,
+    elsewhere: Sequence[NodeState] = (),
 ) -> tuple[list[NodeState], float | None]:
     """Return those of the chosen nodes on which a chunk should start now, and when to look again if one is left out.
 
@@ -70,16 +80,18 @@ def worthwhile(
         waiting: Chunks that wait.
         now: Clock, in seconds.
         first: Whether no other job that waits ranks ahead.
+        elsewhere: Nodes with free GPUs at other sites where the chunks could start as well, one entry for each worker.
     """
+    others = [_pace(cluster, state, node) for node in elsewhere]
     pace = {node.node.name: _pace(cluster, state, node) for node in chosen}
     slowest = max(pace.values(), default=0.0)
     busy = list(_busy(cluster, state, slowest, now, others=first))
-    if not waiting or len({*pace.values(), *(one.seconds for one in busy)}) == 1:
+    if not waiting or len({*pace.values(), *others, *(one.seconds for one in busy)}) == 1:
         return chosen, None
     rest = sum(state.remaining_batches(chunk) for chunk in waiting) / len(waiting)
     restart = state.restart_seconds
     free = [(now + restart, pace[node.node.name]) for node in chosen]
-    ends = [(one.at + restart, one.seconds) for one in busy]
+    ends = [(now + restart, seconds) for seconds in others] + [(one.at + restart, one.seconds) for one in busy]
     heap = [
         (at + rest * seconds, number >= len(free), number, seconds)  # of two equal ends, the one that starts now
         for number, (at, seconds) in enumerate((*free, *ends))
@@ -93,7 +105,8 @@ def worthwhile(
     kept = [node for number, node in enumerate(chosen) if number in used]
     if len(kept) == len(chosen):
         return chosen, None
-    return kept, min([one.given_up for one in busy] + [now + restart + rest * pace[node.node.name] for node in kept])
+    ended = [now + restart + rest * pace[node.node.name] for node in kept]
+    return kept, min([one.given_up for one in busy] + ended, default=now + RETRY_SECONDS)
 
 
 def _pace(cluster: ClusterState, state: JobState, node: NodeState) -> float:

@@ -16,7 +16,8 @@ from tranche.planner.scheduling.bandwidth_group import best_connected
 from tranche.planner.scheduling.chunk_split import split_lagging
 from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
-from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, free_hosts, free_nodes
+from tranche.planner.scheduling.faster_gpu import move_to_faster
+from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.preemption import (
     coming_quota,
@@ -60,10 +61,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     counts_recent = context.cluster.shares.halflife_seconds > 0
     reviewed = counts_recent and review_shares(context, now)
     if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
-        _refresh(context, queue, now)
-        cloud_burst.review(context, queue, now)
-        if traits.allocates_workers:
-            distribute(context, queue, now)
+        _review_clouds(context, queue, now)
     _refresh(context, queue, now)
     _serve_queue(context, queue, now)
     if traits.places_by_level:
@@ -72,10 +70,20 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     queue.settle()
     if queue.policy.split_factor() > 0:
         split_lagging(context, queue, now)
+    if context.cluster.weighs_gpu_kinds and queue.policy.faster_factor() > 0:
+        move_to_faster(context, queue, now)
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
     if traits.needs_local_data:
         look_ahead(context, queue, now)
+
+
+def _review_clouds(context: PlannerContext, queue: JobQueue, now: float) -> None:
+    """Divide the waiting jobs between nodes and unlimited sites."""
+    _refresh(context, queue, now)
+    cloud_burst.review(context, queue, now)
+    if queue.policy.traits.allocates_workers:
+        distribute(context, queue, now)
 
 
 def _serve_queue(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -321,12 +329,30 @@ def _take_free(
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit and not weighs, order=order)
     if chosen and weighs and not job.is_gang:
         waits = state.waiting_at(site, now) if site else state.waiting
-        kept, later = gpu_choice.worthwhile(context.cluster, state, chosen, waits, now, first=first)
+        elsewhere = _free_elsewhere(context.cluster, state, site, waits, order, now) if site else []
+        kept, later = gpu_choice.worthwhile(
+            context.cluster, state, chosen, waits, now, first=first, elsewhere=elsewhere
+        )
         if later is not None:
             state.awaits_faster, chosen = True, kept
             context.wake(later, job.key)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
+
+
+def _free_elsewhere(
+    cluster: ClusterState, state: JobState, site: str, waiting: list[int], order: Order, now: float
+) -> list[NodeState]:
+    """Return nodes with free GPUs at other sites that chunks of this site do not leave to chunks that wait only there.
+
+    Returns one entry for each worker.
+    """
+    found = []
+    for other, there in state.waiting_by_site(now).items():
+        if other != site and not cluster.is_unlimited(other):
+            free = free_nodes(free_hosts(cluster, state, other, now), state, len(there), first_fit=False, order=order)
+            found += free[len(set(there).difference(waiting)) :]
+    return found
 
 
 def _open_on_demand(context: PlannerContext, state: JobState, site: str, now: float) -> None:

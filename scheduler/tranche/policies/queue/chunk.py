@@ -2,7 +2,8 @@
 
 Source: ours [I] (decision 5): the order of SRPT over jobs, because a job's last chunk decides its completion; late
 binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
-(`tranche.planner.scheduling.data_replication`); cost-aware preemption: a running worker is stopped only if
+(`tranche.planner.scheduling.data_replication`); the rest of a chunk moves to an idle GPU of a faster kind
+(`tranche.planner.scheduling.faster_gpu`); cost-aware preemption: a running worker is stopped only if
 ``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
 ``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see
@@ -49,8 +50,8 @@ class Chunk(QueuePolicy):
     )
 
     copies: float = 6.0
-    """Number of sites, the nearest first, to which an arriving job's data are copied ahead of need; none in the
-    simulator's network model, where uploads share uplinks."""
+    """Number of sites, the nearest first, to which an arriving job's data are copied ahead of need: all chunks to each
+    over dedicated links, else each chunk to one; none in the simulator's network model, where uploads share uplinks."""
     aging: float = 30.0
     """θ: a job that has waited θ times its ideal JCT counts as if half its work were left; 0: jobs do not age."""
     fair: float = 0.0
@@ -70,8 +71,13 @@ class Chunk(QueuePolicy):
     split: float = 0.0
     """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
     on an idle slot, with the restart; its partial work counts, and idle slots take the rest. 0: never."""
+    faster: float = 1.5
+    """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as on
+    an idle GPU of a faster kind, with the transfer of data and the restart. 0: never."""
 
     def __post_init__(self) -> None:
+        if self.faster and not self.faster >= 1:
+            raise ValueError("chunk needs faster ≥ 1, or 0")
         if self.split and not self.split >= 1:
             raise ValueError("chunk needs split ≥ 1, or 0")
         if not 0 < self.halflife < float("inf"):
@@ -154,6 +160,10 @@ class Chunk(QueuePolicy):
     def split_factor(self) -> float:
         """Return the option `split`."""
         return self.split
+
+    def faster_factor(self) -> float:
+        """Return the option `faster`."""
+        return self.faster
 
     def min_remaining_to_preempt(self, state: JobState, seconds: float, victim: JobState, now: float) -> float:
         """Return the bound above which the gain of the waiting job exceeds the loss of the victim.
