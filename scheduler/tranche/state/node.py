@@ -197,7 +197,7 @@ class FreeNodes:
 
     def kinds(self) -> set[tuple[str, float]]:
         """Return the GPU kinds of the nodes with free GPUs, with their declared speeds."""
-        return {(one.node.gpu_kind, one.node.speed) for nodes in self._at.values() for one in nodes.values()}
+        return {(one.node.gpu_kind, one.node.speed) for room in self._at.values() for one in room.nodes.values()}
 
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
         """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""

@@ -49,7 +49,7 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
     positive. Jobs are reviewed in order of rank, and of a job the windows with the longest rest first.
     """
     cluster, policy = context.cluster, queue.policy
-    if not cluster.free.gpus_at("", 1):
+    if not cluster.free.gpus_at(""):
         return
     kinds = cluster.free.kinds()
     movable = [state for state in queue.engaged.values() if _may_move(cluster, state, kinds, policy.faster_factor())]

@@ -72,8 +72,8 @@ class Chunk(QueuePolicy):
     """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
     on an idle slot, with the restart; its partial work counts, and idle slots take the rest. 0: never."""
     faster: float = 1.5
-    """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as on
-    an idle GPU of a faster kind, with the transfer of data and the restart. 0: never."""
+    """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
+    on an idle GPU of a faster kind, with the transfer of data and the restart. 0: never."""
 
     def __post_init__(self) -> None:
         if self.faster and not self.faster >= 1:
