@@ -7,7 +7,7 @@ import pytest
 from support.builders import job, node, of_type, planner
 from tranche.model import Job, Link, Node, Preemption, Site
 from tranche.model.gpu_kind import GpuKinds
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, StageData, Tick, WorkerStarted
+from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, StageData, Tick, WorkerEnded, WorkerStarted
 from tranche.policies.queue.chunk import Chunk
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
@@ -70,6 +70,19 @@ def test_worker_stops_only_when_its_data_are_there() -> None:
     assert of_type(CloseWindow, p.handle(Tick(), 79.0)) == []
     assert len(of_type(CloseWindow, p.handle(Tick(), 80.0))) == 1
     assert p.cluster.jobs[CHUNKS.key].job.chunks == 2
+
+
+@pytest.mark.parametrize(("saved", "moves"), [({0: 20.0}, 1), ({}, 0)])
+def test_workers_move_only_if_stopped_ones_save(saved: dict[int, float], moves: int) -> None:
+    p = planner("chunk:copies=0", [SLOW, FAST], list(SITES), gpu_kinds=GpuKinds(speeds={"speed-0.25": 0.25}))
+    for opened in of_type(OpenWindow, p.handle(JobSubmitted(CHUNKS), 0.0)):
+        p.handle(WorkerStarted(opened.job, opened.window.attempt, 0.0), 0.0)
+    p.handle(Tick(), 30.0)
+    [stopped] = of_type(CloseWindow, p.handle(Tick(), 80.0))
+    ended = WorkerEnded(CHUNKS.key, stopped.window.attempt, "Preempted", 80.0, saved)
+    [again] = of_type(OpenWindow, p.handle(ended, 80.0))
+    told = p.handle(WorkerStarted(again.job, again.window.attempt, 80.0), 80.0)
+    assert len(of_type(CloseWindow, [*told, *p.handle(Tick(), 131.0)])) == moves
 
 
 def test_rest_does_not_move_while_a_faster_gpu_ends_soon() -> None:

@@ -5,7 +5,8 @@ this may be a slow one. Once no chunk of its job waits and a faster GPU is idle,
 takes more than a factor times as long as it takes on the faster GPU, with the transfer of data that are not there, the
 restart included. Data that are not there are sent first, and the worker goes on meanwhile: it stops only when they have
 arrived and a fast GPU is still idle. Only declared and learnt speeds count, not that a window takes longer than
-predicted: nothing says that it would take less time elsewhere.
+predicted: nothing says that it would take less time elsewhere. Workers of a job whose stopped workers have lost their
+work are left alone.
 """
 
 from collections import Counter
@@ -27,6 +28,8 @@ from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_of
 
 WHY = "the rest of its chunks ends sooner on a faster GPU"
+MOST_LOST = 0.1
+"""Share of the trained mini-batches that a job may have lost: what stopped workers lose, a move would lose again."""
 Taken = Counter[str]
 """Number of idle GPUs that are reserved in this review, by node."""
 
@@ -87,13 +90,19 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
 
 def _may_move(cluster: ClusterState, state: JobState, kinds: set[tuple[str, float]], factor: float) -> bool:
     """Return whether a worker of the job may be moved to an idle GPU that is faster by more than the factor."""
-    if not (may_split(state) and has_kinds(cluster, state)):
+    if not (may_split(state) and _keeps_work(state) and has_kinds(cluster, state)):
         return False
     job = state.job
     nodes = {run.home.node for run in state.runs.values()}
     held = [one.node for name in nodes if name is not None and (one := cluster.nodes.get(name)) is not None]
     slowest = min((job.speed_on(node.gpu_kind, node.speed) for node in held), default=inf)
     return max(job.speed_on(*kind) for kind in kinds) > factor * slowest
+
+
+def _keeps_work(state: JobState) -> bool:
+    """Return whether workers of the job have kept nearly all that they trained, as far as they have ended."""
+    kept = len(state.done) * state.job.batches_per_chunk_total + sum(state.partial.values())
+    return state.lost_batches <= MOST_LOST * (kept + state.lost_batches)
 
 
 def _would_start(cluster: ClusterState, state: JobState, run: TrackedWindow, move: _Move, now: float) -> bool:
