@@ -14,7 +14,7 @@ import pytest
 from support.constraint_trials import POLICIES, Tally, tally_of
 
 SEED = 20260
-STATES = {policy: 100 if "fair=" in policy else 50 for policy in POLICIES}
+STATES = {policy: 200 if "fair=" in policy else 50 for policy in POLICIES}
 """Number of states under each policy: those in which weights decide are rare."""
 SHARE = 0.95
 SHARE_WITH_LATER_ARRIVALS = 0.85

@@ -119,6 +119,10 @@ class JobQueue:
         """Time of the last preview of the queue for data copies (`data_replication.look_ahead`)."""
         self.look_due = False
         """Whether a timer for the next preview is set."""
+        self.moves_reviewed = -inf
+        """Time of the last review of moves to faster GPUs (`faster_gpu.move_to_faster`)."""
+        self.moves_due = False
+        """Whether a timer for the next such review is set."""
         self.engaged: dict[str, JobState] = {}
         """Jobs that want windows or have some, by key."""
         self.review_at = -inf
@@ -188,6 +192,7 @@ class JobQueue:
         tried = {(one.site, one.demand): one.tried.job.key for one in other._all() if one.tried is not None}
         stale = {key: None for key in other.stale if key in self.cluster.jobs}
         self.review_at, self.review_due = other.review_at, other.review_due
+        self.moves_reviewed, self.moves_due = other.moves_reviewed, other.moves_due
         return self._resume(tried, stale, (other.looked_ahead, other.look_due, other._ranked), now)
 
     def _resume(

@@ -30,6 +30,8 @@ from tranche.state.remaining_work import rest_of
 WHY = "the rest of its chunks ends sooner on a faster GPU"
 MOST_LOST = 0.1
 """Share of the trained mini-batches that a job may have lost: what stopped workers lose, a move would lose again."""
+PAUSE_SECONDS = 0.001
+"""Time between two reviews for each job that has windows or waits: a review takes less than a tenth of it."""
 Taken = Counter[str]
 """Number of idle GPUs that are reserved in this review, by node."""
 
@@ -49,11 +51,19 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
     """Stop workers whose rest ends sooner on idle GPUs of a faster kind, or send their data there.
 
     Call it after the queue was served: a GPU is idle if no waiting job could take it. The policy's `faster_factor` is
-    positive. Jobs are reviewed in order of rank, and of a job the windows with the longest rest first.
+    positive. Jobs are reviewed in order of rank, and of a job the windows with the longest rest first. A review takes
+    longer with more jobs, and is then made less often.
     """
     cluster, policy = context.cluster, queue.policy
     if not cluster.free.gpus_at(""):
         return
+    due = queue.moves_reviewed + PAUSE_SECONDS * len(queue.engaged)
+    if now < due:
+        if not queue.moves_due:
+            queue.moves_due = True
+            context.wake(due, "")
+        return
+    queue.moves_reviewed, queue.moves_due = now, False
     kinds = cluster.free.kinds()
     movable = [state for state in queue.engaged.values() if _may_move(cluster, state, kinds, policy.faster_factor())]
     taken = Taken()
