@@ -84,7 +84,11 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
         * cluster.batch_seconds(state, run.home.site, node=run.home.node or None)
         for run in training
     }
-    idle = free_hosts(cluster, state, "", now)
+    idle = [
+        (node, cluster.batch_seconds(state, node.node.site, node=node.node.name))
+        for node in (free_hosts(cluster, state, "", now) if training else ())
+        if node.has_room(state.job.worker.requests)
+    ]
     for run in sorted(training, key=lambda one: (-here[one.window.index], one.window.index)):
         index = run.window.index
         moves = _moves(cluster, state, run, batches[index], idle, taken, now)
@@ -127,23 +131,22 @@ def _moves(
     state: JobState,
     run: TrackedWindow,
     batches: float,
-    idle: list[NodeState],
+    idle: list[tuple[NodeState, float]],
     taken: Taken,
     now: float,
 ) -> Iterator[_Move]:
-    """Yield a move to each idle node."""
+    """Yield a move to each idle node with room, given with the time of a mini-batch there, in seconds."""
     job = state.job
     waits: dict[str, tuple[float, list[int]]] = {}
-    for node in idle:
+    for node, batch_seconds in idle:
         name, site = node.node.name, node.node.site
-        if name == run.home.node or node.free_gpus - taken[name] < job.gpus or not node.has_room(job.worker.requests):
+        if name == run.home.node or node.free_gpus - taken[name] < job.gpus:
             continue
         if site not in waits:
             waits[site] = _wait_for_data(cluster, state, run, site, now)
         seconds, missing = waits[site]
         if seconds < inf:
-            rest = batches * cluster.batch_seconds(state, site, node=name)
-            yield _Move(seconds + state.restart_seconds + rest, name, site, missing)
+            yield _Move(seconds + state.restart_seconds + batches * batch_seconds, name, site, missing)
 
 
 def _wait_for_data(
