@@ -207,7 +207,8 @@ class DecisionLog:
 
     def took_over(self, instructions: Iterable[Instruction], now: float) -> None:
         """Log the first decision after `restored`."""
-        self._decided(_counted(instructions, (), TAKEN_OVER), (), now)
+        if logger.isEnabledFor(logging.INFO):
+            self._decided(_counted(instructions, (), TAKEN_OVER), (), now)
 
     def decided(self, instructions: Iterable[Instruction], events: Sequence[Event], now: float) -> None:
         """Log a decision; call it before the planner makes another one."""

@@ -82,7 +82,7 @@ class DemandClass:
     gpu_resource: str = field(init=False)
     """Resource of the GPUs that these jobs request, as in `Resources.gpu_resource`."""
     slots: int = field(init=False)
-    """Number of GPUs that one of these jobs needs at the same time to start."""
+    """Number of GPUs that must be free at the same time before one of these jobs can start."""
 
     def __post_init__(self) -> None:
         shape, members, _, _, self.scope = self.demand

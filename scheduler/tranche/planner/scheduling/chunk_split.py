@@ -30,7 +30,7 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     take it, and serves one window.
     """
     cluster, factor = context.cluster, queue.policy.split_factor()
-    if not any(node.free_gpus > 0 for node in cluster.nodes.values()):
+    if not cluster.free.gpus_at(""):
         return
     lagging = [state for state in queue.engaged.values() if may_split(state)]
     taken: set[str] = set()
