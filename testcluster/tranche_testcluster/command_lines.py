@@ -27,6 +27,11 @@ class Layout:
         """Return the path of a component's credentials."""
         return self.directory / f"{name}.kubeconfig"
 
+    @property
+    def etcd_data(self) -> Path:
+        """Folder of etcd's data."""
+        return self.directory / "etcd"
+
     def serving(self, port: str) -> list[str]:
         """Return flags to serve HTTPS with the cluster's certificate."""
         return [
@@ -46,7 +51,7 @@ def etcd(layout: Layout) -> list[str | Path]:
     client, peer = (f"http://{HOST}:{layout.ports[name]}" for name in ("etcd", "etcd-peer"))
     return [
         layout.binaries["etcd"],
-        f"--data-dir={layout.directory / 'etcd'}",
+        f"--data-dir={layout.etcd_data}",
         "--unsafe-no-fsync",  # survives a killed process, which is all a test does; not a power cut
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",

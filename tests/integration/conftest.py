@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.installed_cluster import installed_cluster
 from support.waiting import eventually
-from tranche.demo.local_stack import apply_manifests
 from tranche_testcluster import Cluster
 
 
@@ -16,8 +16,7 @@ def cluster() -> Iterator[Cluster]:
 
     One a module: what one module starts (a scheduler, an operator) must not act on another one's objects.
     """
-    with Cluster() as made:
-        apply_manifests(made)
+    with installed_cluster() as made:
         yield made
 
 

@@ -13,10 +13,11 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.full_stack import API, Whole, declare_site
+from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
 from support.waiting import eventually
-from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.local_stack import Stack
 from tranche_testcluster import Cluster
 
 JOBS, PODS = f"{API}/trainingjobs", "/api/v1/pods"
@@ -63,8 +64,7 @@ def run(program: Path) -> Iterator[Run]:
     """Run the workload, and keep Prometheus until the block is done."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(Cluster())
-        apply_manifests(cluster)
+        cluster = stack.enter_context(installed_cluster())
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=4)
         _prepare(cluster)

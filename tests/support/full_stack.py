@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from support.installed_cluster import installed_cluster
 from support.waiting import WAIT_SECONDS, eventually
-from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
+from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster
@@ -27,7 +28,7 @@ def full_stack(
     options: Sequence[str] = VALIDATED,
     *,
     declared: Mapping[str, Mapping[str, Any]] | None = None,
-    cluster: Cluster | None = None,
+    cluster: Mapping[str, Any] | None = None,
 ) -> Iterator["Whole"]:
     """Run tranche on a cluster of its own.
 
@@ -36,10 +37,9 @@ def full_stack(
         policy: Policy of the scheduler.
         options: Further options of the scheduler.
         declared: Fields of a Site object for each site that has one.
-        cluster: Cluster that is not started yet (default: one with default settings).
+        cluster: Arguments of `Cluster` (default: none).
     """
-    with cluster or Cluster() as started:
-        apply_manifests(started)
+    with installed_cluster(**(cluster or {})) as started:
         for name, nodes in sites.items():
             started.add_site(name, **nodes)
         for name, fields in (declared or {}).items():

@@ -196,6 +196,25 @@ def test_a_silenced_node_is_lost_and_comes_back(calm: Cluster) -> None:
     eventually(lambda: ready("far-0") == "True" and phase(cluster, "on-it") == "Running")
 
 
+def test_cluster_from_saved_state_has_objects_and_runs_pods(tmp_path: Path) -> None:
+    state, account = tmp_path / "state", "/api/v1/namespaces/kept/serviceaccounts/default"
+    with Cluster() as first:
+        first.kubectl("create", "namespace", "kept")
+        eventually(lambda: first.request("GET", account)[0] == 200)
+        first.save_state(state)
+        authority = (first.directory / "ca.crt").read_bytes()
+    before = {file: file.read_bytes() for file in state.rglob("*") if file.is_file()}
+    with Cluster(initial_state=state) as second:
+        assert second.request("GET", account)[0] == 200
+        assert (second.directory / "ca.crt").read_bytes() != authority
+        second.add_site("edge-a")
+        second.start_scheduler()
+        create(second, pod("new"))
+        eventually(lambda: phase(second, "new") == "Running")
+    assert {file: file.read_bytes() for file in state.rglob("*") if file.is_file()} == before
+    assert sum(512 * file.stat().st_blocks for file in before) < 20e6  # without etcd's unused 64 MB a file
+
+
 def test_component_that_cannot_start_reports_end_of_its_log() -> None:
     before = threading.active_count()
     with pytest.raises(ClusterError) as caught, Cluster(extra_flags={"kwok": ["--nonsense"]}):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.full_stack import Whole, full_stack
-from tranche_testcluster import Cluster
 from tranche_testcluster.binaries import binary_cache
 
 LOGGED = ("large", "broken")
@@ -21,7 +20,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def whole() -> Iterator[Whole]:
     names = [f"{job}-worker-{index}-{attempt}" for job in LOGGED for index in (0, 1) for attempt in (1, 2, 3)]
     logs = {f"default/{name}": f"{name} begins\nloss 0.50\nloss 0.25\n" for name in names}
-    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, cluster=Cluster(pod_logs=logs)) as made:
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, cluster={"pod_logs": logs}) as made:
         yield made
 
 

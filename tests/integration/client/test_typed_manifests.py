@@ -9,9 +9,9 @@ import pytest
 
 from integration.client.conftest import Run
 from support.full_stack import Whole
+from support.installed_cluster import installed_cluster
 from tranche.client import Client, ManifestError
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from tranche.demo.local_stack import Stack
 
 INPUTS = Path(__file__).parent / "inputs"
 GPUS = 12
@@ -19,8 +19,7 @@ GPUS = 12
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster:
         cluster.add_site("edge-a", nodes=2, gpus=4)
         cluster.add_site("cloud", nodes=1, gpus=4)
         with Stack(cluster, scheduler_options=["--validate"]) as stack:

@@ -12,16 +12,15 @@ from pathlib import Path
 from rich.console import Console
 
 from support.full_stack import Whole
-from tranche.demo.local_stack import Stack, apply_manifests
+from support.installed_cluster import installed_cluster
+from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor
 from tranche.demo.run import create_sites, look_around, report_ended
 from tranche.demo.submission import journal_of
-from tranche_testcluster import Cluster
 
 
 def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster:
         create_sites(cluster)
         create_visitor(cluster)
         with Stack(cluster, scheduler_options=["--journal", str(journal_of(cluster))]) as ours:

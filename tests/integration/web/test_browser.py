@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from support.installed_cluster import installed_cluster
+
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import PHONE, Window, opened, require_chromium, started
 from support.full_stack import Whole, declare_site
-from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
 
@@ -43,8 +45,7 @@ def create_sites(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     require_chromium()
-    with Cluster() as cluster:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster:
         create_sites(cluster)
         create_visitor(cluster)
         options = ["--estimate-seconds", "1"]

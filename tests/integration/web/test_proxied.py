@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from support.installed_cluster import installed_cluster
+
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import opened, require_chromium, started
 from support.full_stack import Whole
 from support.konnectivity_tunnel import Tunnel
 from tranche.auth.user_access import AUDIENCE
-from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster, free_port, spawn
 from tranche_testcluster.binaries import binary_cache
@@ -55,8 +57,7 @@ class Proxied:
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     folder = tmp_path_factory.mktemp("egress")
-    with Tunnel(folder) as tunnel, Cluster(extra_flags={"kube-apiserver": [tunnel.flag]}) as cluster:
-        apply_manifests(cluster)
+    with Tunnel(folder) as tunnel, installed_cluster(extra_flags={"kube-apiserver": [tunnel.flag]}) as cluster:
         create_visitor(cluster)
         cluster.add_site("edge-a", nodes=1, gpus=2)
         with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack:

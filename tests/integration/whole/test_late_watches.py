@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from support.full_stack import API, Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster, FaultProxy, Faults
+from support.installed_cluster import installed_cluster
+from tranche.demo.local_stack import Stack
+from tranche_testcluster import FaultProxy, Faults
 
 MERGE = "application/merge-patch+json"
 
 
 @pytest.fixture
 def proxy() -> Iterator[tuple[Whole, FaultProxy]]:
-    with Cluster() as cluster, cluster.proxy() as proxy:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster, cluster.proxy() as proxy:
         cluster.add_site("edge-a", nodes=1, gpus=1)
         with Stack(cluster, scheduler_options=["--validate"], api_url=proxy.url) as stack:
             yield Whole(cluster, stack), proxy

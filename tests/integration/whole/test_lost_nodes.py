@@ -8,7 +8,6 @@ import pytest
 
 from support.full_stack import Whole, full_stack
 from tranche.live.pod_timeouts import RIGID_TOLERANCE_SECONDS
-from tranche_testcluster import Cluster
 
 TOLERANCE_SECONDS = 15
 
@@ -21,7 +20,7 @@ def sited() -> Iterator[Whole]:
         "patient": {"disconnectTolerance": "1h"},
         "hasty": {"disconnectTolerance": f"{TOLERANCE_SECONDS}s"},
     }
-    with full_stack(sites, options=["--validate"], declared=tolerances, cluster=Cluster(node_lease_seconds=8)) as made:
+    with full_stack(sites, options=["--validate"], declared=tolerances, cluster={"node_lease_seconds": 8}) as made:
         yield made
 
 

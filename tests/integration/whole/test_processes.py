@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from support.full_stack import LEASE, Whole
+from support.installed_cluster import installed_cluster
 from support.object_history import History
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster
+from tranche.demo.local_stack import Stack
 
 PROCESSES = ("extender", "planner", "api")
 STRANGER = {
@@ -101,8 +101,7 @@ def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> N
 @pytest.fixture(scope="module")
 def limited() -> Iterator[Whole]:
     """A scheduler that may open 300 files in each process."""
-    with Cluster() as cluster:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster:
         cluster.add_site("edge-a", nodes=1, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=8)
         made = Stack(cluster)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from support.full_stack import API, Whole
-from tranche.demo.local_stack import Stack, apply_manifests
-from tranche_testcluster import Cluster, FaultProxy
+from support.installed_cluster import installed_cluster
+from tranche.demo.local_stack import Stack
+from tranche_testcluster import FaultProxy
 
 MERGE = "application/merge-patch+json"
 JSON = ["--log-format", "json"]
@@ -17,8 +18,7 @@ JSON = ["--log-format", "json"]
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[Whole, FaultProxy]]:
     """A stack whose scheduler reaches the API server through a proxy."""
-    with Cluster() as cluster, cluster.proxy() as proxy:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster, cluster.proxy() as proxy:
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=8)
         options = ["--estimate-seconds", "1", *JSON]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from support.full_stack import API, VALIDATED, Whole, declare_site
+from support.installed_cluster import installed_cluster
 from tranche.demo.cluster_snapshot import observe
 from tranche.demo.deviation import compare
-from tranche.demo.local_stack import Stack, apply_manifests
+from tranche.demo.local_stack import Stack
 from tranche.demo.submission import journal_of, outcome_of
 from tranche.demo.summary import simulate_outcome
-from tranche_testcluster import Cluster, Scaling
+from tranche_testcluster import Scaling
 
 ZONE = "topology.kubernetes.io/zone"
 START_SECONDS = 2.0
@@ -23,8 +24,7 @@ SCALING = Scaling("cloud", gpus=2, start_seconds=START_SECONDS, idle_seconds=1.0
 
 @pytest.fixture(scope="module", params=["chunk", "srsf"])
 def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
-    with Cluster() as cluster:
-        apply_manifests(cluster)
+    with installed_cluster() as cluster:
         cluster.add_site("edge", nodes=1, gpus=1)
         for site, other in zip(SITES, reversed(SITES), strict=True):
             links = [{"to": other, "bandwidth": "8M"}]
