@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import yaml
 
-from . import command_lines, etcd_data, etcd_history, pod_log, site
+from . import command_lines, etcd_history, pod_log, site
 from . import kubeconfig as kubeconfigs
 from .binaries import binary_cache
 from .certificate import Authority, signing_keys, write_secret
@@ -22,7 +22,7 @@ from .component import Component
 from .errors import ClusterError
 from .fault_proxy import FaultProxy
 from .scaling import Scaling
-from .workspace import HOST, Workspace
+from .workspace import HOST, Workspace, copy_etcd_data
 
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 _PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok")
@@ -213,7 +213,7 @@ class Cluster:
         self.request("DELETE", _DEFAULT_ACCOUNT)
         for name in reversed(self._components):
             self.stop(name)
-        etcd_data.copy(self._layout.etcd_data, target)
+        copy_etcd_data(self._layout.etcd_data, target)
 
     def proxy(self, seed: int = 0) -> FaultProxy:
         """Return a proxy in front of the API server, to be entered; its certificate is the API server's."""
@@ -372,7 +372,7 @@ class Cluster:
         )
         (self.directory / "logs").mkdir()
         if self._initial_state is not None:
-            etcd_data.copy(self._initial_state, self._layout.etcd_data)
+            copy_etcd_data(self._initial_state, self._layout.etcd_data)
         self._write_keys()
         self.kubeconfig = self._layout.kubeconfig("admin")
         self._admin = Client(self._ports["kube-apiserver"], self._tls("admin"))
