@@ -41,7 +41,7 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: setup  ## Run everything that .ci/run runs, in about 16 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
+test: setup  ## Run everything that .ci/run runs, in 13 to 16 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
