@@ -20,7 +20,6 @@ from .errors import ClusterError
 HOST = "127.0.0.1"
 _FIRST_PORT, _PORTS = 20_000, 10_000  # below the ranges that kernels give to outgoing connections
 _OWNER = "owner.lock"
-_BLOCK = 1 << 20
 
 
 class Workspace:
@@ -60,14 +59,6 @@ class Workspace:
         self._locks.clear()
 
 
-def copy_etcd_data(source: Path, target: Path) -> None:
-    """Copy the data folder of a stopped etcd without its unused space.
-
-    etcd allocates its write-ahead log in files of 64 MB, which are nearly all zeros, and one of them in advance.
-    """
-    shutil.copytree(source, target, copy_function=_copy_sparse, ignore=shutil.ignore_patterns("*.tmp"))
-
-
 def free_port() -> int:
     """Reserve a port, free on all addresses, until this process ends.
 
@@ -77,19 +68,6 @@ def free_port() -> int:
     port, lock = _reserve_port(base_folder() / "ports")
     atexit.register(lock.close)
     return port
-
-
-def _copy_sparse(source: str, target: str) -> None:
-    """Copy a file with holes in place of blocks of zeros."""
-    zeros = bytes(_BLOCK)
-    with Path(source).open("rb") as given, Path(target).open("wb") as made:
-        while block := given.read(_BLOCK):
-            if block == zeros[: len(block)]:
-                made.seek(len(block), os.SEEK_CUR)
-            else:
-                made.write(block)
-        made.truncate()
-    shutil.copymode(source, target)
 
 
 def _reserve_port(folder: Path) -> tuple[int, TextIO]:

@@ -49,7 +49,8 @@ def _state() -> Path:
 
 def _fingerprint() -> str:
     """Return a digest of what the state depends on."""
-    digest = hashlib.sha256(os.fsencode(ensure("kube-apiserver")["kube-apiserver"]))
+    server = ensure("kube-apiserver")["kube-apiserver"]
+    digest = hashlib.sha256(f"{server} {server.stat().st_size} {server.stat().st_mtime_ns}".encode())
     for file in sorted(manifests().rglob("*.yaml")):
         digest.update(os.fsencode(file.relative_to(manifests())) + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole
+from support.installed_cluster import installed_cluster
 from support.waiting import eventually
-from tranche.demo.local_stack import apply_manifests
 from tranche_testcluster import Cluster, free_port, spawn
 
 READS = """
@@ -67,9 +67,7 @@ class Shadowed:
 
 @pytest.fixture(scope="module", params=["without our kinds", "with our kinds"])
 def shadowed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shadowed]:
-    with Cluster() as cluster:
-        if request.param == "with our kinds":
-            apply_manifests(cluster)
+    with installed_cluster() if request.param == "with our kinds" else Cluster() as cluster:
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.kubectl("create", "serviceaccount", "reader", "-n", "default")
         cluster.kubectl("apply", "-f", "-", input=READS)

@@ -81,10 +81,11 @@ def test_pods_of_others_use_the_quota_too_until_they_are_gone(whole: Whole) -> N
     status, answer = whole.cluster.request("POST", PODS, {"metadata": {"name": "service"}, "spec": spec})
     assert status == 201, answer
     whole.until("it counts", lambda: used(whole)[GPU] == "1")
-    whole.submit("beside", chunks=2, seconds=600.0)
+    whole.submit("beside", chunks=2, seconds=30.0)
     # A second worker may be planned and refused if the watch of quotas is behind that of pods.
     whole.until("one is planned", lambda: len(planned(whole, "beside")) == 1)
     whole.until("one worker runs", lambda: whole.status("beside").get("activeWorkers") == 1)
     whole.cluster.request("DELETE", f"{PODS}/service")
     whole.until("both run", lambda: whole.status("beside").get("activeWorkers") == 2)
+    whole.until_phase("beside", "Succeeded")
     whole.delete("beside")
