@@ -41,7 +41,7 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: setup  ## Run everything that .ci/run runs, in 13 to 16 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
+test: setup  ## Run everything that .ci/run runs, in 11 to 13 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
@@ -146,8 +146,8 @@ fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many
 		tests/property/test_any_objects.py tests/property/test_planner_fuzz.py tests/property/test_gang_fuzz.py \
 		tests/integration/whole/test_fuzz.py
 
-repeats: binaries  ## Run each module that uses a control plane 10 times alone beside 3 busy loops (hours; ONLY=: part of a path; LEFT=1: continue)
-	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(LEFT),--left)
+repeats: binaries  ## Run each module that uses a control plane 10 times beside 3 busy loops (hours; AT_ONCE=; ONLY=: part of a path; LEFT=1: continue)
+	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(LEFT),--left)
 
 mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: point or word; LEFT=1: rows not caught)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)

@@ -1,8 +1,9 @@
 """Run each test module that uses a control plane several times alone, beside busy loops, and list what failed.
 
-A test that fails once in twenty runs is a defect. The modules run one after another, each ``--times`` times; the busy
-loops take the processors from it as other tests would. Results are added to ``build/repeats/results.jsonl`` at once, so
-that ``--left`` continues an interrupted run; the output of a failed run stays beside it.
+A test that fails once in twenty runs is a defect. Each module runs ``--times`` times in a process of its own; the busy
+loops, and with ``--at-once`` other modules, take the processors from it. Results are added to
+``build/repeats/results.jsonl`` at once, so that ``--left`` continues an interrupted run; the output of a failed run
+stays beside it.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,7 +45,8 @@ def modules(words: list[str]) -> list[str]:
 
 def run(module: str, number: int) -> bool:
     """Run a module once and record the result; return whether it passed."""
-    began, log = time.monotonic(), RESULTS.with_name(f"{Path(module).stem}-{number}.log")
+    name = "-".join(Path(module).with_suffix("").parts[1:])
+    began, log = time.monotonic(), RESULTS.with_name(f"{name}-{number}.log")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module]
     with log.open("wb") as output:
         try:
@@ -75,16 +78,20 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="parts of the paths of modules (default: all)")
     parser.add_argument("--times", type=int, default=10, help="runs of each module (%(default)s)")
     parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (%(default)s)")
+    parser.add_argument("--at-once", type=int, default=1, help="modules that run at a time (%(default)s)")
     parser.add_argument("--left", action="store_true", help="continue an interrupted run")
     options = parser.parse_args()
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     if not options.left:
         RESULTS.unlink(missing_ok=True)
     chosen, done = modules(options.words), known()
-    with busy_loops(options.busy):
-        for module in chosen:
-            before = done.get(module, [])
-            results = [*before, *(run(module, number) for number in range(len(before), options.times))]
+
+    def repeat(module: str) -> tuple[str, list[bool]]:
+        before = done.get(module, [])
+        return module, [*before, *(run(module, number) for number in range(len(before), options.times))]
+
+    with busy_loops(options.busy), ThreadPoolExecutor(options.at_once) as pool:
+        for module, results in pool.map(repeat, chosen):
             sys.stdout.write(f"{results.count(True):3} of {len(results)} passed  {module}\n")
             sys.stdout.flush()
     return int(not all(all(results) for module, results in known().items() if module in chosen))
