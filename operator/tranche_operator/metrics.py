@@ -53,8 +53,3 @@ class OperatorMetrics(ProcessMetrics):
             except Exception:
                 self._errors.inc()
                 raise
-
-
-def role_of(job: str, pod: str) -> str:
-    """Return the role of a job's pod, which its name contains."""
-    return pod.removeprefix(f"{job}-").partition("-")[0]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, host_name
 from tranche.kube.api.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
 from tranche.model import parse_chunks
 
@@ -16,14 +16,9 @@ RENDEZVOUS_PORT = 29500
 """Port on which rank 0 of a gang listens; the default of torchrun."""
 
 
-def host_name(job: TrainingJob, role: str, index: int) -> str:
-    """Return the host name of a pod; it is the same for every attempt."""
-    return f"{job.metadata.name}-{role}-{index}"
-
-
 def address(job: TrainingJob, role: str, index: int) -> str:
     """Return the DNS name of a pod under the job's headless Service."""
-    return f"{host_name(job, role, index)}.{job.metadata.name}.{job.metadata.namespace}.svc"
+    return f"{host_name(job.metadata.name, role, index)}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
 def is_alone(job: TrainingJob) -> bool:

@@ -211,7 +211,7 @@ def _spec(
         volumes.append(_token_volume(settings))
         mounts.append({"name": TOKEN_VOLUME, "mountPath": environment.TOKEN_DIRECTORY, "readOnly": True})
     spec |= {
-        "hostname": environment.host_name(job, role, index),
+        "hostname": names.host_name(job.metadata.name, role, index),
         "subdomain": job.metadata.name,
         "schedulerName": names.SCHEDULER_NAME,
         "priorityClassName": job.priority_class_name,

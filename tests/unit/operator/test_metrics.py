@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from tranche_operator.health_server import serve_health
-from tranche_operator.metrics import OperatorMetrics, role_of
+from tranche_operator.metrics import OperatorMetrics
 from tranche_testcluster import free_port
 
 
@@ -25,19 +25,6 @@ def test_reconciles_are_timed_and_failures_counted_and_raised() -> None:
     value = metrics.registry.get_sample_value
     assert value("tranche_operator_reconcile_seconds_count") == 2
     assert value("tranche_operator_reconcile_errors_total") == 1
-
-
-@pytest.mark.parametrize(
-    ("pod", "role"),
-    [
-        ("a-ps-worker-0-7", "worker"),
-        ("a-ps-ps-0-1", "ps"),
-        ("a-ps-chief-0-1", "chief"),
-        ("a-ps-staging-edge-1", "staging"),
-    ],
-)
-def test_the_role_of_a_pod_is_read_from_its_name_behind_the_jobs(pod: str, role: str) -> None:
-    assert role_of("a-ps", pod) == role
 
 
 def test_readiness_and_queue_are_as_they_are_when_read() -> None:

@@ -66,7 +66,17 @@ PRIORITIES = PRIORITY_CLASSES
 
 def pod_name(job: str, role: str, index: int, attempt: int) -> str:
     """Return the name of a planned pod. It is deterministic, so that a second creation fails and is harmless."""
-    return f"{job}-{role}-{index}-{attempt}"
+    return f"{host_name(job, role, index)}-{attempt}"
+
+
+def host_name(job: str, role: str, index: int) -> str:
+    """Return the host name of a planned pod; it is the same for every attempt."""
+    return f"{job}-{role}-{index}"
+
+
+def role_of(job: str, pod: str) -> str:
+    """Return the role of a job's pod, which its name contains (`pod_name`, `staging_pod_name`)."""
+    return pod.removeprefix(f"{job}-").partition("-")[0]
 
 
 def staging_pod_name(job: str, site: str, attempt: int) -> str:
