@@ -1,7 +1,9 @@
 """Preemption: closing windows of jobs that rank behind, where that frees capacity or quota for a job.
 
 The policy decides whether a window may be closed for another job, and above which remaining time that is worthwhile
-(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `PlacementTrial` finds the windows to close.
+(`QueuePolicy.min_remaining_to_preempt`, `may_preempt_window`); `PlacementTrial` finds the windows to close. Policies
+that bind chunks to slots preempt in `slot_scheduler`, and `level_relocation` moves gangs. If a pod of others needs a
+node, `tranche.extender.eviction_cost` compares what the training pods there would lose.
 """
 
 from collections import Counter
