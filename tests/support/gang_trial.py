@@ -233,9 +233,9 @@ class _Run:
 
     def _tell(self, *events: Event) -> None:
         for instruction in self.planner.handle_all(events, self.now()):
-            self._obey(instruction)
+            self._execute(instruction)
 
-    def _obey(self, instruction: Instruction) -> None:
+    def _execute(self, instruction: Instruction) -> None:
         match instruction:
             case OpenWindow(job=key, window=window) if key == URGENT:
                 self.urgent = window

@@ -231,12 +231,12 @@ class _Run:
 
     def _tell(self, *events: Event) -> None:
         for instruction in self.planner.handle_all(events, self.now()):
-            self._obey(instruction)
+            self._execute(instruction)
         plan = plan_status(self.planner.plan_of(KEY, self.now()), resource(self.trial).metadata.uid, 1, 1)
         self.jobs[KEY] = resource(self.trial, plan=plan)
         self.renewals.settle(KEY)
 
-    def _obey(self, instruction: Instruction) -> None:
+    def _execute(self, instruction: Instruction) -> None:
         match instruction:
             case OpenWindow(window=window):
                 self._start("worker", _entry(window))

@@ -87,8 +87,8 @@ class DelayedSimulation(Simulation):
             self._machines[site] = Machines(self.autoscaling[site])
         return self._machines.get(site)
 
-    def _obey(self, instructions: Iterable[Instruction]) -> None:
-        Simulation._obey(self, instructions)
+    def _execute(self, instructions: Iterable[Instruction]) -> None:
+        Simulation._execute(self, instructions)
         self._seat_servers()
 
     def _seat_servers(self) -> None:
@@ -125,9 +125,9 @@ class DelayedSimulation(Simulation):
             self._saving.add(who)
             self.at(end, WorkerEnded(key, window.attempt, "Preempted", end, worker.progress(notice), 143))
 
-    def _happen(self, event: Event) -> None:
+    def _process(self, event: Event) -> None:
         if not isinstance(event, WorkerEnded):
-            Simulation._happen(self, event)
+            Simulation._process(self, event)
             return
         who = (event.job, event.attempt)
         worker = self._workers.get(who)
@@ -146,7 +146,7 @@ class DelayedSimulation(Simulation):
             worker.account.attained -= idle * max(1, worker.account.job.gpus)
             worker.account.lost += idle * max(1, worker.account.job.gpus)
         if event.outcome == "Succeeded":
-            Simulation._happen(self, event)
+            Simulation._process(self, event)
             return
         self._leave(worker, event.outcome)
         self._untold.append(event)

@@ -181,11 +181,11 @@ class Simulation:
     def step(self) -> None:
         """Process the next instant: all of its events, and the decisions that follow."""
         heap = self._heap
-        bell = self._next_bell() if self.period_seconds else None
-        self.now = max(self.now, self._next_instant(bell))
+        boundary = self._next_period() if self.period_seconds else None
+        self.now = max(self.now, self._next_instant(boundary))
         while heap and heap[0][0] <= self.now:
-            self._happen(heappop(heap)[2])
-        if not self.period_seconds or (bell is not None and bell <= self.now):
+            self._process(heappop(heap)[2])
+        if not self.period_seconds or (boundary is not None and boundary <= self.now):
             self._tell()
         self.load.take(self.now, self._busy_gpus, self._waiting)
 
@@ -209,7 +209,7 @@ class Simulation:
     def _round(self, time: float) -> float:
         return ceil(time / self.period_seconds) * self.period_seconds
 
-    def _next_instant(self, bell: float | None) -> float:
+    def _next_instant(self, boundary: float | None) -> float:
         """Return the time of the next event, timer or period, in seconds; the clock if events wait for a decision."""
         wakeup = self.planner.next_wakeup()
         first = self._heap[0][0] if self._heap else inf
@@ -217,17 +217,17 @@ class Simulation:
             if wakeup is not None and wakeup < first:
                 first = wakeup
             return self.now if first == inf else first
-        due = min(first, inf if bell is None else bell)
+        due = min(first, inf if boundary is None else boundary)
         # else a timer of the planner, processed at the next period
         return due if due < inf else self._round(max(self.now, wakeup or 0.0))
 
-    def _next_bell(self) -> float | None:
+    def _next_period(self) -> float | None:
         if not (self._untold or self.planner.next_wakeup() is not None):
             return None
         wakeup = self.planner.next_wakeup()
         return self._round(self.now if self._untold or wakeup is None else max(self.now, wakeup))
 
-    def _happen(self, event: Event) -> None:
+    def _process(self, event: Event) -> None:
         match event:
             case JobSubmitted(job=job):
                 self._accounts[job.key] = JobAccount(self.truths.get(job.key, job), idle_since=self.now)
@@ -314,7 +314,7 @@ class Simulation:
                     self._servers_of_ended(event)
             instructions = self.planner.handle_all(told or (Tick(),), self.now)
             self.events += 1
-            self._obey(instructions)
+            self._execute(instructions)
             for event in told:
                 if isinstance(event, _COMPLETING) and event.outcome == "Succeeded":
                     self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
@@ -327,7 +327,7 @@ class Simulation:
             for place in [place for place in self._servers if place[0] == event.job]:
                 del self._servers[place]
 
-    def _obey(self, instructions: Iterable[Instruction]) -> None:
+    def _execute(self, instructions: Iterable[Instruction]) -> None:
         opened: list[tuple[JobState, Window]] = []
         for instruction in instructions:
             if self.keep_history:
@@ -395,7 +395,7 @@ class Simulation:
         """Schedule the first batch of a worker, and its end."""
         key, window, starts = worker.account.job.key, worker.window, worker.starts
         if starts <= self.now:
-            self._happen(WorkerStarted(key, window.attempt, starts))
+            self._process(WorkerStarted(key, window.attempt, starts))
         else:
             self.at(starts, WorkerStarted(key, window.attempt, starts))
         self._schedule_end(worker)
