@@ -28,7 +28,7 @@ from tranche.live.planner_inbox import AT_ONCE, ReportInbox
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Job, PodShape, Report, Resources
 from tranche.planner import JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
-from tranche.planner_api.desk import PlannerDesk
+from tranche.planner_api.receiver import PlannerReceiver
 from tranche.policies import get_policy
 from tranche.runtime.http_server import serve
 from tranche.simulation.cluster_spec import pool
@@ -82,7 +82,7 @@ def serve_reports(pipe: Connection) -> None:
     app = create_report_app(
         stores.pods.store,
         stores.jobs.store,
-        PlannerDesk(inbox, inbox),
+        PlannerReceiver(inbox, inbox),
         reviewer,
         Metrics(),
         lambda: 10 * time.monotonic(),

@@ -21,7 +21,7 @@ from tranche.kube.api.resources import MAX_CHUNKS
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report
-from tranche.planner_api.desk import PlannerDesk
+from tranche.planner_api.receiver import PlannerReceiver
 from tranche.web.app import create_page_app
 from tranche.worker_api.app import create_report_app
 
@@ -89,7 +89,7 @@ add_bind(APP, Api(), Metrics())  # type: ignore[arg-type]
 REPORTS = create_report_app(
     STORES.pods.store,
     STORES.jobs.store,
-    PlannerDesk(Sink(), Questions()),
+    PlannerReceiver(Sink(), Questions()),
     TokenReviewer(Api()),
     Metrics(),
     iter(range(10**9)).__next__,
@@ -192,7 +192,7 @@ def test_a_report_that_is_taken_makes_sense(body: Any) -> None:
     """And one that makes sense is taken, from the pod that may send it."""
     sink = Notes()
     stores_ = (STORES.pods.store, STORES.jobs.store)
-    app = create_report_app(*stores_, PlannerDesk(sink, Questions()), TokenReviewer(Api()), Metrics())
+    app = create_report_app(*stores_, PlannerReceiver(sink, Questions()), TokenReviewer(Api()), Metrics())
     with TestClient(app) as client:
         headers = {"Authorization": "Bearer ns/cats-ps-0-7/u7"}
         answer = client.post("/v1/jobs/ns/cats/progress", content=json.dumps(body), headers=headers)

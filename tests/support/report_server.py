@@ -12,7 +12,7 @@ from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.planner_inbox import ReportInbox
 from tranche.metrics.scheduler import Metrics
-from tranche.planner_api.desk import PlannerDesk
+from tranche.planner_api.receiver import PlannerReceiver
 from tranche.runtime.http_server import serve
 from tranche.worker_api.app import create_report_app
 
@@ -36,7 +36,7 @@ async def served(
     clock: Callable[[], float],
 ) -> AsyncIterator[str]:
     """Serve it; gives its address."""
-    app = create_report_app(pods, jobs, PlannerDesk(inbox, renewals), TokenReviewer(Reviews()), Metrics(), clock)
+    app = create_report_app(pods, jobs, PlannerReceiver(inbox, renewals), TokenReviewer(Reviews()), Metrics(), clock)
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=listening.set_result))
     try:

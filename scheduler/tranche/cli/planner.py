@@ -32,10 +32,10 @@ from tranche.planner.forecast.planned_window import planned_windows
 from tranche.planner.forecast.what_if import what_if
 from tranche.planner.journal import Fact
 from tranche.planner_api.app import PlannerViews, create_planner_app
-from tranche.planner_api.desk import PlannerDesk
 from tranche.planner_api.leader_address import ANNOTATION
 from tranche.planner_api.messages import Outlook, Place, Trained
 from tranche.planner_api.peer_token import PeerGate
+from tranche.planner_api.receiver import PlannerReceiver
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
@@ -167,8 +167,8 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             },
         )
         gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
-        desk = PlannerDesk(controller.reports, controller.renewals)
-        app = create_planner_app(desk, _views(controller, planner, options.gpu_resources), gate, watches.unsynced)
+        receiver = PlannerReceiver(controller.reports, controller.renewals)
+        app = create_planner_app(receiver, _views(controller, planner, options.gpu_resources), gate, watches.unsynced)
         logger.info("policy %s", options.policy)
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())

@@ -19,8 +19,8 @@ from tranche.auth.review_cache import BusyError
 from tranche.kube.client.errors import ApiError
 from tranche.model import ChunkWindow, WhatIf
 from tranche.planner_api import messages
-from tranche.planner_api.desk import NotLeadingError, PlannerDesk
 from tranche.planner_api.peer_token import PeerGate
+from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 from tranche.runtime.http_server import readiness
 from tranche.runtime.request_body import read_body
 
@@ -45,12 +45,12 @@ class PlannerViews:
 
 
 def create_planner_app(
-    desk: PlannerDesk, views: PlannerViews, gate: PeerGate, unready: Callable[[], list[str]]
+    receiver: PlannerReceiver, views: PlannerViews, gate: PeerGate, unready: Callable[[], list[str]]
 ) -> Starlette:
     """Create the application.
 
     Args:
-        desk: Receiver of reports and chunk requests.
+        receiver: Receiver of reports and chunk requests.
         views: State of the planner for the web page.
         gate: Check of tokens.
         unready: Returns the names of watches that are not synced.
@@ -58,31 +58,31 @@ def create_planner_app(
 
     async def take(request: Request) -> Response:
         reports = _decoded(messages.decode_reports, await _body(request))
-        taken = [await desk.take(report) for report in reports]
+        taken = [await receiver.take(report) for report in reports]
         return _packed([messages.ACCEPTED if one else messages.SUPERSEDED for one in taken])
 
     async def grant(request: Request) -> Response:
-        given = await desk.ask(_decoded(messages.decode_request, await _body(request)))
+        given = await receiver.ask(_decoded(messages.decode_request, await _body(request)))
         return _packed(given) if given is not None else Response(status_code=messages.SUPERSEDED)
 
     async def progress(request: Request) -> Response:
-        desk.check()
+        receiver.check()
         known = views.progress(request.query_params.get("job", ""))
         return _packed(known) if known is not None else Response(status_code=404)
 
     async def outlook(request: Request) -> Response:
-        desk.check()
+        receiver.check()
         return _packed(await _computed(views.outlook()))
 
     async def chunks(request: Request) -> Response:
-        desk.check()
+        receiver.check()
         steps = views.chunk_windows(request.query_params.get("job", ""))
         return _packed(await _computed(steps)) if steps is not None else Response(status_code=404)
 
     computing = asyncio.Lock()
 
     async def what_if(request: Request) -> Response:
-        desk.check()
+        receiver.check()
         body = await _body(request)
         if computing.locked():
             return PlainTextResponse("another what-if is computed: retry in a moment", messages.TOO_MANY)

@@ -11,9 +11,9 @@ import msgspec
 from tranche.auth.review_cache import BusyError
 from tranche.model import ChunkGrant, ChunkRequest, ChunkWindow, PlannedWindow, Report, WhatIf
 from tranche.planner_api import messages
-from tranche.planner_api.desk import NotLeadingError
 from tranche.planner_api.leader_address import LeaderAddress
 from tranche.planner_api.peer_token import PeerToken
+from tranche.planner_api.receiver import NotLeadingError
 
 BATCH = 200
 """Maximum number of reports in one request."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.leader_election import LEASE, leases_path
-from tranche.planner_api.desk import NotLeadingError
+from tranche.planner_api.receiver import NotLeadingError
 
 ANNOTATION = "tranche.dev/planner-address"
 FRESH_SECONDS = 2.0

@@ -25,7 +25,7 @@ from tranche.kube.api.timestamp import whole_second
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.manifest import training_job_manifest
 from tranche.model import WhatIf
-from tranche.planner_api.desk import NotLeadingError
+from tranche.planner_api.receiver import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
 from tranche.web.authorization import Guard, Refusal, Visitor
 from tranche.web.job_views import TimeInterval, time_interval

@@ -34,7 +34,7 @@ from tranche.kube.convert.pod_identity import (
 from tranche.kube.convert.pods_and_nodes import Pod, is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
-from tranche.planner_api.desk import NotLeadingError
+from tranche.planner_api.receiver import NotLeadingError
 from tranche.runtime.rate_limit import RateLimit
 from tranche.runtime.request_body import read_body
 from tranche.worker_api.allocation import allocations
@@ -55,7 +55,7 @@ RETRY_SECONDS = 5
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Desk(Protocol):
+class ReportReceiver(Protocol):
     """Receiver of progress reports and chunk requests: the leader's planner."""
 
     async def take(self, report: Report) -> bool:
@@ -101,7 +101,7 @@ class ReportRoute:
     pods: Mapping[str, Pod]
     """Pods by ``namespace/name``."""
     jobs: Mapping[str, TrainingJob]
-    desk: Desk
+    receiver: ReportReceiver
     reviewer: TokenReviewer
     limit: RateLimit
     """Rate limit of reports."""
@@ -117,7 +117,7 @@ class ReportRoute:
         """
         who, body = await self._admit(request, _may_report, self.limit)
         try:
-            taken = await self.desk.take(_report(body, who.job))
+            taken = await self.receiver.take(_report(body, who.job))
         except NotLeadingError as error:
             raise _Refusal(503, str(error)) from None
         if not taken:
@@ -130,7 +130,7 @@ class ReportRoute:
         who, body = await self._admit(request, _may_ask, self.request_limit)
         asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
         try:
-            given = await self.desk.ask(asked)
+            given = await self.receiver.ask(asked)
         except TimeoutError:
             raise _Refusal(503, "the plan could not be written in time: retry") from None
         except NotLeadingError as error:
@@ -203,7 +203,7 @@ class ReportRoute:
 def create_report_app(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
-    desk: Desk,
+    receiver: ReportReceiver,
     reviewer: TokenReviewer,
     metrics: Metrics,
     clock: Callable[[], float] = time.monotonic,
@@ -213,13 +213,13 @@ def create_report_app(
     Args:
         pods: Pods by ``namespace/name``.
         jobs: TrainingJobs by ``namespace/name``.
-        desk: Receiver of reports and chunk requests.
+        receiver: Receiver of reports and chunk requests.
         reviewer: Reviewer of pod tokens.
         metrics: Metrics that count requests.
         clock: Monotonic seconds, for rate limits.
     """
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
-    route = ReportRoute(pods, jobs, desk, reviewer, *limits, clock)
+    route = ReportRoute(pods, jobs, receiver, reviewer, *limits, clock)
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     async def receive(request: Request) -> Response:

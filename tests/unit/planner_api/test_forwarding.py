@@ -22,10 +22,10 @@ from tranche.model import (
 )
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
-from tranche.planner_api.desk import NotLeadingError, PlannerDesk
 from tranche.planner_api.leader_address import ANNOTATION, LeaderAddress
 from tranche.planner_api.messages import KEY_VARIABLE, Outlook, Place, Trained
 from tranche.planner_api.peer_token import AUDIENCE, PeerGate, PeerToken
+from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 from tranche.runtime.http_server import serve
 
 ACCOUNT = "tranche-system:tranche-scheduler"
@@ -93,7 +93,7 @@ async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
         lambda key: (yield from _windows(key)),
         lambda body: (yield from _what_if(body)),
     )
-    app = create_planner_app(PlannerDesk(replica, replica), views, PeerGate(api, ACCOUNT), list)
+    app = create_planner_app(PlannerReceiver(replica, replica), views, PeerGate(api, ACCOUNT), list)
     ports: asyncio.Queue[int] = asyncio.Queue()
     task = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=ports.put_nowait))
     replica.url = f"http://127.0.0.1:{await ports.get()}"
@@ -288,11 +288,11 @@ def test_former_leader_does_not_say_that_an_attempt_ended() -> None:
     async def scene() -> None:
         replica = Replica(leading=False)
         replica.superseded, replica.given = {7}, None
-        desk = PlannerDesk(replica, replica)
+        receiver = PlannerReceiver(replica, replica)
         with pytest.raises(NotLeadingError):
-            await desk.take(REPORT)
+            await receiver.take(REPORT)
         with pytest.raises(NotLeadingError):
-            await desk.ask(ChunkRequest("ns/cats", 7, 7))
+            await receiver.ask(ChunkRequest("ns/cats", 7, 7))
 
     asyncio.run(scene())
 
@@ -306,6 +306,6 @@ def test_leader_deposed_during_a_request_does_not_answer() -> None:
     async def scene() -> None:
         replica = Deposed()
         with pytest.raises(NotLeadingError):
-            await PlannerDesk(replica, replica).ask(ChunkRequest("ns/cats", 7, 7))
+            await PlannerReceiver(replica, replica).ask(ChunkRequest("ns/cats", 7, 7))
 
     asyncio.run(scene())

@@ -11,7 +11,7 @@ from tranche.auth.review_cache import BusyError
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.model import Delay, WhatIf
-from tranche.planner_api.desk import NotLeadingError
+from tranche.planner_api.receiver import NotLeadingError
 from tranche.web.app import Planning
 from tranche.web.manifest_plan import BURST, read_job, read_manifest
 

@@ -13,7 +13,7 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
-from tranche.planner_api.desk import PlannerDesk
+from tranche.planner_api.receiver import PlannerReceiver
 from tranche.worker_api.app import BURST, LARGEST_REPORT, create_report_app
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -72,7 +72,7 @@ class Running:
         reviewer = TokenReviewer(self.reviews, lambda: self.now)
         stores, sink = self.stores, self.sink
         app = create_report_app(
-            stores.pods.store, stores.jobs.store, PlannerDesk(sink, sink), reviewer, self.metrics, lambda: self.now
+            stores.pods.store, stores.jobs.store, PlannerReceiver(sink, sink), reviewer, self.metrics, lambda: self.now
         )
         self.client = TestClient(app)
         self.stores.add_job("cats", window(0, 8, "n1"), servers=[window(0, 7, "n2")])

@@ -31,7 +31,7 @@ class Granter(Protocol):
         """
 
 
-class PlannerDesk:
+class PlannerReceiver:
     """Reports and chunk requests of workers, as long as this process leads.
 
     A former leader does not know the attempts that its successor opened: it must not tell them that they have ended.
