@@ -54,6 +54,10 @@ def typed(checkout: Path, command: str) -> str:
     return answer.stdout
 
 
+def test_the_example_is_a_module_of_24_lines() -> None:
+    assert len(MODULE.splitlines()) == 24
+
+
 def test_the_page_lists_the_commands_in_the_order_of_its_steps() -> None:
     assert "tranche policies" in LIST
     assert "tranche_codegen.reference" in GENERATE
