@@ -1,7 +1,4 @@
-"""docs/explanation/apply-to-bound.md names files and functions that exist, and at most 18 files.
-
-For tests/unit/docs, after the modules have moved to their new paths.
-"""
+"""docs/explanation/apply-to-bound.md names files and functions that exist, and at most 18 files."""
 
 import re
 from pathlib import Path
