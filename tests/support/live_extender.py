@@ -71,6 +71,11 @@ class LiveExtender:
         plan = job.status.plan if job is not None else None
         return f"{plan.term}.{plan.revision}" if plan is not None else ""
 
+    def pod_runs(self, namespace: str, name: str) -> bool:
+        """Return whether the extender knows that a pod runs."""
+        pod = self._view.pods.get(f"{namespace}/{name}")
+        return pod is not None and pod.status.phase == "Running"
+
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._serve())

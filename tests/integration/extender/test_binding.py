@@ -86,9 +86,10 @@ class Lab:
         return str(self.until(lambda: self.node_of(name)))
 
     def running(self, *names: str) -> None:
-        """Wait until pods run, so that nothing of them changes any more."""
+        """Wait until pods run, and the extender has seen it, so that nothing of them changes any more."""
         for name in names:
             self.until(partial(self._runs, name))
+            self.until(partial(self.extender.pod_runs, self.namespace, name))
 
     def reason(self, name: str) -> str:
         """Wait until kube-scheduler says why a pod is not bound."""
@@ -208,6 +209,8 @@ def test_a_pod_waits_for_its_own_victim_and_then_takes_its_place(lab: Lab, site:
     lab.plan("cats", window(0, 1, first, second))
     successor = lab.worker("cats", 0, 1, [first, second])
     assert f"waiting for {lab.namespace}/dogs-worker-0-1 to terminate on {first}" in lab.reason(successor)
+    # A free fallback is taken if the extender receives the deletion of the victim before kube-scheduler does.
+    assert lab.bound(lab.pod("guest", [second], 1)) == second
     lab.remove(victim)
     assert lab.bound(successor) == first
 
