@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.constraint_trials import POLICIES, Tally, tally_of
+from support.constraint_trials import POLICIES, TrialCount, trial_count
 
 SEED = 20260
 STATES = 1000
@@ -26,27 +26,27 @@ LEAST_OF_A_KIND = 5
 COLUMNS = ("all", "tier", "weight", "age", "share", "order", "not stopped", "quota", "data", "held", "nodes", "gang")
 
 
-def cell(tally: Tally, kind: str) -> str:
-    return f"{tally.earlier[kind]} / {tally.total[kind]}" if tally.total[kind] else "–"
+def cell(count: TrialCount, kind: str) -> str:
+    return f"{count.earlier[kind]} / {count.total[kind]}" if count.total[kind] else "–"
 
 
-def row(tally: Tally) -> str:
+def row(count: TrialCount) -> str:
     """Return one line of the table; the last column has all kinds without a column of their own."""
-    rest = set(tally.total) - set(COLUMNS)
-    other = sum(tally.total[kind] for kind in rest)
-    cells = [cell(tally, kind) for kind in COLUMNS]
-    cells.append(f"{sum(tally.earlier[kind] for kind in rest)} / {other}" if other else "–")
-    return f"| {tally.policy} | {' | '.join(cells)} |"
+    rest = set(count.total) - set(COLUMNS)
+    other = sum(count.total[kind] for kind in rest)
+    cells = [cell(count, kind) for kind in COLUMNS]
+    cells.append(f"{sum(count.earlier[kind] for kind in rest)} / {other}" if other else "–")
+    return f"| {count.policy} | {' | '.join(cells)} |"
 
 
-def problems(tally: Tally, states: int) -> list[str]:
+def problems(count: TrialCount, states: int) -> list[str]:
     """Return what the trials of a policy do not show."""
     found = []
-    if tally.earlier["all"] < LEAST_SHARE * states:
-        found.append(f"{tally.policy}: {tally.earlier['all']} of {states} start earlier, less than {LEAST_SHARE:.0%}")
-    rare = tally.missing(LEAST_OF_A_KIND * states // STATES)
+    if count.earlier["all"] < LEAST_SHARE * states:
+        found.append(f"{count.policy}: {count.earlier['all']} of {states} start earlier, less than {LEAST_SHARE:.0%}")
+    rare = count.missing(LEAST_OF_A_KIND * states // STATES)
     if rare:
-        found.append(f"{tally.policy}: too few states with {', '.join(rare)}")
+        found.append(f"{count.policy}: too few states with {', '.join(rare)}")
     return found
 
 
@@ -59,16 +59,16 @@ def main() -> None:
     parser.add_argument("--failed", action="store_true", help="print the explanations that were wrong")
     options = parser.parse_args()
     policies = options.policies.split(",")
-    tallies = []
+    counts = []
     print(f"| policy | {' | '.join(COLUMNS)} | other |", f"| :-- {'| --: ' * (len(COLUMNS) + 1)}|", sep="\n")
     with ProcessPoolExecutor(options.processes) as pool:
-        for tally in pool.map(partial(tally_of, states=options.states, seed=options.seed), policies):
-            tallies.append(tally)
-            print(row(tally), flush=True)
+        for count in pool.map(partial(trial_count, states=options.states, seed=options.seed), policies):
+            counts.append(count)
+            print(row(count), flush=True)
     if options.failed:
-        for tally in tallies:
-            print(f"\n{tally.policy}", *tally.failed, sep="\n", file=sys.stderr)
-    found = [line for tally in tallies for line in problems(tally, options.states)]
+        for count in counts:
+            print(f"\n{count.policy}", *count.failed, sep="\n", file=sys.stderr)
+    found = [line for count in counts for line in problems(count, options.states)]
     print(*found, sep="\n", file=sys.stderr)
     sys.exit(1 if found else 0)
 

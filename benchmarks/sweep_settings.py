@@ -122,23 +122,10 @@ WITH_TIERS = ("average", "cloud chunks")
 
 def sweeps() -> list[Sweep]:
     """Return all sweeps, in the order of the page."""
-    by_epsilon = tuple(Point(f"{one:g}", {"speed_factor": 1 + one}, one) for one in EPSILONS)
-    by_price = tuple(Point(f"{one:g}", {}, one, f":price={one:g}") for one in PRICES)
-    clouds = (
-        Point("no cloud", {"preset": "jsac-edge"}),
-        Point("10 workers", {"preset": "jsac-cloud10"}),
-        Point("unlimited", {"preset": "jsac-cloud"}),
-    )
-    delays = tuple(Panel(f"data: {one}", {"delay": one}) for one in ("outside", "home"))
-    options = (
-        Point("draw log-uniform", {"draw": "log-uniform"}),
-        Point("draw uniform", {"draw": "uniform"}),
-        Point("delay outside", {"delay": "outside"}),
-        Point("delay home", {"delay": "home"}),
-        Point("speeds mixed", {"speeds": "mixed"}),
-        Point("ps_hosts 1", {"ps_hosts": 1}),
-        Point("ps_hosts 2", {"ps_hosts": 2}),
-    )
+    return [*_size_sweeps(), *_network_sweeps(), *_option_sweeps()]
+
+
+def _size_sweeps() -> list[Sweep]:
     scaled = (*POLICIES, PRINTED)
     return [
         Sweep("load", "Load", "load", numbers("load", (0.5, 0.7, 0.9, 1.1)), figures=("average", "p99")),
@@ -153,6 +140,11 @@ def sweeps() -> list[Sweep]:
             policies=scaled,
         ),
         Sweep("epochs", "Epochs E", "E of all jobs", numbers("epochs", (20, 30, 40, 50, 60))),
+    ]
+
+
+def _network_sweeps() -> list[Sweep]:
+    return [
         Sweep(
             "bandwidth",
             "Bandwidth b of a worker",
@@ -184,6 +176,28 @@ def sweeps() -> list[Sweep]:
             panels=(CLOUD,),
             figures=WITH_TIERS,
         ),
+    ]
+
+
+def _option_sweeps() -> list[Sweep]:
+    by_epsilon = tuple(Point(f"{one:g}", {"speed_factor": 1 + one}, one) for one in EPSILONS)
+    by_price = tuple(Point(f"{one:g}", {}, one, f":price={one:g}") for one in PRICES)
+    clouds = (
+        Point("no cloud", {"preset": "jsac-edge"}),
+        Point("10 workers", {"preset": "jsac-cloud10"}),
+        Point("unlimited", {"preset": "jsac-cloud"}),
+    )
+    delays = tuple(Panel(f"data: {one}", {"delay": one}) for one in ("outside", "home"))
+    options = (
+        Point("draw log-uniform", {"draw": "log-uniform"}),
+        Point("draw uniform", {"draw": "uniform"}),
+        Point("delay outside", {"delay": "outside"}),
+        Point("delay home", {"delay": "home"}),
+        Point("speeds mixed", {"speeds": "mixed"}),
+        Point("ps_hosts 1", {"ps_hosts": 1}),
+        Point("ps_hosts 2", {"ps_hosts": 2}),
+    )
+    return [
         Sweep(
             "cloud-share",
             "Size of the cloud",

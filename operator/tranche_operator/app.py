@@ -25,7 +25,7 @@ from tranche_operator.reconcile.observed import PodView
 from tranche_operator.settings import Settings
 from tranche_operator.watch import report_ca
 from tranche_operator.watch.informers import Budgets, pod_informer
-from tranche_operator.watch.kopf_thread import Watches
+from tranche_operator.watch.kopf_thread import KopfThread
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Operator:
             expected=(ApiError, ValueError),
         )
         self._resync = Resync(reader, cache, self._runner.add, settings, _now)
-        self._watches = Watches(kubeconfig, self._note_job, self._note_listing)
+        self._watches = KopfThread(kubeconfig, self._note_job, self._note_listing)
         self._obstacle = "starting"
 
     @property

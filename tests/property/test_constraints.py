@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from support.constraint_trials import POLICIES, Tally, tally_of
+from support.constraint_trials import POLICIES, TrialCount, trial_count
 
 SEED = 20260
 STATES = {policy: 200 if "fair=" in policy else 50 for policy in POLICIES}
@@ -23,32 +23,32 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def tallies() -> dict[str, Tally]:
-    return {policy: tally_of(policy, states, SEED) for policy, states in STATES.items()}
+def counts() -> dict[str, TrialCount]:
+    return {policy: trial_count(policy, states, SEED) for policy, states in STATES.items()}
 
 
-def report(tally: Tally) -> str:
-    lines = [f"{tally.policy}, seed {SEED}: earlier in {tally.earlier['all']} of {tally.total['all']}"]
-    lines += [f"{kind:12} {tally.earlier[kind]:4} of {total:4}" for kind, total in tally.total.most_common()]
-    written = "\n".join([*lines, *tally.failed, ""])
+def report(count: TrialCount) -> str:
+    lines = [f"{count.policy}, seed {SEED}: earlier in {count.earlier['all']} of {count.total['all']}"]
+    lines += [f"{kind:12} {count.earlier[kind]:4} of {total:4}" for kind, total in count.total.most_common()]
+    written = "\n".join([*lines, *count.failed, ""])
     sys.stdout.write(written)
     return written
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_waiting_job_starts_earlier_without_named_constraint(policy: str, tallies: dict[str, Tally]) -> None:
-    found, states = tallies[policy], STATES[policy]
+def test_waiting_job_starts_earlier_without_named_constraint(policy: str, counts: dict[str, TrialCount]) -> None:
+    found, states = counts[policy], STATES[policy]
     share = SHARE - 2 * (SHARE * (1 - SHARE) / states) ** 0.5
     assert found.earlier["all"] >= share * states, report(found)
     assert not found.missing(1), report(found)
 
 
-def test_named_constraints_bind_over_all_policies(tallies: dict[str, Tally]) -> None:
-    earlier = sum(one.earlier["all"] for one in tallies.values())
-    assert earlier >= SHARE * sum(STATES.values()), "\n".join(map(report, tallies.values()))
+def test_named_constraints_bind_over_all_policies(counts: dict[str, TrialCount]) -> None:
+    earlier = sum(one.earlier["all"] for one in counts.values())
+    assert earlier >= SHARE * sum(STATES.values()), "\n".join(map(report, counts.values()))
 
 
 def test_named_constraints_bind_with_later_arrivals() -> None:
     states = STATES["chunk"]
-    found = tally_of("chunk", states, SEED, later=1.0)
+    found = trial_count("chunk", states, SEED, later=1.0)
     assert found.earlier["all"] >= SHARE_WITH_LATER_ARRIVALS * states, report(found)

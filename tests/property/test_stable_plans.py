@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.controller_course import Course, submitted, successor
 from support.live_controller import reported, taken_over
 from tranche.client.what_if import PlanningInputs, WhatIf, answer
-from tranche.live.lease_annotations import PlannerConfig, read_memory
+from tranche.live.lease_annotations import PlannerConfig, read_learned_state
 from tranche.planner import Planner
 
 AGREEMENT_SECONDS = 5.0
@@ -70,8 +70,8 @@ async def observed(arrivals: Arrivals, later: int) -> Observed:
     remaining = [key for key in keys if key in planner.cluster.jobs]
     moved = moments(planner, course.now, remaining)
     new = submitted(99, 3, 307, course.now)
-    memory = read_memory(course.controller.memory_annotations())
-    guess = answer(new, PlanningInputs(course.objects(), PlannerConfig("chunk"), memory), course.now)
+    learned = read_learned_state(course.controller.learned_annotations())
+    guess = answer(new, PlanningInputs(course.objects(), PlannerConfig("chunk"), learned), course.now)
     reported(course.controller, "jobs", new.key, new)
     plan = moments(planner, course.now, [new.key])[new.key]
     return Observed(live, after_restart, moved, course.now - began, guess, plan)

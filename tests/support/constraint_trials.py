@@ -355,7 +355,7 @@ def explained(planner: Planner, key: str, estimate: Estimate | None, now: float)
 
 
 @dataclass(slots=True)
-class Tally:
+class TrialCount:
     """Trials under one policy."""
 
     policy: str
@@ -378,9 +378,9 @@ class Tally:
         return sorted(kind for kind in expected_kinds(self.policy) if self.total[kind] < least)
 
 
-def tally_of(policy: str, states: int, seed: int, later: float = 0.0) -> Tally:
+def trial_count(policy: str, states: int, seed: int, later: float = 0.0) -> TrialCount:
     """Run trials, and count them."""
-    tally = Tally(policy)
+    count = TrialCount(policy)
     for trial in islice(trials(random.Random(seed), policy, later), states):
-        tally.add(trial)
-    return tally
+        count.add(trial)
+    return count

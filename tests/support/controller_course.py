@@ -13,7 +13,7 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.informers import ClusterObjects
-from tranche.live.lease_annotations import PlannerConfig, read_memory
+from tranche.live.lease_annotations import PlannerConfig, read_learned_state
 from tranche.model.explanation_text import without_moments
 from tranche.planner import Planner, Tick
 from tranche.state.entities import TrackedWindow
@@ -129,8 +129,8 @@ def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
 def successor(course: Course) -> Planner:
     """Return the planner of a scheduler that takes over at this moment."""
     planner = PlannerConfig("chunk").planner(validate=True)
-    memory = read_memory(course.controller.memory_annotations())
-    restore_planner(planner, course.objects(), GPU_RESOURCES, course.now, memory)
+    learned = read_learned_state(course.controller.learned_annotations())
+    restore_planner(planner, course.objects(), GPU_RESOURCES, course.now, learned)
     return planner
 
 

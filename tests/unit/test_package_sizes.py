@@ -1,5 +1,6 @@
-"""Packages stay small enough to be read as a list."""
+"""Packages stay small enough to be read as a list, and functions to be read at once."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MOST_MODULES = 20
 """Limit of the number of modules in one package, ``__init__`` included."""
-FOLDERS = sorted(
-    str(file.parent.relative_to(ROOT))
-    for top in ("scheduler", "operator", "worker", "testcluster", "observability", "tools")
-    for file in (ROOT / top).rglob("__init__.py")
-)
+MOST_LINES = 60
+PRODUCTS = ("scheduler", "operator", "worker", "testcluster", "observability", "tools")
+TOPS = (*PRODUCTS, "benchmarks", "tests")
+FOLDERS = sorted(str(file.parent.relative_to(ROOT)) for top in PRODUCTS for file in (ROOT / top).rglob("__init__.py"))
 
 
 def test_the_folders_contain_every_product() -> None:
@@ -22,3 +22,15 @@ def test_the_folders_contain_every_product() -> None:
 def test_a_package_has_at_most_20_modules(folder: str) -> None:
     modules = sorted(file.name for file in (ROOT / folder).glob("*.py"))
     assert len(modules) <= MOST_MODULES, modules
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_a_function_has_at_most_60_lines(top: str) -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name} has {lines} lines"
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > MOST_LINES
+    ]
+    assert long == []

@@ -15,7 +15,7 @@ STOP_SECONDS = 1.2
 _IDENTITY = "tranche-operator"
 
 
-class Watches:
+class KopfThread:
     """Kopf's watch of the TrainingJobs."""
 
     def __init__(

@@ -33,7 +33,7 @@ from tranche.planner.forecast.what_if import what_if
 from tranche.planner.journal import Fact
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.leader_address import ANNOTATION
-from tranche.planner_api.messages import Outlook, Place, Trained
+from tranche.planner_api.messages import ExpectedPlace, Outlook, Trained
 from tranche.planner_api.peer_token import PeerGate
 from tranche.planner_api.receiver import PlannerReceiver
 from tranche.runtime.gc_tuning import freeze_periodically
@@ -162,7 +162,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             options.identity or f"{socket.gethostname()}_{os.getpid()}",
             annotations=lambda: {
                 **config.limited(tenancy.current).annotations(),
-                **controller.memory_annotations(),
+                **controller.learned_annotations(),
                 **address,
             },
         )
@@ -183,7 +183,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
 def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources) -> PlannerViews:
     def outlook() -> Generator[None, None, Outlook]:
         waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
-        places = {key: Place(found.site, found.node) for key, found in waiting}
+        places = {key: ExpectedPlace(found.site, found.node) for key, found in waiting}
         trained: dict[str, Trained] = {}
         for key in [key for key, state in planner.cluster.jobs.items() if state.runs]:
             yield

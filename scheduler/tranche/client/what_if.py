@@ -23,10 +23,10 @@ from tranche.kube.client.leader_election import LEASE
 from tranche.live.cluster_restore import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
-from tranche.live.lease_annotations import PlannerConfig, read_config, read_memory
+from tranche.live.lease_annotations import PlannerConfig, read_config, read_learned_state
 from tranche.model.explanation_text import as_what_if
 from tranche.planner import Planner
-from tranche.planner.learned_state import Memory
+from tranche.planner.learned_state import LearnedState
 from tranche.web.job_views import TimeInterval, time_interval
 
 SYSTEM_NAMESPACE = "tranche-system"
@@ -57,7 +57,7 @@ class PlanningInputs:
 
     objects: ClusterObjects
     config: PlannerConfig
-    memory: Memory = field(default_factory=Memory)
+    learned: LearnedState = field(default_factory=LearnedState)
     """Learnt state of the scheduler's planner."""
     note: str = ""
     """Assumptions for what could not be read; empty if none."""
@@ -92,13 +92,13 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     Raises:
         ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    config, memory, note = await _read_scheduler(session, system_namespace)
+    config, learned, note = await _read_scheduler(session, system_namespace)
     watches = Informers(session.api)
     with refusals(f"read the whole cluster, which {purpose} requires"):
         ends = await asyncio.gather(*(reflector.read() for _, reflector in watches), return_exceptions=True)
         for failed in filter(None, ends):  # all requests have ended, so that none is left when the loop closes
             raise failed
-    return PlanningInputs(watches.objects, config, memory, note)
+    return PlanningInputs(watches.objects, config, learned, note)
 
 
 def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
@@ -145,16 +145,16 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
         planner = config.planner()
     except ValueError as error:
         raise ClusterError(f"the scheduler's policy {config.policy} is not known to this version: {error}") from None
-    restore_planner(planner, inputs.objects, config.gpu_resources, now, inputs.memory)
+    restore_planner(planner, inputs.objects, config.gpu_resources, now, inputs.learned)
     return planner
 
 
-async def _read_scheduler(session: Session, system_namespace: str) -> tuple[PlannerConfig, Memory, str]:
+async def _read_scheduler(session: Session, system_namespace: str) -> tuple[PlannerConfig, LearnedState, str]:
     """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
     lease = await read_lease(session, system_namespace)
-    memory = read_memory(lease.get("metadata", {}).get("annotations") or {})
+    learned = read_learned_state(lease.get("metadata", {}).get("annotations") or {})
     published = read_config(lease)
     if published is not None:
-        return published, memory, ""
+        return published, learned, ""
     assumed = PlannerConfig()
-    return assumed, memory, f"assuming policy {assumed.policy}: the Lease {system_namespace}/{LEASE} cannot be read"
+    return assumed, learned, f"assuming policy {assumed.policy}: the Lease {system_namespace}/{LEASE} cannot be read"

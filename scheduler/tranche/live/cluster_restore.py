@@ -35,7 +35,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.learned_state import Memory, recall
+from tranche.planner.learned_state import LearnedState, recall
 from tranche.state.entities import Server, TrackedWindow
 
 logger = logging.getLogger(__name__)
@@ -106,14 +106,14 @@ class ClusterTranslator:
 
     def restore(
         self,
-        memory: Memory,
+        learned: LearnedState,
         handle: Callable[[Event], object],
         adopt: Callable[[Sequence[JobSubmitted], Iterator[Event]], None],
     ) -> list[JobSubmitted]:
         """Restore the planner's state from the objects, and return the restored jobs.
 
         Args:
-            memory: What an earlier planner learnt about the cluster.
+            learned: What an earlier planner learnt about the cluster.
             handle: Passes an event about a site, node or quota to the planner.
             adopt: Passes the jobs, and then what happened to their pods, to `Planner.restore`.
         """
@@ -130,7 +130,7 @@ class ClusterTranslator:
         for name in self.objects.nodes:
             for event in self._node_events(name):
                 handle(event)
-        recall(self._planner.context, memory)
+        recall(self._planner.context, learned)
         found = self._found_jobs()
         adopt(found, self._events_since(found))
         return found
@@ -351,7 +351,7 @@ def restore_planner(
     objects: ClusterObjects,
     gpu_resources: GpuResources,
     now: float,
-    memory: Memory | None = None,
+    learned: LearnedState | None = None,
     foreign: Sequence[JobSubmitted] = (),
 ) -> None:
     """Give a new planner the state that a restarted scheduler would restore. Nothing is written to the cluster.
@@ -361,7 +361,7 @@ def restore_planner(
         objects: The objects of the cluster.
         gpu_resources: Resource names of the GPUs.
         now: Seconds since the epoch.
-        memory: What an earlier planner learnt about the cluster.
+        learned: What an earlier planner learnt about the cluster.
         foreign: Jobs of other schedulers to restore as if they were TrainingJobs; those with a plan are running.
     """
     starts = (
@@ -375,4 +375,4 @@ def restore_planner(
         planner.restore([*found, *foreign], now, chain(events, starts))
 
     translator = ClusterTranslator(objects, planner, gpu_resources, lambda: now)
-    translator.restore(memory or Memory(), lambda event: planner.handle(event, now), adopt)
+    translator.restore(learned or LearnedState(), lambda event: planner.handle(event, now), adopt)

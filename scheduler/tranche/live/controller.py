@@ -26,7 +26,7 @@ from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
 from tranche.live.forecasting import Forecasts
 from tranche.live.informers import Informers, status_path
-from tranche.live.lease_annotations import annotations_of, read_memory, scheduler_annotation
+from tranche.live.lease_annotations import annotations_of, read_learned_state, scheduler_annotation
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import Measurements
 from tranche.live.pod_timeouts import PodAbsenceChecker, SchedulerWatch, UnreachableNodes
@@ -53,7 +53,7 @@ from tranche.planner import (
     WorkerEnded,
 )
 from tranche.planner.handlers.progress import trained
-from tranche.planner.learned_state import Memory, memory_of
+from tranche.planner.learned_state import LearnedState, learned_state_of
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -102,18 +102,7 @@ class Controller:
         """UIDs of the jobs for which a late write of the previous leader may arrive."""
         self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
         self._scheduler = SchedulerWatch(self.settings.scheduler_silence_seconds, self.settings.provisioning_seconds)
-        self._timeouts = pod_timeouts.Timeouts(
-            self.settings.missing_pod_seconds,
-            self.settings.unschedulable_seconds,
-            watches.pods.store,
-            UnreachableNodes(watches.nodes.store, watches.sites.store),
-            self._unpublished,
-            self._absences.confirmed_absent,
-            startup=self._startup,
-            node_start_seconds=self.settings.node_start_seconds,
-            scheduler=self._scheduler,
-            start_limits=self.settings.start_limits,
-        )
+        self._timeouts = self._create_timeouts()
         self._announcements = Announcements(self.settings)
         self._progress = ProgressRenewal(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
@@ -124,6 +113,20 @@ class Controller:
         """Time since which kube-scheduler does not respond; None if it does."""
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(partial(self.note_change, kind))
+
+    def _create_timeouts(self) -> pod_timeouts.Timeouts:
+        return pod_timeouts.Timeouts(
+            self.settings.missing_pod_seconds,
+            self.settings.unschedulable_seconds,
+            self.watches.pods.store,
+            UnreachableNodes(self.watches.nodes.store, self.watches.sites.store),
+            self._unpublished,
+            self._absences.confirmed_absent,
+            startup=self._startup,
+            node_start_seconds=self.settings.node_start_seconds,
+            scheduler=self._scheduler,
+            start_limits=self.settings.start_limits,
+        )
 
     def note_change(self, kind: str, key: str, old: Any, new: Any) -> None:
         """Queue a change that a watch reported; before this process leads, the stores alone are enough."""
@@ -145,7 +148,7 @@ class Controller:
         self.reports.held = lambda: leadership.held
         self.term = await leadership.take(self._largest_term)
         try:
-            self.restore(read_memory(leadership.annotations))
+            self.restore(read_learned_state(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)
             await run_until_first_exit(
                 lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
@@ -187,13 +190,13 @@ class Controller:
 
     # ---- events
 
-    def memory_annotations(self) -> dict[str, str]:
+    def learned_annotations(self) -> dict[str, str]:
         """Return the Lease annotations with what the leader has learnt and observed; empty before the restore."""
         if not self.reports.restored:
             return {}
-        return {**annotations_of(memory_of(self.planner.cluster)), **scheduler_annotation(self._silent_since)}
+        return {**annotations_of(learned_state_of(self.planner.cluster)), **scheduler_annotation(self._silent_since)}
 
-    def restore(self, memory: Memory | None = None) -> None:
+    def restore(self, learned: LearnedState | None = None) -> None:
         """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
         self._changes.clear()
         self._since = self.clock()
@@ -201,7 +204,7 @@ class Controller:
         self._inherited = {job.metadata.uid for job in self.watches.jobs.store.values()}
         if self.tenancy.reload():
             self.handle(TenancyChanged(self.tenancy.current))
-        found = self._translator.restore(memory or Memory(), self.handle, self._adopt)
+        found = self._translator.restore(learned or LearnedState(), self.handle, self._adopt)
         for event in found:
             self._publish(event.job.key)
         self.reports.restored = True

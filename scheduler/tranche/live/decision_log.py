@@ -147,7 +147,7 @@ class Topic(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class DecisionCount:
     """Number of windows, parameter servers, chunks or workers, and what caused the last decision about them."""
 
     places: Counter[str] = field(default_factory=Counter)
@@ -157,7 +157,7 @@ class Tally:
     since: float | None = None
     """Time of the first of several decisions; None if there was one."""
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "DecisionCount") -> None:
         """Add later decisions."""
         self.places.update(other.places)
         self.cause = other.cause
@@ -168,7 +168,7 @@ class Tally:
 class _Paused:
     due: float
     """Time of the next line."""
-    tally: Tally | None = None
+    counted: DecisionCount | None = None
     """Decisions since the last line; None if there was none."""
 
 
@@ -218,14 +218,14 @@ class DecisionLog:
             self._note_event(event, now)
         self._decided(_counted(instructions, events), events, now)
 
-    def _decided(self, found: dict[Topic, Tally], events: Sequence[Event], now: float) -> None:
+    def _decided(self, found: dict[Topic, DecisionCount], events: Sequence[Event], now: float) -> None:
         for key in self._planner.changed:
             state = self._planner.cluster.jobs.get(key)
             if state is not None:
                 self._count_ends(key, state, _last_about(key, events), found)
         self.flush(now)
-        for topic, tally in found.items():
-            self._write_paced(topic, tally, now)
+        for topic, counted in found.items():
+            self._write_paced(topic, counted, now)
         for key in self._planner.changed:
             state = self._planner.cluster.jobs.get(key)
             if state is not None:
@@ -259,8 +259,8 @@ class DecisionLog:
             del topics[topic]
             if not topics:
                 del self._paused[topic.job]
-            if paused.tally is not None:
-                self._write(topic, paused.tally, now)
+            if paused.counted is not None:
+                self._write(topic, paused.counted, now)
 
     # ---- jobs
 
@@ -294,7 +294,7 @@ class DecisionLog:
         self._unplanned.discard(key)
         self._unplannable.pop(key, None)
 
-    def _count_ends(self, key: str, state: JobState, cause: Event, found: dict[Topic, Tally]) -> None:
+    def _count_ends(self, key: str, state: JobState, cause: Event, found: dict[Topic, DecisionCount]) -> None:
         """Count pods of a job that have ended and did not succeed."""
         total = sum(state.ended.values())
         new = total - self._ended.get(key, 0)
@@ -304,8 +304,8 @@ class DecisionLog:
                 code = f"exit code {record.exit_code}" if record.reason == "Failed" and record.exit_code else ""
                 stop = preemption_text(record.preempted_by, record.why) if record.preempted_by else record.why
                 topic = Topic(key, "ended", record.reason, "; ".join(part for part in (code, stop) if part))
-                tally = found.setdefault(topic, Tally())
-                tally.add(Tally(Counter({record.node: 1}), cause, record.lost_seconds))
+                counted = found.setdefault(topic, DecisionCount())
+                counted.add(DecisionCount(Counter({record.node: 1}), cause, record.lost_seconds))
 
     def _note_phase(self, key: str, state: JobState, cause: Event, now: float) -> None:
         before = self._phases.get(key, JobPhase.WAITING)
@@ -335,27 +335,27 @@ class DecisionLog:
     def _write_counted(self, key: str, now: float) -> None:
         """Write what was counted about a job, so that its lines are in the order of the decisions."""
         for topic, paused in self._paused.get(key, {}).items():
-            if paused.tally is not None:
-                _write_tally(topic, paused.tally, now)
-                paused.tally = None
+            if paused.counted is not None:
+                _write_count(topic, paused.counted, now)
+                paused.counted = None
 
-    def _write_paced(self, topic: Topic, tally: Tally, now: float) -> None:
+    def _write_paced(self, topic: Topic, counted: DecisionCount, now: float) -> None:
         """Write the line of a decision, or only count it if its topic has a recent line."""
         paused = self._paused.get(topic.job, {}).get(topic)
         if paused is None:
-            self._write(topic, tally, now)
-        elif paused.tally is None:
-            paused.tally, tally.since = tally, now
+            self._write(topic, counted, now)
+        elif paused.counted is None:
+            paused.counted, counted.since = counted, now
         else:
-            paused.tally.add(tally)
+            paused.counted.add(counted)
 
-    def _write(self, topic: Topic, tally: Tally, now: float) -> None:
+    def _write(self, topic: Topic, counted: DecisionCount, now: float) -> None:
         """Write a line, and begin the pause of its topic."""
         self._write_counted(topic.job, now)
         paused = _Paused(now + PACE_SECONDS)
         self._paused.setdefault(topic.job, {})[topic] = paused
         self._due.append((paused.due, topic))
-        _write_tally(topic, tally, now)
+        _write_count(topic, counted, now)
 
     # ---- nodes
 
@@ -424,7 +424,9 @@ def _reason_of(key: str, stated: Event, events: Sequence[Event]) -> Event:
     return (own or freeing or major or [stated])[-1]
 
 
-def _counted(instructions: Iterable[Instruction], events: Sequence[Event], reason: str = "") -> dict[Topic, Tally]:
+def _counted(
+    instructions: Iterable[Instruction], events: Sequence[Event], reason: str = ""
+) -> dict[Topic, DecisionCount]:
     """Count instructions by topic and site.
 
     Args:
@@ -432,15 +434,15 @@ def _counted(instructions: Iterable[Instruction], events: Sequence[Event], reaso
         events: Events that led to it.
         reason: Reason in words of all that have none of their own.
     """
-    found: dict[Topic, Tally] = {}
+    found: dict[Topic, DecisionCount] = {}
 
     def count(topic: Topic, site: str, cause: Event, number: int = 1) -> None:
         topic = topic._replace(why=topic.why or reason)
-        tally = found.get(topic)
-        if tally is None:
-            tally = found[topic] = Tally()
-        tally.places[site] += number
-        tally.cause = _reason_of(topic.job, cause, events)
+        counted = found.get(topic)
+        if counted is None:
+            counted = found[topic] = DecisionCount()
+        counted.places[site] += number
+        counted.cause = _reason_of(topic.job, cause, events)
 
     for one in instructions:
         match one:
@@ -464,15 +466,15 @@ def _counted(instructions: Iterable[Instruction], events: Sequence[Event], reaso
 _NOUNS = {"server": "parameter server", "chief": "chief"}
 
 
-def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
-    count = tally.places.total()
-    within = f" within {duration_text(now - tally.since)}" if tally.since is not None and count > 1 else ""
+def _write_count(topic: Topic, counted: DecisionCount, now: float) -> None:
+    count = counted.places.total()
+    within = f" within {duration_text(now - counted.since)}" if counted.since is not None and count > 1 else ""
     verb, _, role = topic.decision.partition("-")
     things = _plural(count, _NOUNS.get(role, "window"))
     preposition = "on" if verb == "ended" else "to" if verb == "copies" else "at"
-    places = places_text(tally.places, preposition, "others")
-    cause = topic.why or (_cause(tally.cause) if tally.cause is not None else "")
-    fields: dict[str, Any] = {"count": count, "places": dict(tally.places)}
+    places = places_text(counted.places, preposition, "others")
+    cause = topic.why or (_cause(counted.cause) if counted.cause is not None else "")
+    fields: dict[str, Any] = {"count": count, "places": dict(counted.places)}
     match verb:
         case "preempts":
             effect = f"preempts {things} of {topic.other}{within}: {places}"
@@ -486,9 +488,9 @@ def _write_tally(topic: Topic, tally: Tally, now: float) -> None:
         case "copies":
             effect = f"copies chunks to other sites{within}: {places}"
         case "ended":
-            cost = f"; {cost_text(tally.lost_seconds)}" if tally.lost_seconds or "preempted by" in topic.why else ""
+            cost = f"; {cost_text(counted.lost_seconds)}" if counted.lost_seconds or "preempted by" in topic.why else ""
             effect = f"counts {_plural(count, 'pod')} as {topic.other}{within}: {places}{cost}"
-            fields |= {"outcome": topic.other, "lostSeconds": round(tally.lost_seconds, 1)}
+            fields |= {"outcome": topic.other, "lostSeconds": round(counted.lost_seconds, 1)}
         case _:
             effect = f"opens {things}{within}: {places}"
     _write(topic.job, topic.decision, effect, cause, **fields)

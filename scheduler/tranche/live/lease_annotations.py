@@ -20,7 +20,7 @@ from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.model.topology import Topology
 from tranche.planner import Planner, PlannerSettings
 from tranche.planner.journal import Fact, JournaledPlanner
-from tranche.planner.learned_state import Memory
+from tranche.planner.learned_state import LearnedState
 from tranche.policies import get_live_policy
 from tranche.state.node_health import HealthSettings
 
@@ -106,13 +106,13 @@ def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
 
 logger = logging.getLogger(__name__)
 
-MEMORY_ANNOTATION = "tranche.dev/memory"
+LEARNED_ANNOTATION = "tranche.dev/learned"
 SCHEDULER_ANNOTATION = "tranche.dev/kube-scheduler"
 
 
-def annotations_of(memory: Memory) -> dict[str, str]:
-    """Return the annotation for the Lease. The memory is bounded, so the size is tens of kilobytes at most."""
-    return {MEMORY_ANNOTATION: msgspec.json.encode(memory).decode()}
+def annotations_of(learned: LearnedState) -> dict[str, str]:
+    """Return the annotation for the Lease. The learned state is bounded, so the size is tens of kilobytes at most."""
+    return {LEARNED_ANNOTATION: msgspec.json.encode(learned).decode()}
 
 
 def scheduler_annotation(silent_since: float | None) -> dict[str, str]:
@@ -121,11 +121,11 @@ def scheduler_annotation(silent_since: float | None) -> dict[str, str]:
     return {SCHEDULER_ANNOTATION: state}
 
 
-def read_memory(annotations: Mapping[str, Any]) -> Memory:
-    """Read the memory from the annotations of a Lease; empty if it is absent or unreadable."""
-    text = annotations.get(MEMORY_ANNOTATION)
+def read_learned_state(annotations: Mapping[str, Any]) -> LearnedState:
+    """Read the learned state from the annotations of a Lease; empty if it is absent or unreadable."""
+    text = annotations.get(LEARNED_ANNOTATION)
     try:
-        return msgspec.json.decode(text, type=Memory) if text else Memory()
+        return msgspec.json.decode(text, type=LearnedState) if text else LearnedState()
     except (msgspec.DecodeError, TypeError) as error:
-        logger.warning("the memory annotation of an earlier scheduler cannot be read: %s", error)
-        return Memory()
+        logger.warning("the learned state of an earlier scheduler cannot be read: %s", error)
+        return LearnedState()

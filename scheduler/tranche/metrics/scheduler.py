@@ -1,6 +1,6 @@
 """Prometheus metrics of a scheduler process. Label values are bounded and never contain a job name."""
 
-from collections import Counter as Tally
+import collections
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
@@ -426,8 +426,8 @@ class Metrics(ProcessMetrics):
         return [((phase,), self._jobs.phases[phase]) for phase in PHASES]
 
     def _reasons_of_waits(self) -> Samples:
-        tally = Tally(self._waits.get(key, "Unknown") for key in self._jobs.waiting)
-        return [((reason,), tally[reason]) for reason in self._reasons]
+        counts = collections.Counter(self._waits.get(key, "Unknown") for key in self._jobs.waiting)
+        return [((reason,), counts[reason]) for reason in self._reasons]
 
     def _planned_starts(self) -> Samples:
         now = self._clock().timestamp()

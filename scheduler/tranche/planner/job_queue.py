@@ -31,6 +31,11 @@ class QueueEntry(NamedTuple):
     state: JobState
     site: str
 
+    @property
+    def order(self) -> tuple[Standing, Arrival, int]:
+        """Position among all entries; the smaller comes first."""
+        return self.rank, self.arrival, self.number
+
 
 class Candidate(NamedTuple):
     """The head of a demand class with its rank at the time of the cycle."""
@@ -42,6 +47,11 @@ class Candidate(NamedTuple):
     demand_class: "DemandClass"
     state: JobState
     """The head."""
+
+    @property
+    def position(self) -> tuple[Standing, Arrival]:
+        """Position of the head among the waiting jobs; the smaller comes first."""
+        return self.rank, self.arrival
 
 
 Demand = tuple[PodShape, int, tuple[PodShape | int | str | None, ...], tuple[str, str], PreemptionScope]
@@ -146,11 +156,11 @@ class JobQueue:
         entries = list(self._entries.values())
         if self.policy.traits.ranks_by_group:  # within a class by tier and arrival; across classes by today's ranks
             entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
-        return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e[:3])))
+        return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e.order)))
 
     def in_order(self) -> Iterator[tuple[Standing, JobState]]:
         """Yield the waiting jobs with their ranks in order of rank, each job once; computed lazily."""
-        heap = [(one.heap[0][:3], 0, one.heap) for one in self._all() if one.heap]
+        heap = [(one.heap[0].order, 0, one.heap) for one in self._all() if one.heap]
         heapify(heap)
         seen: set[str] = set()
         while heap:
@@ -160,7 +170,7 @@ class JobQueue:
                 seen.add(entry.arrival.key)
                 yield entry.rank, entry.state
             for child in range(2 * place + 1, min(2 * place + 3, len(entries))):
-                heappush(heap, (entries[child][:3], child, entries))
+                heappush(heap, (entries[child].order, child, entries))
 
     def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
         """Rank all stale jobs again; yields each with the next time at which its rank changes by itself, or None."""
@@ -266,7 +276,7 @@ class JobQueue:
         self._fresh.update((id(one.demand_class), one.demand_class) for one in left)
         after = (rank, state.arrival)
         found = [one._replace(number=one.demand_class.number) for one in self.candidates(now)]
-        heap = [one for one in found if one.demand_class is not blocked and one[:2] > after]
+        heap = [one for one in found if one.demand_class is not blocked and one.position > after]
         heapify(heap)
         self.preempting = before
         return heap
@@ -324,7 +334,7 @@ class JobQueue:
         """Yield the heads of the classes that rank ahead of the given rank, each with the site at which it waits."""
         for one in self._all():
             first = self.candidate(one, one.number, now)
-            if first is not None and first[:2] < rank:
+            if first is not None and first.position < rank:
                 yield one.site, first.state
 
     def other_waits(self, state: JobState) -> bool:

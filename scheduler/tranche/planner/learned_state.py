@@ -22,7 +22,7 @@ NEAR = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class LinkMemory:
+class LearnedLink:
     """Measured upload time between two sites."""
 
     origin: str
@@ -34,10 +34,10 @@ class LinkMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class LearnedState:
     """Learned state of a planner; empty if it has learnt nothing."""
 
-    links: list[LinkMemory] = field(default_factory=list)
+    links: list[LearnedLink] = field(default_factory=list)
     nodes: dict[str, float] = field(default_factory=dict)
     """Measured over expected seconds of a mini-batch, by node."""
     start_seconds: float | None = None
@@ -52,11 +52,11 @@ class Memory:
     """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
 
 
-def memory_of(cluster: ClusterState) -> Memory:
+def learned_state_of(cluster: ClusterState) -> LearnedState:
     """Return the learned state of a planner's cluster."""
-    return Memory(
+    return LearnedState(
         links=[
-            LinkMemory(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
+            LearnedLink(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
             for ends, learnt in _largest(cluster.uploads.corrections.items())
         ],
         nodes={
@@ -74,25 +74,25 @@ def memory_of(cluster: ClusterState) -> Memory:
     )
 
 
-def recall(context: PlannerContext, memory: Memory) -> None:
+def recall(context: PlannerContext, learned: LearnedState) -> None:
     """Restore the learned state of an earlier planner for existing sites and nodes; call it before `restore`."""
     cluster = context.cluster
-    for one in memory.links:
+    for one in learned.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
             cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
-    for kind, factor in memory.kinds.items() if context.policy.traits.uses_learned_estimates else ():
+    for kind, factor in learned.kinds.items() if context.policy.traits.uses_learned_estimates else ():
         if factor > 0 and cluster.speed_model.kind_evidence is not None:
             cluster.speed_model.recall_kind(kind, factor)
     for node in cluster.nodes.values() if cluster.speed_model.kinds else ():
         node.learn(cluster.speed_model.node_factor(node.node.name, node.node.gpu_kind))
-    for name, factor in memory.nodes.items() if context.policy.traits.uses_learned_estimates else ():
+    for name, factor in learned.nodes.items() if context.policy.traits.uses_learned_estimates else ():
         known = cluster.nodes.get(name)
         if known is not None and factor > 0:
             cluster.speed_model.recall_node(name, factor)
             known.learn(factor)
-    cluster.forecast_errors.recall(memory.forecast_bounds)
-    node_exclusion.restore(context, memory.exclusions)
-    cluster.restarts.start_seconds, cluster.restarts.save_seconds = memory.start_seconds, memory.save_seconds
+    cluster.forecast_errors.recall(learned.forecast_bounds)
+    node_exclusion.restore(context, learned.exclusions)
+    cluster.restarts.start_seconds, cluster.restarts.save_seconds = learned.start_seconds, learned.save_seconds
 
 
 def _promised(cluster: ClusterState, origin: str, target: str) -> float:

@@ -92,9 +92,6 @@ def create_planner_app(
             except ValueError as error:
                 return PlainTextResponse(" ".join(str(error).split()), messages.UNREADABLE)
 
-    async def readyz(request: Request) -> Response:
-        return readiness(unready())
-
     routes = [
         Route(messages.REPORTS, _guarded(take, gate), methods=["POST"]),
         Route(messages.CHUNK_REQUESTS, _guarded(grant, gate), methods=["POST"]),
@@ -102,9 +99,16 @@ def create_planner_app(
         Route(messages.OUTLOOK, _guarded(outlook, gate), methods=["GET"]),
         Route(messages.CHUNKS, _guarded(chunks, gate), methods=["GET"]),
         Route(messages.WHAT_IF, _guarded(what_if, gate), methods=["POST"]),
-        Route("/readyz", readyz, methods=["GET"]),
+        Route("/readyz", _readyz(unready), methods=["GET"]),
     ]
     return Starlette(routes=routes)
+
+
+def _readyz(unready: Callable[[], list[str]]) -> Handler:
+    async def readyz(request: Request) -> Response:
+        return readiness(unready())
+
+    return readyz
 
 
 class _MalformedError(ValueError):

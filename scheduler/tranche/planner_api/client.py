@@ -127,7 +127,7 @@ class PlannerClient:
         found: WhatIf = self._read(messages.decode_what_if, status, body)
         return found
 
-    def expected(self, key: str) -> messages.Place | None:
+    def expected(self, key: str) -> messages.ExpectedPlace | None:
         """Return the expected place of a waiting job, as of the last `refresh`."""
         return self._outlook.places.get(key)
 

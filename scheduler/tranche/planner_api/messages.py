@@ -25,7 +25,7 @@ REPORTS, CHUNK_REQUESTS, PROGRESS, OUTLOOK, CHUNKS, WHAT_IF = (
 """Paths."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class ExpectedPlace(msgspec.Struct, frozen=True, array_like=True):
     """Expected site and node of a waiting job."""
 
     site: str
@@ -46,7 +46,7 @@ class Trained(msgspec.Struct, frozen=True, array_like=True):
 class Outlook(msgspec.Struct, frozen=True):
     """State of all jobs that only the planner has."""
 
-    places: dict[str, Place]
+    places: dict[str, ExpectedPlace]
     """Expected places of waiting jobs, by job key."""
     trained: dict[str, Trained]
     """Current progress of jobs with windows, by job key."""

@@ -17,7 +17,7 @@ from tranche.model.tenancy import class_of
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Key, SlotBinding, TrackedWindow
+from tranche.state.entities import JobState, QueueKey, SlotBinding, TrackedWindow
 from tranche.state.node import NodeState
 
 Rank = tuple[float, float]
@@ -81,7 +81,7 @@ class Placement:
 
     chunk: int
     home: SlotBinding
-    key: Key
+    key: QueueKey
     ready_at: float
     """When the chunk's data are there, in seconds on the planner's clock."""
     batch_seconds: float
@@ -342,7 +342,7 @@ class BindingPolicy(Policy):
     """A policy that binds chunks to slots at arrival; every slot has its own queue."""
 
     @abstractmethod
-    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> QueueKey:
         """Return the chunk's place in the queues of its slots; the smaller key runs first.
 
         The planner calls it for chunks that `dispatch` did not place: those of windows that it restores, or of pods

@@ -2,7 +2,7 @@
 
 import copyreg
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -111,30 +111,9 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     Raises:
         ValueError: As for `run`.
     """
-    contention = scenario.level_network is not None and scenario.contention
-    settings = PlannerSettings(
-        seed=scenario.seed,
-        publishes=False,
-        health=HealthSettings(jobs=0),  # no pod fails because of its node
-        fallbacks=0,  # no kube-scheduler chooses among the fallback nodes of a window
-        gpu_kinds=_gpu_kinds(scenario.nodes),
-        uploads_reported=scenario.link_sigma > 0 or contention,
-        shared_uplinks=contention,
-        topology=scenario.topology,
-        level_network=scenario.level_network,
-    )
-    planner = Planner(get_policy(scenario.policy), settings)
+    planner = Planner(get_policy(scenario.policy), _planner_settings(scenario))
     belief = {job.key: _belief(scenario, job) for job in scenario.jobs}
     misled = scenario.estimate_sigma > 0 or scenario.unsized > 0
-    jobs = scenario.jobs
-    if scenario.restart_seconds:  # the planner knows ρ, as live from the specification
-        restart = scenario.restart_seconds
-        jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
-    if misled:
-        jobs = tuple(
-            replace(job, step_seconds=job.step_seconds * belief[job.key], size_declared=not _unsized(scenario, job))
-            for job in jobs
-        )
 
     def batch_seconds(job: Job, window: Window) -> float:
         told = planner.cluster.told_batch_seconds(planner.cluster.jobs[job.key], window.site, node=window.node)
@@ -144,7 +123,7 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     def link_factor(here: str, there: str) -> float:
         return lognormal(scenario.link_sigma, scenario.seed, here, there, "link")
 
-    total, traffic = len(jobs), None
+    total, traffic = len(scenario.jobs), None
     if scenario.level_network is not None and scenario.contention:
         clouds = frozenset(site.name for site in scenario.sites if site.tier is Tier.CLOUD)
         traffic = LinkTraffic(scenario.level_network, planner.cluster.places, clouds)
@@ -163,7 +142,46 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         truths={job.key: job for job in scenario.jobs} if misled else {},
         on_completion=None if on_progress is None else lambda count: on_progress(count, total),
     )
-    prepare(simulation, jobs, scenario.nodes, scenario.sites)
+    prepare(simulation, _declared_jobs(scenario, belief if misled else None), scenario.nodes, scenario.sites)
+    _prepare_failures(simulation, scenario)
+    return simulation
+
+
+def _planner_settings(scenario: Scenario) -> PlannerSettings:
+    contention = scenario.level_network is not None and scenario.contention
+    return PlannerSettings(
+        seed=scenario.seed,
+        publishes=False,
+        health=HealthSettings(jobs=0),  # no pod fails because of its node
+        fallbacks=0,  # no kube-scheduler chooses among the fallback nodes of a window
+        gpu_kinds=_gpu_kinds(scenario.nodes),
+        uploads_reported=scenario.link_sigma > 0 or contention,
+        shared_uplinks=contention,
+        topology=scenario.topology,
+        level_network=scenario.level_network,
+    )
+
+
+def _declared_jobs(scenario: Scenario, belief: Mapping[str, float] | None) -> tuple[Job, ...]:
+    """Return the jobs as declared to the planner, with step times multiplied by the factors of `belief`."""
+    jobs = scenario.jobs
+    if scenario.restart_seconds:  # the planner knows ρ, as live from the specification
+        restart = scenario.restart_seconds
+        jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
+    if belief is None:
+        return jobs
+    return tuple(
+        replace(job, step_seconds=job.step_seconds * belief[job.key], size_declared=not _unsized(scenario, job))
+        for job in jobs
+    )
+
+
+def _prepare_failures(simulation: Simulation, scenario: Scenario) -> None:
+    """Schedule the events at which nodes fail and return.
+
+    Raises:
+        ValueError: a failure names a node that the cluster does not have.
+    """
     nodes = {node.name: node for node in scenario.nodes}
     for failure in scenario.failures:
         if failure.node not in nodes:
@@ -171,7 +189,6 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         simulation.at(failure.at, NodeChanged(replace(nodes[failure.node], ready=False)))
         if failure.until < inf:
             simulation.at(failure.until, NodeChanged(nodes[failure.node]))
-    return simulation
 
 
 def _gpu_kinds(nodes: Sequence[Node]) -> GpuKinds | None:

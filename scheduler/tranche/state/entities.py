@@ -31,8 +31,21 @@ from tranche.state.site_usage import JobUse
 from tranche.state.slot_plan import SlotPlan
 
 UNKNOWN_REQUESTS = Resources()
-Key = tuple[float, float, str, int]
-"""Order of a chunk in a queue: the policy's value, then arrival, job key and chunk number; the smaller runs first."""
+
+
+class QueueKey(NamedTuple):
+    """Order of a chunk in a queue; the smaller key runs first."""
+
+    value: float
+    """The policy's value."""
+    arrival: float
+    """Submission of the job, in seconds."""
+    job: str
+    chunk: int
+
+    def of_chunk(self, chunk: int) -> QueueKey:
+        """Return the key of another chunk of the job."""
+        return QueueKey(self.value, self.arrival, self.job, chunk)
 
 
 class SlotBinding(NamedTuple):
@@ -199,7 +212,7 @@ ARRIVED = -inf
 class QueuedChunk:
     """An unfinished chunk in the queues of the slots that it is bound to."""
 
-    key: Key
+    key: QueueKey
     state: JobState
     chunk: int
     home: SlotBinding

@@ -109,7 +109,7 @@ class Exclusion:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _ResultCount:
     """Numbers of pods on one node."""
 
     trained: int = 0
@@ -131,7 +131,7 @@ class NodeHealth:
     """Number of exclusions that have begun, repeated ones included."""
     _results: dict[str, deque[PodResult]] = field(default_factory=dict)
     """Last results by node, the oldest first."""
-    _groups: dict[str, dict[str, _Tally]] = field(default_factory=dict)
+    _groups: dict[str, dict[str, _ResultCount]] = field(default_factory=dict)
     """Results by job key or namespace, then by node."""
 
     # ---- results
@@ -164,17 +164,17 @@ class NodeHealth:
 
     def _count(self, node: str, result: PodResult, by: int) -> None:
         for group in (result.job, result.namespace):
-            tallies = self._groups.setdefault(group, {})
-            tally = tallies.get(node)
-            if tally is None:
-                tally = tallies[node] = _Tally()
+            by_node = self._groups.setdefault(group, {})
+            results = by_node.get(node)
+            if results is None:
+                results = by_node[node] = _ResultCount()
             if result.trouble:
-                tally.troubled += by
+                results.troubled += by
             else:
-                tally.trained += by
-            if not (tally.troubled or tally.trained):
-                del tallies[node]
-                if not tallies:
+                results.trained += by
+            if not (results.troubled or results.trained):
+                del by_node[node]
+                if not by_node:
                     del self._groups[group]
 
     # ---- judgement
@@ -185,8 +185,8 @@ class NodeHealth:
         return bool(result.trouble) and not any(self._fails_everywhere(group, nodes) for group, nodes in groups)
 
     def _fails_everywhere(self, group: str, fewest: int) -> bool:
-        tallies = self._groups.get(group, {})
-        return len(tallies) >= fewest and 2 * sum(tally.bad for tally in tallies.values()) > len(tallies)
+        by_node = self._groups.get(group, {})
+        return len(by_node) >= fewest and 2 * sum(results.bad for results in by_node.values()) > len(by_node)
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
         """Return the troubles on a node that exclude it; empty if they do not suffice.
@@ -206,8 +206,8 @@ class NodeHealth:
         )
 
     def _trains_elsewhere(self, result: PodResult, node: str) -> bool:
-        tallies = self._groups.get(result.job, {})
-        return any(name != node and tally.trained > tally.troubled for name, tally in tallies.items())
+        by_node = self._groups.get(result.job, {})
+        return any(name != node and results.trained > results.troubled for name, results in by_node.items())
 
     # ---- exclusions
 

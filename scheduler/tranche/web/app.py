@@ -132,6 +132,7 @@ def create_page_app(
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(Refusal, _refused)
     app.include_router(static_files())
+    app.include_router(_overview(context, guard))
     app.include_router(_many(context, guard))
     app.include_router(_one(context, guard))
     if planning.what_if is not None:
@@ -141,7 +142,7 @@ def create_page_app(
     return app
 
 
-def _many(context: WebContext, guard: Guard) -> APIRouter:
+def _overview(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
     board = context.board
 
@@ -183,6 +184,13 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
         return data_response(answer, request)
+
+    return router
+
+
+def _many(context: WebContext, guard: Guard) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["read"])
+    board = context.board
 
     @router.get("/timeline/{site}")
     async def read_timeline(

@@ -15,7 +15,7 @@ from tranche.live.cluster_restore import ClusterTranslator, restore_planner
 from tranche.live.informers import ClusterObjects
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.planner import NodeChanged, NodeRemoved, Planner
-from tranche.planner.learned_state import Memory
+from tranche.planner.learned_state import LearnedState
 from tranche.replay.shadow_planner import decide
 
 CONFIG = PlannerConfig("chunk")
@@ -92,7 +92,7 @@ class TestClusterTranslator:
         quota = msgspec.convert({"metadata": metadata, "spec": {"hard": {"pods": "many"}}}, QuotaObject)
         objects = replace(cluster(), sites={"bad": site}, quotas={"default/q": quota})
         translator, planner, rejected = self.translator(objects)
-        translator.restore(Memory(), lambda event: planner.handle(event, NOW), lambda jobs, events: None)
+        translator.restore(LearnedState(), lambda event: planner.handle(event, NOW), lambda jobs, events: None)
         assert rejected == [("SiteObject bad", site), ("a ResourceQuota in namespace default", None)]
 
     def test_node_change_known_to_the_planner_gives_no_event(self) -> None:

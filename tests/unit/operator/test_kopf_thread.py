@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tranche_operator.watch.kopf_thread import Watches
+from tranche_operator.watch.kopf_thread import KopfThread
 
 SECONDS = 30.0
 
@@ -36,7 +36,7 @@ def test_watch_starts_for_a_user_without_a_name(tmp_path: Path, monkeypatch: pyt
 
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         config = kubeconfig(tmp_path, server.sockets[0].getsockname()[1])
-        serving = asyncio.create_task(Watches(config, lambda *_: None, lambda: None).serve())
+        serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
         request = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([serving, request], timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
         assert done

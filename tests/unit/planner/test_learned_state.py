@@ -7,7 +7,7 @@ import pytest
 from support.builders import job, node, planner
 from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
-from tranche.planner.learned_state import MOST, LinkMemory, Memory, memory_of, recall
+from tranche.planner.learned_state import MOST, LearnedLink, LearnedState, learned_state_of, recall
 
 PROMISED = 1e9
 
@@ -38,7 +38,7 @@ def delta(p: Planner) -> float:
 def test_links_nodes_and_restarts_are_handed_on() -> None:
     first, second = taught(), fresh()
     assert delta(second) == 8.0, "as promised"
-    recall(second.context, memory_of(first.cluster))
+    recall(second.context, learned_state_of(first.cluster))
     assert delta(second) == pytest.approx(32.0)
     known = first.cluster.speed_model.node_factor("n2")
     assert known > 1.1
@@ -46,16 +46,16 @@ def test_links_nodes_and_restarts_are_handed_on() -> None:
         second.cluster.nodes["n2"].learnt == second.cluster.speed_model.node_factor("n2") == pytest.approx(known, 1e-5)
     )
     assert second.cluster.restarts.seconds == 23.0
-    assert memory_of(second.cluster) == memory_of(first.cluster)
+    assert learned_state_of(second.cluster) == learned_state_of(first.cluster)
 
 
 def test_a_planner_that_has_learnt_nothing_hands_on_nothing() -> None:
-    assert memory_of(fresh().cluster) == Memory()
+    assert learned_state_of(fresh().cluster) == LearnedState()
 
 
 def test_measured_link_is_reset_when_its_bandwidth_changes() -> None:
     slower = fresh(PROMISED / 2)
-    recall(slower.context, memory_of(taught().cluster))
+    recall(slower.context, learned_state_of(taught().cluster))
     assert delta(slower) == 16.0
     p = taught()
     p.handle(SiteChanged(sites(PROMISED / 2)[0]), 1.0)
@@ -67,10 +67,10 @@ def test_measured_link_is_reset_when_its_bandwidth_changes() -> None:
 
 def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
     p = fresh()
-    recall(p.context, Memory(nodes={"gone": 2.0}))
+    recall(p.context, LearnedState(nodes={"gone": 2.0}))
     assert not p.cluster.speed_model.nodes
     p = fresh(policy="fifo")
-    recall(p.context, Memory(nodes={"n1": 2.0}))
+    recall(p.context, LearnedState(nodes={"n1": 2.0}))
     assert p.cluster.nodes["n1"].learnt == 1.0
 
 
@@ -79,7 +79,7 @@ def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     for number in range(MOST + 50):
         p.cluster.speed_model.recall_node(f"node-{number:03}", 1.0 + number / 100)
         p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
-    memory = memory_of(p.cluster)
-    assert list(memory.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
-    assert [one.target for one in memory.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
-    assert memory.links[0] == LinkMemory("here", "site-050", 100e6, 1.5)
+    learned = learned_state_of(p.cluster)
+    assert list(learned.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
+    assert [one.target for one in learned.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
+    assert learned.links[0] == LearnedLink("here", "site-050", 100e6, 1.5)

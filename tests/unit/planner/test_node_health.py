@@ -22,7 +22,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.learned_state import memory_of, recall
+from tranche.planner.learned_state import learned_state_of, recall
 from tranche.state.node_health import Exclusion, ExclusionPhase, HealthSettings
 
 POLICIES = ["chunk", "srsf", "fifo", "chunk-faithful", "least-loaded", "dorm"]
@@ -330,7 +330,7 @@ def test_repaired_node_is_used_at_once(first: object) -> None:
 def test_exclusion_survives_a_change_of_leader() -> None:
     p = excluded_node()
     after = planner("chunk", [node("bad"), node("n1"), node("n2"), node("n3")])
-    recall(after.context, memory_of(p.cluster))
+    recall(after.context, learned_state_of(p.cluster))
     after.handle(JobSubmitted(on("bad", job("a"))), 2.0)
     assert not after.cluster.jobs["default/a"].runs
     after.handle(Tick(), 301.0)

@@ -10,7 +10,7 @@ from tranche.model import JobPlan
 from tranche.planner import JobSubmitted, Planner, WorkerEnded, WorkerStarted
 from tranche.planner.forecast.steps import run_to_completion
 from tranche.planner.forecast.what_if import what_if
-from tranche.planner.learned_state import memory_of, recall
+from tranche.planner.learned_state import learned_state_of, recall
 
 NORMAL = 1.2815516
 """90 % quantile of a standard normal variable."""
@@ -114,7 +114,7 @@ def test_what_if_has_the_interval_of_the_plan() -> None:
 def test_successor_continues_with_the_learnt_bounds() -> None:
     p, successor = waiting(), planner("chunk", [node("n1")])
     completed(p, 1000.0)
-    recall(successor.context, memory_of(p.cluster))
+    recall(successor.context, learned_state_of(p.cluster))
     found = successor.cluster.forecast_errors
     assert found.completions.high == pytest.approx(NORMAL + 0.09, abs=1e-5)
-    assert memory_of(successor.cluster).forecast_bounds == memory_of(p.cluster).forecast_bounds
+    assert learned_state_of(successor.cluster).forecast_bounds == learned_state_of(p.cluster).forecast_bounds

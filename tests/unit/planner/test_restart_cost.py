@@ -4,7 +4,7 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
-from tranche.planner.learned_state import Memory, memory_of, recall
+from tranche.planner.learned_state import LearnedState, learned_state_of, recall
 from tranche.planner.scheduling.windows import MOST_CHUNKS
 from tranche.state.entities import JobState
 
@@ -71,7 +71,7 @@ def test_job_is_not_preempted_for_less_gain_than_cost(seconds: float, stopped: b
 )
 def test_waiting_job_retries_preemption_after_cheaper_start(chunks: int, seconds: float, stopped: bool) -> None:
     p = planner("chunk:aging=0", [node("n1")])
-    recall(p.context, Memory(start_seconds=50.0))
+    recall(p.context, LearnedState(start_seconds=50.0))
     p.handle(untold("running", chunks=chunks, max_workers=1), 0.0)
     assert not of_type(CloseWindow, p.handle(untold("waiting", 1.0, seconds=seconds), 1.0))
     out = p.handle(WorkerStarted("default/running", 1, 2.0), 2.0)
@@ -90,7 +90,7 @@ def test_waiting_job_retries_preemption_after_later_start(began: float, stopped:
 @pytest.mark.parametrize(("saved", "stopped"), [(2.0, 1), (25.0, 0)])
 def test_waiting_job_retries_preemption_after_faster_save(saved: float, stopped: int) -> None:
     p = planner("chunk:aging=0", [node("n1", gpus=2)])
-    recall(p.context, Memory(save_seconds=40.0))
+    recall(p.context, LearnedState(save_seconds=40.0))
     p.handle(untold("running", chunks=2), 0.0)
     p.handle_all([WorkerStarted("default/running", attempt, 0.0) for attempt in (1, 2)], 0.0)
     (closed,) = of_type(CloseWindow, p.handle(untold("small", 10.0, seconds=1.0), 10.0))
@@ -102,7 +102,7 @@ def test_waiting_job_retries_preemption_after_faster_save(saved: float, stopped:
 
 def test_waiting_job_retries_preemption_after_other_jobs_save() -> None:
     p = planner("chunk:aging=0", [node("n1"), node("n2", "edge-b", gpus=2)])
-    recall(p.context, Memory(save_seconds=60.0))
+    recall(p.context, LearnedState(save_seconds=60.0))
     start(p, untold("running", seconds=180.0), 0.0)
     start(p, untold("other", seconds=1000.0, worker=worker(gpus=2), priority=1), 0.0)
     assert not of_type(CloseWindow, p.handle(untold("waiting", 10.0, seconds=55.0, data_site="edge-a"), 10.0))
@@ -117,7 +117,7 @@ def test_restored_planner_recalls_restart_costs_and_learns_on() -> None:
     p = planner("chunk", [node("n1"), node("n2")])
     state = start(p, untold("first", seconds=1e4), 20.0)
     q = planner("chunk", [node("n1"), node("n2")])
-    recall(q.context, memory_of(p.cluster))
+    recall(q.context, learned_state_of(p.cluster))
     q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
     q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
     assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "the opening of its window is unknown"

@@ -23,7 +23,7 @@ from tranche.model import (
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
 from tranche.planner_api.leader_address import ANNOTATION, LeaderAddress
-from tranche.planner_api.messages import KEY_VARIABLE, Outlook, Place, Trained
+from tranche.planner_api.messages import KEY_VARIABLE, ExpectedPlace, Outlook, Trained
 from tranche.planner_api.peer_token import AUDIENCE, PeerGate, PeerToken
 from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 from tranche.runtime.http_server import serve
@@ -107,7 +107,7 @@ async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
 def _outlook() -> Any:
     yield
     ahead = PlannedWindow("ns/cats", "edge-a", "n1", 2, "0-1", 3.0, 4.0)
-    return Outlook({"ns/cats": Place("edge-a", "n1")}, {"ns/dogs": Trained(5.0, 10.0, True)}, [ahead])
+    return Outlook({"ns/cats": ExpectedPlace("edge-a", "n1")}, {"ns/dogs": Trained(5.0, 10.0, True)}, [ahead])
 
 
 def _what_if(body: bytes) -> Any:
@@ -226,7 +226,7 @@ def test_views_come_from_the_leader() -> None:
         (window,) = await client.chunk_windows("ns/cats") or ()
         assert (window.node, window.state) == ("n1", ChunkState.RUNNING)
         await client.refresh()
-        assert client.expected("ns/cats") == Place("edge-a", "n1")
+        assert client.expected("ns/cats") == ExpectedPlace("edge-a", "n1")
         assert client.trained("ns/dogs") == Trained(5.0, 10.0, True)
         assert [(one.job, one.workers) for one in client.planned_windows("edge-a")] == [("ns/cats", 2)]
         assert list(client.planned_windows("edge-b")) == []

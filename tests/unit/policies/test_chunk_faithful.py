@@ -244,11 +244,11 @@ def least_cost(cluster: ClusterState, state: JobState, now: float, own: dict[Pla
         left = left_at(host, now, now + transfer)
         for slot in range(len(host.queues)):
             here = [(entry, rest) for entry, rest in left.items() if slot in entry.home.slots]
-            wait = sum(rest for entry, rest in here if -entry.key[0] >= weight / (length * one.gpus))
+            wait = sum(rest for entry, rest in here if -entry.key.value >= weight / (length * one.gpus))
             lighter = sum(
                 entry.state.job.weight / entry.state.job.chunks
                 for entry, _ in here
-                if -entry.key[0] < weight / (length * one.gpus)
+                if -entry.key.value < weight / (length * one.gpus)
             )
             terms.append((wait + own.get((name, slot), 0.0), lighter))
         for group in combinations(terms, one.gpus):

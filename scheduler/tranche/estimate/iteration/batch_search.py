@@ -91,15 +91,15 @@ def candidates(kept: Setting, workers: Sequence[SampleTime], total_may_change: b
         for total in totals
         for smallest in (1, total // (8 * len(workers)), total // (4 * len(workers)))
     }
-    rated = []
+    seconds: dict[Setting, float] = {}
     for setting in grid - {kept}:
         limited = [replace(worker, smallest=max(worker.smallest, setting.smallest)) for worker in workers]
         try:
             sizes = split(limited, setting.total).sizes
         except InfeasibleBatchError:
             continue
-        rated.append((slowest_seconds(limited, sizes) / setting.total, setting.total, setting.smallest, setting))
-    return [setting for *_, setting in sorted(rated, key=lambda one: one[:3])]
+        seconds[setting] = slowest_seconds(limited, sizes) / setting.total
+    return sorted(seconds, key=lambda one: (seconds[one], one.total, one.smallest))
 
 
 def mean_ratio_to_course(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> float:

@@ -137,7 +137,7 @@ class Item:
     """A bound chunk in the simulation."""
 
     entry: QueuedChunk
-    place: Place
+    pool: SlotPool
     order: tuple[float, float, str, bool, int]
     rest: float
     """Remaining training time, in seconds."""
@@ -157,13 +157,13 @@ class Item:
         """Update its position in the order: a waiting chunk does not displace a running one of its own job."""
         value, arrival, job, waits, chunk = self.order
         if waits == runs:
-            self.place.items.remove(self)
+            self.pool.items.remove(self)
             self.order = (value, arrival, job, not runs, chunk)
-            insort(self.place.items, self, key=lambda item: item.order)
+            insort(self.pool.items, self, key=lambda item: item.order)
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class SlotPool:
     """A node, or all unlimited sites."""
 
     slots: float
@@ -179,13 +179,13 @@ class SlotSimulation:
     def __init__(self, now: float) -> None:
         self.now = now
         self.own: dict[int, Item] = {}
-        self._places: list[Place] = []
+        self._pools: list[SlotPool] = []
         self._ends: list[tuple[float, int, Item]] = []
-        self._wakes: list[tuple[float, int, Place]] = []
+        self._wakes: list[tuple[float, int, SlotPool]] = []
         self._count = 0
         self._workers: Counter[str] = Counter()
         """Number of windows by job."""
-        self._blocked: dict[str, dict[int, Place]] = {}
+        self._blocked: dict[str, dict[int, SlotPool]] = {}
         """Places where a job could not start a chunk because it has its maximum number of workers."""
 
     def copy(self, context: PlannerContext, state: JobState) -> Iterator[None]:
@@ -196,24 +196,22 @@ class SlotSimulation:
             node = context.cluster.nodes.get(name or "")
             if name is None:
                 entries = [entry for entry in state.entries.values() if entry.home.node is None]
-                self._add(Place(inf), entries, context.policy)
+                self._add(SlotPool(inf), entries, context.policy)
             elif node is not None:
                 others = (e for e in node.entries() if e.key <= last or not preemptible(e.state, context.policy))
-                self._add(Place(len(node.queues)), others, context.policy)
+                self._add(SlotPool(len(node.queues)), others, context.policy)
             yield
-        self.own = {
-            item.entry.chunk: item for place in self._places for item in place.items if item.entry.state is state
-        }
-        jobs = {item.entry.state.job.key: item.entry.state for place in self._places for item in place.items}
-        copied = {id(item.entry) for place in self._places for item in place.items}
+        self.own = {item.entry.chunk: item for pool in self._pools for item in pool.items if item.entry.state is state}
+        jobs = {item.entry.state.job.key: item.entry.state for pool in self._pools for item in pool.items}
+        copied = {id(item.entry) for pool in self._pools for item in pool.items}
         for key, one in jobs.items():
             self._workers[key] += sum(
                 not run.closing and not any(id(one.entries.get(chunk)) in copied for chunk in run.window.chunks)
                 for run in one.runs.values()
             )
 
-    def _add(self, place: Place, entries: Iterable[QueuedChunk], policy: Policy) -> None:
-        self._places.append(place)
+    def _add(self, pool: SlotPool, entries: Iterable[QueuedChunk], policy: Policy) -> None:
+        self._pools.append(pool)
         for entry in entries:
             if not entry.state.active:
                 continue
@@ -225,26 +223,26 @@ class SlotSimulation:
             value, arrival, job, chunk = entry.key
             item = Item(
                 entry,
-                place,
+                pool,
                 (value, arrival, job, not is_open, chunk),
                 entry.remaining_seconds(self.now),
                 setup,
                 max(self.now, entry.ready_at, entry.state.held_until),
                 fixed=not preemptible(entry.state, policy),
             )
-            place.items.append(item)
+            pool.items.append(item)
             if is_open:
                 self._workers[job] += 1
                 self._begin(item)
             if item.ready > self.now:
                 self._count += 1
-                heappush(self._wakes, (item.ready, self._count, place))
-        place.items.sort(key=lambda item: item.order)
+                heappush(self._wakes, (item.ready, self._count, pool))
+        pool.items.sort(key=lambda item: item.order)
 
     def play(self) -> Iterator[None]:
         """Simulate until all chunks of the job are done, or until `STEPS` events; the rest is lined up then."""
         left = len(self.own)
-        dirty = {id(place): place for place in self._places}
+        dirty = {id(pool): pool for pool in self._pools}
         steps, pause = 0, EVENTS_PER_STEP
         while left:
             while dirty:
@@ -260,8 +258,8 @@ class SlotSimulation:
                     left -= item.entry.chunk in self.own and self.own[item.entry.chunk] is item
                     steps += 1
             while self._wakes and self._wakes[0][0] <= self.now:
-                place = heappop(self._wakes)[2]
-                dirty[id(place)] = place
+                pool = heappop(self._wakes)[2]
+                dirty[id(pool)] = pool
                 steps += 1
             if steps >= pause:
                 pause = steps + EVENTS_PER_STEP
@@ -272,7 +270,7 @@ class SlotSimulation:
     def _begin(self, item: Item) -> None:
         self._count += 1
         item.since, item.ticket = self.now, self._count
-        item.place.running[id(item)] = item
+        item.pool.running[id(item)] = item
         item.rank(runs=True)
         if item.start is None:
             item.start = self.now
@@ -283,32 +281,32 @@ class SlotSimulation:
         assert item.since is not None
         item.rest -= max(0.0, self.now - item.since - item.setup)
         item.setup, item.since, item.ticket = item.entry.state.job.restart_seconds, None, 0
-        del item.place.running[id(item)]
+        del item.pool.running[id(item)]
         item.rank(runs=False)
 
-    def _finish(self, item: Item, dirty: dict[int, Place]) -> None:
+    def _finish(self, item: Item, dirty: dict[int, SlotPool]) -> None:
         item.end, item.ticket, item.since = self.now, 0, None
-        item.place.items.remove(item)
-        del item.place.running[id(item)]
-        dirty[id(item.place)] = item.place
+        item.pool.items.remove(item)
+        del item.pool.running[id(item)]
+        dirty[id(item.pool)] = item.pool
         self._release(item.entry.state.job.key, dirty)
 
-    def _release(self, job: str, dirty: dict[int, Place]) -> None:
+    def _release(self, job: str, dirty: dict[int, SlotPool]) -> None:
         self._workers[job] -= 1
         dirty.update(self._blocked.pop(job, {}))
 
-    def _choose(self, place: Place, dirty: dict[int, Place]) -> None:
+    def _choose(self, pool: SlotPool, dirty: dict[int, SlotPool]) -> None:
         """Choose, start and stop chunks as `tranche.planner.scheduling.slot_scheduler` does."""
         taken: set[int] = set()
         chosen: list[Item] = []
-        before = list(place.running.values())
+        before = list(pool.running.values())
         for item in before:
             if item.fixed:
                 taken.update(item.entry.home.slots)
                 chosen.append(item)
         starting = Counter[str]()
-        for item in place.items:
-            if len(taken) >= place.slots:
+        for item in pool.items:
+            if len(taken) >= pool.slots:
                 break
             if item in chosen or taken.intersection(item.entry.home.slots):
                 continue
@@ -333,14 +331,14 @@ class SlotSimulation:
             return False
         if self._workers[job.key] + starting[job.key] < job.max_workers:
             return True
-        self._blocked.setdefault(job.key, {})[id(item.place)] = item.place
+        self._blocked.setdefault(job.key, {})[id(item.pool)] = item.pool
         return False
 
     def _line_up(self) -> None:
         """Place the remaining chunks one after the other on each slot, in order, without simulating preemption."""
-        for place in self._places:
+        for pool in self._pools:
             free: dict[int, float] = {}
-            for item in place.items:
+            for item in pool.items:
                 slots = item.entry.home.slots
                 begin = max([self.now, item.ready, *(free.get(slot, self.now) for slot in slots)])
                 trained = max(0.0, self.now - item.since - item.setup) if item.since is not None else 0.0

@@ -171,7 +171,7 @@ class _Slot:
     holder: str | None = None
 
 
-class _Tally:
+class _JobTimeline:
     """Collects start and completion of one job over its chunks, at most `max_workers` at a time."""
 
     def __init__(self, state: JobState, now: float) -> None:
@@ -198,7 +198,7 @@ class _Tally:
 
 
 def _simulate_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
-    tallies: dict[str, _Tally] = {}
+    timelines: dict[str, _JobTimeline] = {}
     for entry, slots in _merged_queues(cluster, now):
         state = entry.state
         if not state.active:
@@ -210,10 +210,10 @@ def _simulate_slots(cluster: ClusterState, now: float) -> dict[str, Estimate]:
         latest = max(slots, key=lambda slot: slot.free_at, default=_Slot(now))
         start = max(latest.free_at, entry.ready_at, state.held_until)
         holder = latest.holder if latest.free_at >= max(entry.ready_at, state.held_until) else None
-        end = tallies.setdefault(state.job.key, _Tally(state, now)).add(start, seconds, holder, entry)
+        end = timelines.setdefault(state.job.key, _JobTimeline(state, now)).add(start, seconds, holder, entry)
         for slot in slots:
             slot.free_at, slot.holder = end, state.job.key
-    return {key: tally.estimate(tally.first) for key, tally in tallies.items() if tally.first is not None}
+    return {key: timeline.estimate(timeline.first) for key, timeline in timelines.items() if timeline.first is not None}
 
 
 def _merged_queues(cluster: ClusterState, now: float) -> Iterable[tuple[QueuedChunk, list[_Slot]]]:

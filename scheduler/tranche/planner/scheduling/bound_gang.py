@@ -23,7 +23,7 @@ def members_to_bind(context: PlannerContext, state: JobState) -> list[int]:
         return []
     waiting = state.waiting
     entries = [state.entries[chunk] for chunk in waiting if chunk in state.entries]
-    if len(entries) == len(waiting) and len({entry.key[:3] for entry in entries}) <= 1:
+    if len(entries) == len(waiting) and len({entry.key.of_chunk(0) for entry in entries}) <= 1:
         return []
     context.work.nodes.update(entry.home.node for entry in entries if entry.home.node is not None)
     context.cluster.unbind(entries)

@@ -92,7 +92,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
     for run in sorted(training, key=lambda one: (-here[one.window.index], one.window.index)):
         index = run.window.index
         moves = _moves(cluster, state, run, batches[index], idle, taken, now)
-        best = min(moves, key=lambda move: move[:2], default=None)
+        best = min(moves, key=lambda move: (move.seconds, move.node), default=None)
         if best is None or here[index] <= factor * best.seconds or not _would_start(cluster, state, run, best, now):
             continue
         taken[best.node] += state.job.gpus

@@ -208,7 +208,7 @@ class SchedulingCycle:
             current = self.queue.current(candidate, self.now)
             if current is None or not self._has_chance(one, current.state):
                 continue
-            if current is candidate or current[:2] == candidate[:2]:
+            if current is candidate or current.position == candidate.position:
                 return current
             heappush(self.heap, current)
         return None

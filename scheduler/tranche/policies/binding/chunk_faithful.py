@@ -32,7 +32,7 @@ from typing import ClassVar, Literal
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.binding.slot_projection import project_node
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, Key, QueuedChunk, SlotBinding
+from tranche.state.entities import JobState, QueuedChunk, QueueKey, SlotBinding
 from tranche.state.node import NodeState
 
 
@@ -56,7 +56,7 @@ class Candidate:
     seconds_per_batch: float
     seconds: float
     transfer: float
-    key: Key
+    key: QueueKey
     loads: list[SlotLoad]
     width: int
     weight: float
@@ -66,15 +66,17 @@ class Candidate:
         """Return the slots of least Q for the next chunk, one for each GPU of a worker; ties go to smaller slots."""
         if self.width == 1:
             return [min(self.loads, key=lambda load: (self._queue_cost(load.wait, load.lighter), load.slot))]
-        best: tuple[float, list[int], list[SlotLoad]] = (inf, [], [])
+        least: tuple[float, list[int]] = (inf, [])
+        best: list[SlotLoad] = []
         for limit in {load.wait for load in self.loads}:
             within = [load for load in self.loads if load.wait <= limit]
             group = nsmallest(self.width, within, key=lambda load: (load.lighter, load.slot))
             if group and len(group) == self.width:
                 group.sort(key=lambda load: load.slot)
                 queued = self._queue_cost(max(load.wait for load in group), sum(load.lighter for load in group))
-                best = min(best, (queued, [load.slot for load in group], group), key=lambda item: item[:2])
-        return best[2]
+                if (cost := (queued, [load.slot for load in group])) < least:
+                    least, best = cost, group
+        return best
 
     def cost(self) -> float:
         """Return Q of eq. (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
@@ -121,9 +123,9 @@ class ChunkFaithful(BindingPolicy):
             return f"which has more weight ({first.job.weight:g})"
         return "which came earlier" if densities[0] == densities[1] else self.traits.precedence_reason
 
-    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> QueueKey:
         """Return a key by which the densest chunk runs first; ties go to the earlier submission."""
-        return (-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
+        return QueueKey(-state.density(seconds_per_batch), state.job.submitted, state.job.key, chunk)
 
     def dispatch(
         self,
@@ -160,7 +162,7 @@ class ChunkFaithful(BindingPolicy):
                 heap = [_item(best)]
             group = best.group()
             home = SlotBinding(best.site, best.node, tuple(sorted(load.slot for load in group)))
-            key = (*best.key[:3], chunk)
+            key = best.key.of_chunk(chunk)
             placements.append(Placement(chunk, home, key, now + best.transfer, best.seconds_per_batch, cost))
             for load in group:
                 load.wait += best.seconds
@@ -217,12 +219,12 @@ def _cloud_candidate(
     )
 
 
-def slot_loads(node: NodeState, key: Key, now: float, transfer: float) -> list[SlotLoad]:
+def slot_loads(node: NodeState, key: QueueKey, now: float, transfer: float) -> list[SlotLoad]:
     """Return the slots' loads at t0 = now + transfer for a chunk with this key, if no other job arrives."""
     loads = [SlotLoad(slot, 0.0, 0.0) for slot in range(len(node.queues))]
     for entry, rest in _left_at(node, now, now + transfer):
         for slot in entry.home.slots:
-            if entry.key[0] <= key[0]:
+            if entry.key.value <= key.value:
                 loads[slot].wait += rest
             else:
                 loads[slot].lighter += entry.state.job.weight / entry.state.job.chunks

@@ -50,7 +50,7 @@ def least_loaded(candidates: Iterable[Loaded[Place]], workers: int, kappa: float
         kappa: κ: up to this number of workers take the least loaded GPUs of all nodes; more take whole nodes, those
             with the least mean load first.
     """
-    ordered = sorted(candidates, key=lambda one: one[:3])
+    ordered = sorted(candidates, key=lambda one: (one.load, one.node, one.number))
     if workers > kappa:
         by_node: dict[str, list[Loaded[Place]]] = {}
         for one in ordered:
@@ -111,7 +111,7 @@ class Lwf(SlotDispatch):
         key = self.queue_key(state, 0, state.nominal_batch_seconds)  # one key in all queues
         level = cluster.places.level_of([one.node.node for one in chosen])
         placed = [
-            replace(self.place_on_node(cluster, state, chunk, group, now, level), key=(*key[:3], chunk))
+            replace(self.place_on_node(cluster, state, chunk, group, now, level), key=key.of_chunk(chunk))
             for chunk, group in zip(chunks, chosen, strict=False)
         ]
         cost = max((one.cost for one in placed), default=inf)
@@ -120,7 +120,7 @@ class Lwf(SlotDispatch):
         best = min(fresh, key=lambda one: one.cost, default=None)
         if best is None or cost <= best.cost:
             return placed, state.colocated
-        return [replace(best, chunk=chunk, key=(*key[:3], chunk)) for chunk in chunks], True
+        return [replace(best, chunk=chunk, key=key.of_chunk(chunk)) for chunk in chunks], True
 
     def _choose(self, groups: Sequence[Group], seed: int, state: JobState, workers: int, chunk: int) -> list[Group]:
         """Return a group for each of the workers by the option `placement`; an empty list if there are too few."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, Key, SlotBinding
+from tranche.state.entities import JobState, QueueKey, SlotBinding
 from tranche.state.node import NodeState
 
 SlotOrder = Literal["arrival", "density", "srsf"]
@@ -63,14 +63,14 @@ class SlotDispatch(BindingPolicy):
             placed: Number of the job's chunks that this dispatch has placed before it.
         """
 
-    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> Key:
+    def queue_key(self, state: JobState, chunk: int, seconds_per_batch: float) -> QueueKey:
         """Return a key by the option `order`: arrival, the density of JSAC'22, or the remaining service of the job."""
         value = 0.0
         if self.order == "density":
             value = -state.density(seconds_per_batch)
         elif self.order == "srsf":
             value = state.worker_seconds(state.job.submitted) * max(1, state.job.gpus)
-        return (value, state.job.submitted, state.job.key, chunk)
+        return QueueKey(value, state.job.submitted, state.job.key, chunk)
 
     def dispatch(
         self,

@@ -34,6 +34,10 @@ class Relaxation:
 class _Segment:
     """A part of a machine's edge: further workers, and the parameter servers that make room for them."""
 
+    slope: float
+    """Cost of a further worker, with the value of the parameter servers that make room for it."""
+    pace: float
+    """Cost of a further worker alone; 0 where there are no parameter servers."""
     name: str
     workers: float
     servers: float
@@ -116,7 +120,7 @@ def _option(job: SlotJob, machine: Machine, workers: float, servers: float) -> _
 
 def _solved(options: Sequence[_Option], workers: float, price: float) -> _Solution | None:
     """Return the cheapest workers, with the parameter servers that are worth their price; None if they do not fit."""
-    segments: list[tuple[float, float, str, _Segment]] = []
+    segments: list[_Segment] = []
     places: dict[str, Place] = {}
     cost = 0.0
     for option in options:
@@ -124,8 +128,7 @@ def _solved(options: Sequence[_Option], workers: float, price: float) -> _Soluti
             continue
         if option.server_price >= price:
             most = option.edge[-1][0]
-            segment = _Segment(option.name, most, 0.0, option.worker_price * most)
-            segments.append((option.worker_price, 0.0, option.name, segment))
+            segments.append(_Segment(option.worker_price, 0.0, option.name, most, 0.0, option.worker_price * most))
             continue
         first = option.edge[0][1]
         places[option.name] = (0.0, first)
@@ -135,11 +138,10 @@ def _solved(options: Sequence[_Option], workers: float, price: float) -> _Soluti
             change = option.worker_price * more - option.server_price * fewer
             lost = fewer / more
             slope = (change + price * fewer) / more if price < inf else lost
-            segment = _Segment(option.name, more, -fewer, change)
-            segments.append((slope, change / more, option.name, segment))
-    segments.sort(key=lambda one: one[:3])
+            segments.append(_Segment(slope, change / more, option.name, more, -fewer, change))
+    segments.sort(key=lambda one: (one.slope, one.pace, one.name))
     left = workers
-    for *_, segment in segments:
+    for segment in segments:
         if left <= 0:
             break
         part = min(1.0, left / segment.workers) if segment.workers > 0 else 0.0
