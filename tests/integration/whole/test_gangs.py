@@ -35,7 +35,8 @@ def submit_served(whole: Whole) -> None:
 
 
 def pauses(plan: dict[str, Any]) -> bool:
-    return not plan.get("workers") and "found no place" in plan["explanation"]
+    explanation = plan["explanation"]
+    return not plan.get("workers") and explanation.startswith("held until") and "found no place" in explanation
 
 
 def test_all_members_are_created_from_one_plan(whole: Whole, history: History) -> None:
