@@ -1,4 +1,4 @@
-"""How often the constraint that an explanation names really delays the job, under every policy that runs in clusters.
+"""Share of explanations whose constraint delays the job, for each policy that runs in clusters.
 
 In each of 1,000 random states for each policy, the constraint that the explanation of one waiting job names is
 removed, and the simulator plays both courses on: the job must start earlier. `tests/support/constraint_trials.py` has

@@ -1,4 +1,4 @@
-"""Was a GPU that pods held taken for a free one? Pure, over the history of nodes, pods and jobs.
+"""Check that no GPU that a pod held was counted as free. Pure, over the history of nodes, pods and jobs.
 
 A plan that opens a window on a node has to leave the GPUs alone that pods hold there which no plan has: foreign pods,
 whatever their labels, and pods of jobs that are over. They count when they have been there for `KNOWN_SECONDS`. A pod

@@ -24,7 +24,7 @@ _SIZES = ("cpu", "memory", "gpus", "pods")
 
 
 def check(history: Sequence[Change]) -> list[str]:
-    """Everything that is wrong, each once; empty if nothing."""
+    """Return all violations, each once."""
     checks = (
         check_capacity,
         check_identities,

@@ -1,4 +1,4 @@
-"""Was every eviction of use to the job that it was made for? Pure, over the history of jobs and pods.
+"""Check that the beneficiary of each eviction starts a pod. Pure, over the history of jobs and pods.
 
 A window that closes names the job that preempts it. That job has to start a pod afterwards, unless it ends or is
 deleted before; and a job that cannot start, because of a missing claim or a policy, may cost no more than its bound.

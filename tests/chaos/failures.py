@@ -1,4 +1,4 @@
-"""Was every failure that was counted against a job one of its own containers?
+"""Check that each counted failure of a job is one of its own containers.
 
 Pure, over the history of jobs and pods.
 """

@@ -1,4 +1,4 @@
-"""Do gangs live and end as a whole? Pure, over the history of jobs and pods.
+"""Check that gangs start and end as a whole. Pure, over the history of jobs and pods.
 
 The members of a gang, its parameter servers and its chief are planned together or not at all. None of them succeeds
 before all have been created, and one that was created with a scheduling gate, because its gang had been refused a pod,

@@ -1,4 +1,4 @@
-"""Does the ledger agree with what the workers did? Pure, over the history of jobs and pods.
+"""Compare the ledger with what the workers trained. Pure, over the history of jobs and pods.
 
 A worker's word is the end of its training container: the termination message, or all its chunks if it exited with 0
 without one. A chief that exited with 0 says that all members are done. The ledger of a job may grow by such words only,

@@ -135,7 +135,7 @@ def _patches(job: dict[str, Any], chance: random.Random) -> list[tuple[str, dict
 
 
 def _await(find: Callable[[], list[dict[str, Any]]], lab: Lab) -> list[dict[str, Any]]:
-    """What there is to act on, as soon as there is something."""
+    """Wait for objects to act on, and return them."""
     found: list[dict[str, Any]] = []
 
     def look() -> bool:

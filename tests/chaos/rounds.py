@@ -1,4 +1,4 @@
-"""One round: a cluster, jobs, faults at seeded moments; then everything is well again, and must come to a good end."""
+"""One round: a cluster, jobs and faults at seeded times; then all faults end, and all jobs must succeed."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Did pods go on being sent to a node that cannot run them? Pure, over the history of pods.
+"""Check that pods are not sent again and again to a node that cannot run them. Pure, over the history of pods.
 
 The only node of a site is not excluded for the pods of one namespace. Each job avoids it for itself, so that the limit
 is one for each member of a job: a gang comes with all its pods, and comes again with all of them.

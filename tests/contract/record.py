@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def bind(cluster: Cluster, asked: dict[str, Any]) -> str:
-    """Do what kube-scheduler asks."""
+    """Execute the request of kube-scheduler."""
     target = {"apiVersion": "v1", "kind": "Node", "name": asked["Node"]}
     body = {"metadata": {"name": asked["PodName"], "uid": asked["PodUID"]}, "target": target}
     status, answer = cluster.request("POST", f"{PODS}/{asked['PodName']}/binding", body)

@@ -189,7 +189,7 @@ def is_amount(value: Any) -> bool:
 @example({"attempt": 7, "batchSeconds": -1.0})
 @example({"attempt": 8})
 def test_a_report_that_is_taken_makes_sense(body: Any) -> None:
-    """And one that makes sense is taken, from the pod that may send it."""
+    """A valid report is accepted from the pod that may send it."""
     sink = Notes()
     stores_ = (STORES.pods.store, STORES.jobs.store)
     app = create_report_app(*stores_, PlannerReceiver(sink, Questions()), TokenReviewer(Api()), Metrics())

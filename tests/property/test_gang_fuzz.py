@@ -182,7 +182,7 @@ class GangMachine(RuleBasedStateMachine):
             assert state.held_until <= self.now + self.planner.settings.longest_backoff_seconds
 
     def teardown(self) -> None:
-        """When nothing happens any more and all pods have gone, nothing is reserved."""
+        """Check that nothing is reserved after all pods have gone."""
         if not hasattr(self, "planner"):
             return
         for one in self.nodes.values():

@@ -41,7 +41,7 @@ KEYS: dict[str, Callable[[NaiveJob], int]] = {"srsf": service, "srtf": rest, "sj
 
 
 def naive_completions(jobs: list[NaiveJob], gpus: int, policy: str) -> list[int]:
-    """When each job completes: at every event everybody present is sorted and the pool is filled from the front."""
+    """Return the completion of each job: at every event all jobs are sorted, and the pool is filled from the front."""
     key = KEYS.get(policy, arrival)
     ends = [-1] * len(jobs)
     now = min(one.submitted for one in jobs)

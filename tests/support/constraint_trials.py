@@ -1,4 +1,4 @@
-"""Trials of explanations: does a waiting job start earlier once the constraint that its explanation names is removed?
+"""Trials of explanations: a waiting job should start earlier without the constraint that its explanation names.
 
 A trial draws a scenario and a moment, reads the wait reason of one waiting job, and simulates the same scenario on
 twice: as it is, and with that constraint removed at that moment. `tests/property/test_constraints.py` and

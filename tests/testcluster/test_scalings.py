@@ -1,4 +1,4 @@
-"""When an autoscaled site gets nodes and loses them, decided without a cluster."""
+"""Decisions of an autoscaled site to add and remove nodes, without a cluster."""
 
 from typing import Any
 

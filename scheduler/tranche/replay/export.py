@@ -260,7 +260,7 @@ def _job(item: object, gpu_resources: GpuResources) -> tuple[Job, PastRun | None
 
 
 def _past(resource: TrainingJob, job: Job) -> PastRun | None:
-    """How a TrainingJob that has succeeded fared; None if it does not say when."""
+    """Return times and usage of a TrainingJob that has succeeded; None if its status has no times."""
     status, progress = resource.status, resource.status.progress
     if status.start_time is None or status.completion_time is None or progress is None:
         return None

@@ -93,7 +93,7 @@ ACTIVE_PHASES = (_J.WAITING, _J.HELD, _J.RUNNING, _J.STOPPING)
 
 
 def _halted(phase: JobPhase) -> Mapping[JobPhase, str]:
-    """What may follow a phase in which a job may not have windows."""
+    """Return the phases that may follow a phase without windows."""
     others = {other: text for other, text in _HALTS.items() if other is not phase}
     return {_J.WAITING: _CHANGED, _J.RUNNING: _CHANGED, _J.STOPPING: _CHANGED, **others}
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class PreemptionScope(IntEnum):
-    """How many windows of a job may take the place of other jobs' windows at a time."""
+    """Number of windows for which a job may preempt other jobs at a time."""
 
     NONE = 0
     """It only uses free capacity."""

@@ -25,7 +25,7 @@ SAME_SECONDS = 1.0
 
 
 class PodEnd(Protocol):
-    """How a pod has ended; the events of ended workers, parameter servers and chiefs have these fields."""
+    """End of a pod; the events of ended workers, parameter servers and chiefs have these fields."""
 
     @property
     def outcome(self) -> str:

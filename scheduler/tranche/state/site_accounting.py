@@ -145,7 +145,7 @@ def _has_held(cluster: ClusterState, run: TrackedWindow) -> bool:
 
 
 def _held_since(run: TrackedWindow) -> float:
-    """When the window opened; of one that an earlier planner opened, what its plan says of that."""
+    """Return the time when the window opened; for a window of an earlier planner, the time in its plan."""
     if run.window.renewed:
         return run.window.start
     return run.held_from if run.adopted and 0 < run.held_from < run.opened else run.opened

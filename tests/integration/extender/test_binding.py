@@ -96,7 +96,7 @@ class Lab:
         return str(self.until(lambda: self._message(name)))
 
     def started(self, name: str) -> datetime:
-        """When a pod that runs was started, in whole seconds."""
+        """Return the time at which a running pod was started, in whole seconds."""
         pod = self.cluster.request("GET", f"{self._pods}/{name}")[1]
         return datetime.fromisoformat(pod["status"]["startTime"])
 

@@ -25,7 +25,7 @@ EVICTIONS_SECONDS = 75.0
 
 
 def heard(history: History, job: str, what: Callable[[dict[str, Any]], Any]) -> float:
-    """When something was first true of the job's only pod."""
+    """Return the time at which a condition was first true of the job's only pod."""
     pods = (pod for pod in history.events[PODS] if pod["metadata"]["labels"]["tranche.dev/job"] == job)
     return next(float(pod["heard"]) for pod in pods if what(pod))
 

@@ -45,7 +45,7 @@ def sites_of_windows(job: dict[str, Any]) -> set[str]:
 
 
 def heard_success(history: History, name: str) -> float:
-    """When the job's staging pod was first seen to have succeeded."""
+    """Return the time at which the job's staging pod was first seen as succeeded."""
     return min(
         float(pod["heard"])
         for pod in history.events[PODS]

@@ -1,4 +1,4 @@
-"""When the Lease says that no scheduler leads."""
+"""Detection of a missing leader from the Lease."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""When statuses are written, and how often."""
+"""Time and frequency of status writes."""
 
 import asyncio
 from collections.abc import Callable

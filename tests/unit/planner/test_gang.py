@@ -25,7 +25,7 @@ def let_go(made: Planner, key: str, now: float) -> list[Instruction]:
 
 
 def find_no_place(made: Planner, key: str, now: float) -> int:
-    """One member finds no node; how many windows are closed."""
+    """Report one member as unschedulable, and return the number of closed windows."""
     out = made.handle(WorkerUnschedulable(key, attempts(made, key)[-1], "no free ports"), now)
     return len(of_type(CloseWindow, out))
 

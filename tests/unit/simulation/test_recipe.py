@@ -1,4 +1,4 @@
-"""How scenarios are made from recipes."""
+"""Scenarios from recipes."""
 
 import pytest
 

@@ -45,7 +45,7 @@ _IMAGE_PULL = frozenset(
 
 
 class StartDelay(NamedTuple):
-    """Why the containers of a bound pod have not started."""
+    """Reason why the containers of a bound pod have not started."""
 
     kind: StartProblem
     reason: str

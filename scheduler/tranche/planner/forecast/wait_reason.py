@@ -87,7 +87,7 @@ class Precedence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """Why a job waits."""
+    """Reason why a job waits."""
 
     kind: WaitReasonKind
     until: float | None = None

@@ -36,7 +36,7 @@ class Upload:
 
     @property
     def ends(self) -> float:
-        """When it is complete if contention stays as it is, in seconds."""
+        """Time at which it is complete if contention does not change, in seconds."""
         return self.since + self.left * self.slowdown
 
 
