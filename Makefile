@@ -117,8 +117,8 @@ bench: examples  ## Measure the figures of the README and check them against the
 	$(BIN)/python benchmarks/real_nodes.py
 	$(BIN)/python benchmarks/image_start.py
 	$(BIN)/python -m pytest tests/e2e/test_frameworks.py
-	PYTHONPATH=tests $(BIN)/python benchmarks/page_speed.py
-	PYTHONPATH=tests $(BIN)/python benchmarks/competitive_ratio.py
+	$(BIN)/python benchmarks/page_speed.py
+	$(BIN)/python benchmarks/competitive_ratio.py
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT)
 
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
@@ -165,7 +165,7 @@ browser:  ## Install Chromium for the tests of the web page (Debian, as root)
 	@command -v chromium || (apt-get update --quiet && apt-get install --yes --no-install-recommends chromium)
 
 screenshots: control-plane  ## Take the pictures of the web page in docs/pictures, from a running demo
-	PYTHONPATH=tests $(BIN)/python benchmarks/page_pictures.py
+	$(BIN)/python benchmarks/page_pictures.py
 
 results: setup  ## Measure the tables and draw the pictures of docs/reference/results.md (hours)
 	$(BIN)/python benchmarks/results.py

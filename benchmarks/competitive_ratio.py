@@ -1,6 +1,6 @@
 """Ratio of `chunk-faithful` to optima of small instances, and the effect of faster workers, by ε.
 
-Run with ``PYTHONPATH=tests python benchmarks/competitive_ratio.py``. Each ratio divides the weighted flow
+Run with ``python benchmarks/competitive_ratio.py``. Each ratio divides the weighted flow
 F = Σ (1/D_j)(C_jd − r_j) at speed 1 + ε by an optimum at speed 1: OPT_LP⁺ of a linear program (at most three jobs, 1 to
 10 workers; solved from below, so the ratio is at most too large) and OPT of an exhaustive search (two to five chunks,
 one or two workers). The last table simulates drawn jobs of the preset jsac-cloud at speed 1 + ε; arrivals are Poisson.
@@ -9,12 +9,15 @@ one or two workers). The last table simulates drawn jobs of the preset jsac-clou
 import argparse
 import json
 import random
+import sys
 from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.flow_optimum import (
     augmented,

@@ -1,7 +1,10 @@
 """The pictures of docs/how-to/web-page.md: the page over a running tranche with four sites, in headless Chromium."""
 
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.browser import DESK, PHONE, opened, require_chromium, started
 from support.full_stack import Whole, declare_site

@@ -8,12 +8,17 @@ import argparse
 import asyncio
 import gc
 import statistics
+import sys
 import time
 from collections.abc import MutableMapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import ranges
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
 from support.extender_objects import window
 from support.page_visitor import PEOPLE, Visited
 from tranche.extender.app import create_app

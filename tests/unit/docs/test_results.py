@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +44,21 @@ def test_page_lists_every_command_of_make_systems() -> None:
     commands = re.findall(r"python benchmarks/.*", recipe)
     assert len(commands) > 10
     assert [one for one in commands if f"`{one}`" not in PAGE.read_text(encoding="utf-8")] == []
+
+
+def documented_options() -> dict[str, set[str]]:
+    """Return the options of each benchmark on any page."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found: dict[str, set[str]] = {}
+    for page in pages:
+        for program, rest in re.findall(r"python (benchmarks/[\w/]+\.py)([^`\n|]*)", page.read_text(encoding="utf-8")):
+            if options := re.findall(r"--[\w-]+", rest):
+                found.setdefault(program, set()).update(options)
+    return found
+
+
+@pytest.mark.parametrize(("program", "options"), sorted(documented_options().items()))
+def test_benchmark_has_the_options_that_pages_name(program: str, options: set[str]) -> None:
+    said = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert options <= set(re.findall(r"--[\w-]+", said.stdout))

@@ -114,10 +114,10 @@ def test_a_node_whose_labels_change_is_tried() -> None:
 def test_gang_with_several_unschedulable_pods_pauses_once(members: int) -> None:
     p = planner("chunk", [node(f"n{i}") for i in range(members)], node_exclusion_seconds=0.0)
     p.handle(JobSubmitted(job("picky", chunks=members, is_gang=True)), 0.0)
+    for number, attempt in enumerate(list(state_of(p).runs)):
+        p.handle(WorkerUnschedulable(KEY, attempt, "no free ports"), 30.0 + number)
     for attempt in list(state_of(p).runs):
-        p.handle(WorkerUnschedulable(KEY, attempt, "no free ports"), 30.0)
-    for attempt in list(state_of(p).runs):
-        p.handle(WorkerEnded(KEY, attempt, "Lost", 31.0), 31.0)
+        p.handle(WorkerEnded(KEY, attempt, "Lost", 39.0), 39.0)
     assert not opened(p.handle(Tick(), 39.9))
     assert len(opened(p.handle(Tick(), 40.0))) == members
 
