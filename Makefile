@@ -97,46 +97,50 @@ examples: setup  ## Install PyTorch (5 GB) and TensorFlow (2 GB) once, for worke
 	@PYTHONPATH=tests $(BIN)/python -m support.frameworks
 
 bench: examples  ## Measure the figures of the README and check them against their limits (an hour or more)
-	$(BIN)/python benchmarks/demo_stretches.py
-	$(BIN)/python benchmarks/extender_filter.py
-	$(BIN)/python benchmarks/simulator_targets.py
-	$(BIN)/python benchmarks/simulator_speed.py
-	$(BIN)/python benchmarks/simulator_curve.py --picture
-	$(BIN)/python benchmarks/policy_bars.py
-	$(BIN)/python benchmarks/gang_bars.py
-	$(BIN)/python benchmarks/estimate_errors.py
-	$(BIN)/python benchmarks/explanations.py --processes 2
-	$(BIN)/python benchmarks/fair_shares.py
-	$(BIN)/python benchmarks/planner_speed.py --picture
-	$(BIN)/python benchmarks/worker_losses.py --picture
-	$(BIN)/python benchmarks/framework_examples.py
-	$(BIN)/python benchmarks/gang_attack.py
-	$(BIN)/python benchmarks/report_rate.py
-	$(BIN)/python benchmarks/filter_latency.py
-	$(BIN)/python benchmarks/rejected_statuses.py
-	$(BIN)/python benchmarks/real_nodes.py
-	$(BIN)/python benchmarks/image_start.py
-	$(BIN)/python -m pytest tests/e2e/test_frameworks.py
-	$(BIN)/python benchmarks/page_speed.py
-	$(BIN)/python benchmarks/competitive_ratio.py
-	$(BIN)/python benchmarks/sweeps.py $(SWEPT)
+	@$(BIN)/python tools/run_in_turn.py \
+		"benchmarks/demo_stretches.py" \
+		"benchmarks/extender_filter.py" \
+		"benchmarks/simulator_targets.py" \
+		"benchmarks/simulator_speed.py" \
+		"benchmarks/simulator_curve.py --picture" \
+		"benchmarks/policy_bars.py" \
+		"benchmarks/gang_bars.py" \
+		"benchmarks/estimate_errors.py" \
+		"benchmarks/explanations.py --processes 2" \
+		"benchmarks/fair_shares.py" \
+		"benchmarks/planner_speed.py --picture" \
+		"benchmarks/worker_losses.py --picture" \
+		"benchmarks/framework_examples.py" \
+		"benchmarks/gang_attack.py" \
+		"benchmarks/report_rate.py" \
+		"benchmarks/filter_latency.py" \
+		"benchmarks/rejected_statuses.py" \
+		"benchmarks/real_nodes.py" \
+		"benchmarks/image_start.py" \
+		"-m pytest tests/e2e/test_frameworks.py" \
+		"benchmarks/page_speed.py" \
+		"benchmarks/competitive_ratio.py" \
+		"benchmarks/sweeps.py $(SWEPT)"
 
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
 systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (half an hour or more)
-	$(BIN)/python benchmarks/network_policies.py
-	$(BIN)/python benchmarks/network_cost.py
-	$(BIN)/python benchmarks/lwf_study.py
-	$(BIN)/python benchmarks/utility_policies.py utility --jobs 15 30 45
-	$(BIN)/python benchmarks/utility_policies.py arrival --jobs 8
-	$(BIN)/python benchmarks/utility_policies.py bandwidth --jobs 30
-	$(BIN)/python benchmarks/throughput_prediction.py --pairs
-	$(BIN)/python benchmarks/interval_calibration.py
-	$(BIN)/python benchmarks/worker_network.py
-	$(BIN)/python benchmarks/worker_rounds.py
-	$(BIN)/python benchmarks/batch_service.py
-	$(BIN)/python benchmarks/related_options.py
+	@$(BIN)/python tools/run_in_turn.py \
+		"benchmarks/network_policies.py" \
+		"benchmarks/network_cost.py" \
+		"benchmarks/selector_weights.py" \
+		"benchmarks/lwf_study.py" \
+		"benchmarks/utility_policies.py utility --jobs 15 30 45" \
+		"benchmarks/utility_policies.py arrival --jobs 8" \
+		"benchmarks/utility_policies.py scale --jobs 30" \
+		"benchmarks/utility_policies.py bandwidth --jobs 30" \
+		"benchmarks/throughput_prediction.py --pairs" \
+		"benchmarks/interval_calibration.py" \
+		"benchmarks/worker_network.py" \
+		"benchmarks/worker_rounds.py" \
+		"benchmarks/batch_service.py" \
+		"benchmarks/related_options.py"
 
 chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault; a failure leaves build/chaos/SEED)
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)")
