@@ -125,7 +125,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
-systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (half an hour or more)
+systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (ten minutes)
 	@$(BIN)/python tools/run_in_turn.py \
 		"benchmarks/network_policies.py" \
 		"benchmarks/network_cost.py" \

@@ -1,7 +1,9 @@
 """Arrival of data that are sent between sites: uploads share links, and measurements correct the declared bandwidth."""
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, log, nan
 
 from tranche.estimate.link_contention import PENALTY_RATIO, unit_seconds
 from tranche.model import Link
@@ -11,6 +13,8 @@ LEARNING_RATE = 0.3
 LARGEST_CORRECTION = log(1000.0)
 """Largest correction of a link's declared time, as a logarithm, in either direction: without a limit, one jump of the
 clock could make a link unusable permanently."""
+
+NO_LOADS: tuple[float, Counter[str]] = (nan, Counter())
 
 Ends = tuple[str, str]
 """Source site and destination site."""
@@ -26,6 +30,12 @@ class Uploads:
     """Logarithm of measured over declared time."""
     shares_uplinks: bool = False
     """Whether uploads from one site to several others share the uplink of that site."""
+    shares_targets: bool = False
+    """Whether all uploads from and to a site are expected to share its uplink, if `shares_uplinks`."""
+    clouds: Collection[str] = ()
+    """Sites whose uplink never limits an upload, if `shares_targets`."""
+    _loads: tuple[float, Counter[str]] = NO_LOADS
+    """Number of busy links by site, and the time for which it was counted; counted again after `begin`."""
 
     def seconds(self, ends: Ends, link: Link, size_bytes: float) -> float:
         """Return Δ of one upload without other traffic, in seconds."""
@@ -52,18 +62,36 @@ class Uploads:
         ready = self.preview(ends, link, size_bytes, now, count)
         if count and not link.dedicated:
             self.busy[ends] = ready[-1] - link.latency_seconds
+            self._loads = NO_LOADS
         return ready
 
     def slowdown(self, ends: Ends, link: Link, now: float) -> float:
-        """Return by which factor the uploads from the same site to others make one take longer at this moment.
+        """Return by which factor the uploads on the same uplink make one take longer at this moment.
 
         [I] Uploads from one site share its uplink, whose capacity is that of each link; k of them take as long as
-        `tranche.estimate.link_contention` says. The factor holds as long as k does.
+        `tranche.estimate.link_contention` says. The factor holds as long as k does. With `shares_targets`, the uplink
+        of either site with the most uploads in both directions determines k.
         """
         if not self.shares_uplinks or link.dedicated:
             return 1.0
-        others = sum(until > now for other, until in self.busy.items() if other[0] == ends[0] and other != ends)
+        if self.shares_targets:
+            own, loads = self.busy.get(ends, now) > now, self._uplink_loads(now)
+            others = max((loads[site] - own for site in ends if site not in self.clouds), default=0)
+        else:
+            others = sum(until > now for other, until in self.busy.items() if other[0] == ends[0] and other != ends)
         return unit_seconds(1 + others, 1.0, PENALTY_RATIO)
+
+    def _uplink_loads(self, now: float) -> Counter[str]:
+        """Return the number of busy links from or to each site."""
+        at, loads = self._loads
+        if at != now:
+            loads = Counter(site for ends, until in self.busy.items() if until > now for site in ends)
+            self._loads = (now, loads)
+        return loads
+
+    def slowed_seconds(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
+        """Return the time of one upload beside those in progress on other links, in seconds."""
+        return self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
 
     def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float) -> None:
         """Record the measured duration of one upload that has ended, without its wait for others on the same link."""

@@ -83,6 +83,7 @@ class PlannerContext:
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
+            self.cluster.uploads.shares_targets = self.queue.policy.expects_contention()
             shares = self.cluster.shares
             shares.halflife_seconds = self.queue.policy.usage_halflife_seconds()
             shares.weights = settings.share_weights

@@ -256,6 +256,13 @@ class QueuePolicy(Policy):
         """
         return 0.0
 
+    def expects_contention(self) -> bool:
+        """Return whether expected uploads share the uplinks of both of their sites, if uploads share uplinks at all.
+
+        If so, the choice of the sites to which data are copied counts the uploads in progress.
+        """
+        return False
+
     def prefetch_site_count(self) -> int:
         """Return the number of sites to which an arriving job's data are copied, if the policy `needs_local_data`."""
         return 0

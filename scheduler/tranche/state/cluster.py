@@ -320,6 +320,17 @@ class ClusterState:
         path = self._path(state, site)
         return 0.0 if path is None else self.uploads.seconds(*path, state.job.chunk_bytes)
 
+    def upload_seconds(self, state: JobState, site: str, now: float) -> float:
+        """Return how long it takes to send one chunk of the job to the site now, in seconds.
+
+        Uploads in progress on the same uplinks count if `Uploads.shares_targets`, and those on the same link do not.
+        """
+        path = self._path(state, site)
+        if path is None:
+            return 0.0
+        uploads, size = self.uploads, state.job.chunk_bytes
+        return uploads.slowed_seconds(*path, size, now) if uploads.shares_targets else uploads.seconds(*path, size)
+
     def copy_ready(self, state: JobState, site: str, now: float) -> float:
         """Return when a chunk sent to the site now would be there, after the transfers that share the link."""
         path = self._path(state, site)

@@ -40,6 +40,24 @@ def test_uploads_of_one_site_expect_to_share_its_uplink() -> None:
     assert uploads.ready(ENDS, LINK, MEGABYTES, second + 1) == second + 12
 
 
+def test_uploads_share_uplinks_of_both_sites_if_expected() -> None:
+    uploads = Uploads(shares_uplinks=True, shares_targets=True)
+    uploads.begin(ENDS, LINK, MEGABYTES, 0.0)
+    two, three = 11.0 * (2 + PENALTY_RATIO), 11.0 * (3 + 2 * PENALTY_RATIO)
+    assert uploads.begin(("other", "there"), LINK, MEGABYTES, 0.0) == [pytest.approx(two)]
+    assert uploads.ready(("there", "elsewhere"), LINK, MEGABYTES, 0.0) == pytest.approx(three)
+    assert uploads.ready(("other", "elsewhere"), LINK, MEGABYTES, 0.0) == pytest.approx(two)
+    assert uploads.ready(("new", "elsewhere"), LINK, MEGABYTES, 0.0) == 11.0
+    assert uploads.slowed_seconds(("there", "elsewhere"), LINK, MEGABYTES, 1e3) == 11.0
+
+
+def test_cloud_uplink_is_not_shared() -> None:
+    uploads = Uploads(shares_uplinks=True, shares_targets=True, clouds={"there"})
+    uploads.begin(ENDS, LINK, MEGABYTES, 0.0)
+    assert uploads.begin(("other", "there"), LINK, MEGABYTES, 0.0) == [11.0]
+    assert uploads.ready(("here", "elsewhere"), LINK, MEGABYTES, 0.0) == pytest.approx(11.0 * (2 + PENALTY_RATIO))
+
+
 def test_sharing_does_not_count_as_a_slow_link() -> None:
     uploads = Uploads(shares_uplinks=True)
     uploads.begin(ENDS, LINK, MEGABYTES, 0.0)

@@ -66,6 +66,18 @@ def test_arriving_job_copies_data_ahead_to_the_nearest_sites(dedicated: bool, se
     assert copies(p, "j") == dict(zip("ab", sent, strict=True))
 
 
+@pytest.mark.parametrize(("contention", "site"), [(1, "b"), (0, "a")])
+def test_data_go_to_the_site_whose_uplink_is_free(contention: int, site: str) -> None:
+    links = {"a": Link(1.1e9), "b": Link(1e9)}
+    sites = [Site("first", links=links), Site("second", links=links), Site("a"), Site("b")]
+    nodes, policy = [node("n1", "a", 1), node("n2", "b", 1)], f"chunk:contention={contention}"
+    p = cluster(*nodes, policy=policy, sites=sites, shared_uplinks=True, uploads_reported=True)
+    submit(p, "early", data_site="first")
+    submit(p, "late", 1.0, data_site="second")
+    assert copies(p, "early") == {"a": {0}}
+    assert copies(p, "late") == {site: {0}}
+
+
 def test_a_chunk_does_not_start_before_its_copy_is_complete() -> None:
     p = cluster(node("a", "here", 1), node("b", "there", 1))
     submit(p, "j", chunks=4, seconds=100.0)

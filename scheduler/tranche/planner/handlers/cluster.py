@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tranche.estimate import link_between
-from tranche.model import Node, Resources, Site, Taint
+from tranche.model import Node, Resources, Site, Taint, Tier
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import (
@@ -129,6 +129,7 @@ def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
         if link_between(network, before, *ends) != link_between(network, sites, *ends):
             del learnt[ends]  # it was measured relative to the old link
     context.cluster.sites = sites
+    context.cluster.uploads.clouds = {site.name for site in sites.values() if site.tier is Tier.CLOUD}
     context.cluster.nodes_changed()
     for state in context.cluster.jobs.values():
         state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)

@@ -65,7 +65,7 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
     """
     if state.copies or not state.waiting:
         return
-    delta = _delays(context.cluster, state)
+    delta = _delays(context.cluster, state, now)
     others = sorted(
         (seconds, site)
         for site, seconds in delta.items()
@@ -81,13 +81,13 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
             copy(context, queue, state, sent, site, now)
 
 
-def _delays(cluster: ClusterState, state: JobState) -> dict[str, float]:
+def _delays(cluster: ClusterState, state: JobState, now: float) -> dict[str, float]:
     """Return Δ to each site, plus the time by which a chunk trains longer there than on the fastest GPUs, in seconds.
 
     Where sites have GPUs of different kinds, the nearest site is not the one at which a chunk ends first.
     """
     sites = cluster.hosts(state).by_site
-    delta = {site: cluster.transfer_seconds(state, site) for site in sites}
+    delta = {site: cluster.upload_seconds(state, site, now) for site in sites}
     if not has_kinds(cluster, state):
         return delta
     seconds = {site: state.job.batches_per_chunk_total * site_batch_seconds(cluster, state, site) for site in sites}
@@ -179,7 +179,7 @@ class Preview:
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
-        delta = _delays(cluster, state)
+        delta = _delays(cluster, state, now)
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
         kind = job.gpu_resource
         room = {

@@ -75,6 +75,10 @@ class Chunk(QueuePolicy):
     """A worker of a job without waiting chunks saves and stops if its rest takes more than this many times as long as
     on an idle GPU of a faster kind, with the transfer of data and the restart. 0: never."""
 
+    contention: float = 1.0
+    """1: expected uploads share the uplinks of both of their sites, and data go where they arrive first;
+    0: they share the uplink of the site with the data. This concerns only the simulator's network model."""
+
     def __post_init__(self) -> None:
         if self.faster and not self.faster >= 1:
             raise ValueError("chunk needs faster ≥ 1, or 0")
@@ -144,6 +148,10 @@ class Chunk(QueuePolicy):
     ) -> NodeState:
         """Return the node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
         return min(feasible, key=lambda n: (n.capacity.gpus, n.reserved.cpu - n.capacity.cpu, n.node.name))
+
+    def expects_contention(self) -> bool:
+        """Return the option `contention`."""
+        return bool(self.contention)
 
     def prefetch_site_count(self) -> int:
         """Return the option `copies`."""
