@@ -77,8 +77,9 @@ class _Failure:
 class StatusWriter:
     """Applies statuses; changes during a write of the same object are merged into the next write.
 
-    A write is dropped if its object is gone, or if the API server rejects the object; the next change is written after
-    a pause. A crash before a write leaves an older, still consistent plan in the API server.
+    A write is dropped if its object is gone. If the API server rejects the object, the write is repeated after a pause
+    that grows, with what has changed until then: the last status of a job that has ended must not be lost. A crash
+    before a write leaves an older, still consistent plan in the API server.
     """
 
     def __init__(
@@ -288,12 +289,13 @@ class StatusWriter:
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     def _failed(self, path: str, build: Build, error: ApiError) -> None:
-        """Decide on a failed write: drop it, or set the time from which the object is written again."""
+        """Drop the write of an object that is gone; set the time from which another object is written again."""
         if error.status == 404 or (error.status == 409 and any(text in str(error) for text in REPLACED_TEXTS)):
             self._failures.pop(path, None)
             self._count("gone")
             return
         failure = self._failures.setdefault(path, _Failure())
+        self._builds.setdefault(path, build)
         if is_object_rejected(error):
             self._count("refused")
             logger.error("%s: the API server rejected the status: %s", path, error)
@@ -307,7 +309,6 @@ class StatusWriter:
         pause = min(FIRST_PAUSE_SECONDS * 2**failure.retries, LONGEST_PAUSE_SECONDS)
         failure.retries = min(failure.retries + 1, 16)
         failure.due = self._clock() + max(pause, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS))
-        self._builds.setdefault(path, build)
 
 
 def _namespace(path: str) -> str:

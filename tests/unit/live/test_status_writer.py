@@ -222,6 +222,34 @@ def test_changed_object_is_written_at_once_after_rejection() -> None:
     scene(steps, {"/bad/": DENIED})
 
 
+def test_last_status_is_repeated_after_rejection() -> None:
+    one = path_of("bad", "a")
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        writer.put(one, value(1))
+        await asyncio.sleep(1.0)
+        api.errors.clear()
+        await asyncio.sleep(status_writer.FIRST_REJECTION_SECONDS)
+        assert one in api.written
+        assert len(api.tries(one)) == 2
+
+    assert scene(steps, {"/bad/": DENIED}) == ["refused", "written"]
+
+
+def test_unchanged_status_is_written_when_its_object_changes() -> None:
+    one = path_of("bad", "a")
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        writer.put(one, value(1))
+        await asyncio.sleep(1.0)
+        api.errors.clear()
+        writer.retry_now(one)
+        await asyncio.sleep(1.0)
+        assert api.tries(one) == [0.0, 1.0]
+
+    scene(steps, {"/bad/": DENIED})
+
+
 def test_retry_after_is_capped_and_holds_up_no_worker() -> None:
     one = path_of("busy", "a")
 
