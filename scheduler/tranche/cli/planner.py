@@ -134,8 +134,8 @@ def planner(log_level: Level, log_format: Format, **options: object) -> None:
     note = journal(chosen.journal) if chosen.journal else nullcontext(None)
     try:
         common.run_process("planner", log, lambda fact: _main(chosen, fact), note, JournalError)
-    except* DeposedError as group:
-        raise click.ClickException(f"another scheduler is the leader now: {common.first_cause(group)}") from None
+    except (ExceptionGroup, DeposedError) as fault:
+        common.raise_cause(fault, DeposedError, text="this planner is not the leader any more: {}")
 
 
 async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) -> None:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -267,8 +267,27 @@ def run_process(
     try:
         with resource or nullcontext() as value:
             asyncio.run(until_signal(main(value)))  # type: ignore[arg-type]
-    except* (ApiError, ListenError, *expected) as group:  # type: ignore[misc]
-        raise click.ClickException(str(first_cause(group))) from None
+    except (ExceptionGroup, ApiError, ListenError, *expected) as fault:  # type: ignore[misc]
+        raise_cause(fault, ApiError, ListenError, *expected)
+
+
+def raise_cause(fault: Exception, *expected: type[Exception], text: str = "{}") -> NoReturn:
+    """Raise a message for an exception, or for a group of which the first one is expected; else raise the exception.
+
+    What is raised in an ``except*`` clause would be part of a group, and Click would print a traceback.
+
+    Args:
+        fault: The exception.
+        expected: Exceptions that have a message.
+        text: Form of the message.
+
+    Raises:
+        ClickException: the exception is expected.
+    """
+    cause = first_cause(fault)
+    if isinstance(cause, expected):
+        raise click.ClickException(text.format(cause)) from None
+    raise fault
 
 
 def first_cause(fault: BaseException) -> BaseException:

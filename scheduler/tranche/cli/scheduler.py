@@ -103,9 +103,11 @@ def scheduler(
     log_to_stderr("scheduler", log)
     try:
         asyncio.run(common.until_signal(supervise(commands, environment)))
-    except* ChildError as group:
-        error = common.first_cause(group)
-        sys.exit(error.status if isinstance(error, ChildError) and error.status > 0 else 1)
+    except (ExceptionGroup, ChildError) as fault:
+        error = common.first_cause(fault)
+        if not isinstance(error, ChildError):
+            raise
+        sys.exit(error.status if error.status > 0 else 1)
 
 
 def command_line(process: str, options: Mapping[str, object]) -> list[str]:

@@ -232,7 +232,7 @@ def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, hi
         assert pair.leader() != stopped
     finally:
         whole.stack.signal(stopped, signal.SIGCONT)
-    pair.await_restart(stopped, "another scheduler is the leader now")
+    pair.await_restart(stopped, "this planner is not the leader any more")
     assert_all_succeed(whole, [*arrivals.names, "stop-small", "stop-large"])
     assert_nothing_was_done_twice(history)
 
@@ -244,7 +244,7 @@ def test_resumed_former_leader_without_newer_plan_exits_by_lease(whole: Whole, p
         whole.until("another leader", lambda: pair.leader() not in (stopped, ""), 2 * FAILOVER_SECONDS)
     finally:
         whole.stack.signal(stopped, signal.SIGCONT)
-    pair.await_restart(stopped, "another scheduler is the leader now: Lease")
+    pair.await_restart(stopped, "this planner is not the leader any more: Lease tranche-scheduler is held by")
 
 
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pair) -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes import DEPOSED, Process
+from chaos.processes import DEPOSED, REPLACED, Process
 
 CRASH = "ERROR: the api ended with status 1; starting it again in 1 s\n"
-REPLACED = f"Error: {DEPOSED}: Lease\nERROR: the planner ended with status 1; starting it again in 1 s\n"
+ENDED = "ERROR: the planner ended with status 1; starting it again in 1 s\n"
+TAKEN = f"Error: {REPLACED} other (term 2)\n{ENDED}"
+LAPSED = f"Error: {DEPOSED}: Lease tranche-scheduler could not be renewed: TimeoutError\n{ENDED}"
 
 
 @pytest.mark.parametrize(
@@ -15,12 +17,13 @@ REPLACED = f"Error: {DEPOSED}: Lease\nERROR: the planner ended with status 1; st
     [
         ("", False, 0),
         (CRASH, True, 1),
-        (REPLACED, True, 0),
-        (REPLACED, False, 1),
-        (REPLACED + CRASH, True, 1),
+        (TAKEN, True, 0),
+        (TAKEN, False, 1),
+        (LAPSED, False, 0),
+        (TAKEN + CRASH, True, 1),
     ],
 )
-def test_children_may_end_only_for_a_new_leader(said: str, rival: bool, found: int, tmp_path: Path) -> None:
+def test_planner_may_end_only_without_the_lease(said: str, rival: bool, found: int, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(said)
     assert len(Process("scheduler", ["true"], log).unexpected(rival=rival)) == found
