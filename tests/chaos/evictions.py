@@ -33,6 +33,8 @@ class _Eviction:
     attempt: int
     job: str
     """The beneficiary, ``namespace/name``."""
+    for_quota: bool
+    """Whether it makes room in a quota."""
 
 
 def check_evictions(history: Sequence[Change]) -> Iterator[str]:
@@ -53,7 +55,11 @@ def check_evictions(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator[str]:
-    """Yield jobs for which more was evicted than a fault allows."""
+    """Yield jobs for which more was evicted than a fault allows.
+
+    A quota that was lowered below its use admits no pod before as many have stopped, so that evictions for a quota do
+    not count.
+    """
     found = list(evictions(history))
     for bound in bounds:
         victims = [f"{e.victim} attempt {e.attempt}" for e in found if _counts(bound, e)]
@@ -68,18 +74,18 @@ def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
         if change.resource != _JOBS or change.after is None:
             continue
         uid = change.after["metadata"]["uid"]
-        for attempt, preemptor in _preempted(own_status(change.after)):
+        for attempt, preemptor, why in _preempted(own_status(change.after)):
             if (uid, attempt) not in seen and not preemptor.startswith("pod/"):
                 seen.add((uid, attempt))
-                yield _Eviction(change.revision, change.key, attempt, preemptor)
+                yield _Eviction(change.revision, change.key, attempt, preemptor, "for the quota" in why)
 
 
-def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
     plan = status.get("plan", {})
     planned = [*plan.get("workers", ()), *plan.get("parameterServers", ()), *filter(None, [plan.get("chief")])]
     for entry in (*planned, *status.get("progress", {}).get("attempts", ())):
         if entry.get("preemptedBy"):
-            yield entry["attempt"], entry["preemptedBy"]
+            yield entry["attempt"], entry["preemptedBy"], entry.get("why", "")
 
 
 def _needs_no_pod(job: Mapping[str, Any] | None) -> bool:
@@ -91,4 +97,5 @@ def _needs_no_pod(job: Mapping[str, Any] | None) -> bool:
 
 
 def _counts(bound: Bound, eviction: _Eviction) -> bool:
-    return eviction.job == f"default/{bound.job}" and bound.first <= eviction.revision <= bound.last
+    within = bound.first <= eviction.revision <= bound.last
+    return within and eviction.job == f"default/{bound.job}" and not eviction.for_quota

@@ -56,10 +56,11 @@ class History:
         servers: Sequence[Entry] = (),
         chief: Entry | None = None,
         preempted_by: str = "",
+        why: str = "",
         failures: int = 0,
         time: str = "",
     ) -> None:
-        more = {"preemptedBy": preempted_by} if preempted_by else {}
+        more = {"preemptedBy": preempted_by, "why": why} if preempted_by else {}
         where = {"site": site, "node": "n", "state": state}
         workers = [{"attempt": attempt, "chunks": chunks, **where, **more} for attempt, chunks in windows]
         progress = {
