@@ -174,7 +174,7 @@ async def forgotten(client: ApiClient) -> None:
 
 
 def test_one_candidate_leads_and_each_new_leader_has_higher_term(own: Cluster) -> None:
-    settings = LeaseSettings("terms", duration=2, renewal=0.5, retry=0.1)
+    settings = LeaseSettings("terms", duration_seconds=2, renewal_seconds=0.5, retry_seconds=0.1)
 
     async def scene(client: ApiClient) -> None:
         candidates = [Leadership(client, "default", f"pod-{i}", settings) for i in range(4)]
@@ -186,7 +186,7 @@ def test_one_candidate_leads_and_each_new_leader_has_higher_term(own: Cluster) -
             assert winner.result() == term
             assert [one.held for one in candidates] == [one is leader for one in candidates]
             keeping = asyncio.create_task(leader.keep())
-            await asyncio.sleep(settings.duration + 0.5)
+            await asyncio.sleep(settings.duration_seconds + 0.5)
             assert leader.held, "it renews"
             assert not any(task.done() for task in waiting)
             keeping.cancel()

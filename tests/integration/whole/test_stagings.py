@@ -197,7 +197,7 @@ def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
         "a renewal by who has taken over",
         lambda: (
             (spec := lease(whole)["spec"])["leaseTransitions"] > term
-            and spec["leaseDurationSeconds"] == LeaseSettings().duration
+            and spec["leaseDurationSeconds"] == LeaseSettings().duration_seconds
         ),
     )
     assert learnt_factor(whole) == pytest.approx(factor, 1e-5), "the new one writes the factor that it uses"

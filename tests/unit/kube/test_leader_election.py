@@ -15,7 +15,7 @@ ABSENT: Answer = (404, {"reason": "NotFound"}, {})
 CONFLICT: Answer = (409, {"reason": "Conflict"}, {})
 BROKEN: Answer = (500, {"reason": "InternalError"}, {})
 FORBIDDEN: Answer = (403, {"reason": "Forbidden"}, {})
-SETTINGS = LeaseSettings(duration=8, renewal=2.0, retry=1.0)
+SETTINGS = LeaseSettings(duration_seconds=8, renewal_seconds=2.0, retry_seconds=1.0)
 
 
 def lease(transitions: int | None, holder: str = "", renewed: str = "t0", version: str = "7") -> Answer:
@@ -129,7 +129,7 @@ def test_candidate_survives_server_errors_but_not_long_refusals(tmp_path: Path) 
             refused = Candidate(client)
             with pytest.raises(ApiError, match="403"):
                 await refused.take()
-            assert refused.now == 100.0 + SETTINGS.forbidden
+            assert refused.now == 100.0 + SETTINGS.forbidden_seconds
             del api.answers[:-1]
             with pytest.raises(ApiError, match="400"):
                 await Candidate(client).take()
@@ -179,7 +179,7 @@ def test_holder_counts_lease_time_from_before_its_renewal(tmp_path: Path) -> Non
         async with ApiClient.connect(config) as client:
             candidate = Candidate(client)
             await candidate.take()
-            candidate.now += SETTINGS.takeover - 0.01
+            candidate.now += SETTINGS.takeover_seconds - 0.01
             assert candidate.leadership.held
             candidate.now += 0.01  # as after SIGSTOP and SIGCONT
             assert not candidate.leadership.held
@@ -196,7 +196,7 @@ def test_new_leader_takes_lease_for_takeover_and_renews_shorter(tmp_path: Path) 
             with pytest.raises(DeposedError):
                 await candidate.leadership.keep()
         seconds = [body["spec"]["leaseDurationSeconds"] for body in bodies(api)]
-        assert seconds == [SETTINGS.takeover, SETTINGS.duration, SETTINGS.duration]
+        assert seconds == [SETTINGS.takeover_seconds, SETTINGS.duration_seconds, SETTINGS.duration_seconds]
 
     run(tmp_path, scenario)
 

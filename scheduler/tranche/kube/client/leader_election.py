@@ -32,19 +32,19 @@ class DeposedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Name and times of the leader election; times in seconds."""
+    """Name and times of the leader election."""
 
     name: str = LEASE
-    duration: int = 8
+    duration_seconds: int = 8
     """Lease duration. Another replica may take the Lease after this time without a renewal. A crash costs this time and
     a restore."""
-    takeover: int = 60
+    takeover_seconds: int = 60
     """Lease duration until the first renewal: a new leader first reads all jobs and does nothing else meanwhile."""
-    renewal: float = 2.0
+    renewal_seconds: float = 2.0
     """Time between two renewals; three may fail before the Lease is lost."""
-    retry: float = 1.0
+    retry_seconds: float = 1.0
     """Poll interval of candidates, and therefore the time until a released Lease is taken."""
-    forbidden: float = 30.0
+    forbidden_seconds: float = 30.0
     """Grace period for 403 responses: a new API server rejects all requests until it has loaded the RBAC roles."""
 
 
@@ -112,21 +112,21 @@ class Leadership:
                 record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
                 if record != seen:
                     seen, since = record, self._clock()
-                wait = since + (spec.get("leaseDurationSeconds") or self._settings.duration) - self._clock()
+                wait = since + (spec.get("leaseDurationSeconds") or self._settings.duration_seconds) - self._clock()
                 if spec.get("holderIdentity") in (None, "", self._identity) or wait <= 0:
                     term = (spec.get("leaseTransitions") or largest_term()) + 1
-                    seconds = self._settings.takeover
+                    seconds = self._settings.takeover_seconds
                     if await self._write(lease, seconds=seconds, acquireTime=_micro_now(), leaseTransitions=term):
                         return term
                     continue
             except ApiError as error:
                 if not _passes(error) and not (
-                    error.status == 403 and self._clock() < began + self._settings.forbidden
+                    error.status == 403 and self._clock() < began + self._settings.forbidden_seconds
                 ):
                     raise
                 logger.warning("Lease %s: %s; retrying", self._settings.name, error)
-                wait = self._settings.retry
-            await self._sleep(min(wait, self._settings.retry))
+                wait = self._settings.retry_seconds
+            await self._sleep(min(wait, self._settings.retry_seconds))
 
     async def keep(self) -> None:
         """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
@@ -141,7 +141,7 @@ class Leadership:
             except ApiError as error:
                 if not self.held:
                     raise DeposedError(f"Lease {self._settings.name} could not be renewed: {error}") from error
-            await self._sleep(self._settings.renewal)
+            await self._sleep(self._settings.renewal_seconds)
 
     async def release(self) -> None:
         """Release the Lease if this process holds it, so that another one can take it at once. Errors are ignored."""
@@ -163,7 +163,7 @@ class Leadership:
         name = self._settings.name
         try:
             path = f"{self._collection}/{name}"
-            return await self._client.request("GET", path, timeout=self._settings.duration / 2)
+            return await self._client.request("GET", path, timeout=self._settings.duration_seconds / 2)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -176,7 +176,7 @@ class Leadership:
 
         False if it changed since it was read.
         """
-        began, name, seconds = self._clock(), self._settings.name, seconds or self._settings.duration
+        began, name, seconds = self._clock(), self._settings.name, seconds or self._settings.duration_seconds
         spec = {
             **lease["spec"],
             **changes,
@@ -189,7 +189,7 @@ class Leadership:
         metadata = lease["metadata"]
         if annotations := self._annotations():
             metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
-        body, timeout = {**lease, "metadata": metadata, "spec": spec}, self._settings.duration / 2
+        body, timeout = {**lease, "metadata": metadata, "spec": spec}, self._settings.duration_seconds / 2
         try:
             answer = await self._client.request(method, path, body=body, timeout=timeout)
         except ApiError as error:
