@@ -23,8 +23,9 @@ from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import ClusterError, Faults
 
-SETTLE_SECONDS = 240.0
-"""Limit for the jobs after the last fault; pauses after failures grow to 20 s, and node taints last a while."""
+SETTLE_SECONDS = 400.0
+"""Limit for the jobs after the last fault; pauses after failures grow to 20 s, and node taints last a while. It is
+longer than the first exclusion of a node (300 s) with the trial after it: a job may select that node alone."""
 RELEASE_SECONDS = 75.0
 """The operator's patience with the ledger of a job that is over, and a resync."""
 GONE_SECONDS = 90.0
