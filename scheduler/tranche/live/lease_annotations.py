@@ -106,7 +106,7 @@ def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
 
 logger = logging.getLogger(__name__)
 
-LEARNED_ANNOTATION = "tranche.dev/learned"
+LEARNED_ANNOTATION = "tranche.dev/memory"
 SCHEDULER_ANNOTATION = "tranche.dev/kube-scheduler"
 
 

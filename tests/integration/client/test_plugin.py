@@ -45,7 +45,7 @@ def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubect
 
 
 def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, kubectl: Run) -> None:
-    whole.submit("steady", chunks=2, seconds=15.0)
+    whole.submit("steady", chunks=2, seconds=60.0)
     try:
         whole.until_phase("steady", "Running")
         text = kubectl("tranche", "plan", "steady").stdout

@@ -34,3 +34,7 @@ def test_controller_writes_learned_state_only_while_leading() -> None:
     assert read_learned_state(controller.learned_annotations()).nodes == {"n1": 1.5}
     controller.reports.restored = False
     assert controller.learned_annotations() == {}, "what is on the Lease stays there"
+
+
+def test_annotation_keeps_its_name_over_versions() -> None:
+    assert list(annotations_of(LearnedState())) == ["tranche.dev/memory"]
