@@ -135,7 +135,10 @@ def planner(log_level: Level, log_format: Format, **options: object) -> None:
     try:
         common.run_process("planner", log, lambda fact: _main(chosen, fact), note, JournalError)
     except (ExceptionGroup, DeposedError) as fault:
-        common.raise_cause(fault, DeposedError, text="this planner is not the leader any more: {}")
+        cause = common.expected_cause(fault, DeposedError)
+        if cause is None:
+            raise
+        raise click.ClickException(f"this planner is not the leader any more: {cause}") from None
 
 
 async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) -> None:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -268,33 +268,21 @@ def run_process(
         with resource or nullcontext() as value:
             asyncio.run(until_signal(main(value)))  # type: ignore[arg-type]
     except (ExceptionGroup, ApiError, ListenError, *expected) as fault:  # type: ignore[misc]
-        raise_cause(fault, ApiError, ListenError, *expected)
+        cause = expected_cause(fault, ApiError, ListenError, *expected)
+        if cause is None:
+            raise
+        raise click.ClickException(str(cause)) from None
 
 
-def raise_cause(fault: Exception, *expected: type[Exception], text: str = "{}") -> NoReturn:
-    """Raise a message for an exception, or for a group of which the first one is expected; else raise the exception.
+def expected_cause(fault: Exception, *expected: type[Exception]) -> Exception | None:
+    """Return the first exception of a group, or the exception itself; None if any of them is not expected.
 
-    What is raised in an ``except*`` clause would be part of a group, and Click would print a traceback.
-
-    Args:
-        fault: The exception.
-        expected: Exceptions that have a message.
-        text: Form of the message.
-
-    Raises:
-        ClickException: the exception is expected.
+    An ``except*`` clause is no alternative: what it raises becomes part of a group, and Click prints a traceback.
     """
-    cause = first_cause(fault)
-    if isinstance(cause, expected):
-        raise click.ClickException(text.format(cause)) from None
-    raise fault
-
-
-def first_cause(fault: BaseException) -> BaseException:
-    """Return the first exception of a group; task groups can be nested."""
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault
+    if isinstance(fault, ExceptionGroup):
+        _, rest = fault.split(expected)
+        return None if rest is not None else expected_cause(fault.exceptions[0], *expected)
+    return fault if isinstance(fault, expected) else None
 
 
 async def until_signal(main: Coroutine[Any, Any, None]) -> None:

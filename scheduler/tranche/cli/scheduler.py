@@ -104,7 +104,7 @@ def scheduler(
     try:
         asyncio.run(common.until_signal(supervise(commands, environment)))
     except (ExceptionGroup, ChildError) as fault:
-        error = common.first_cause(fault)
+        error = common.expected_cause(fault, ChildError)
         if not isinstance(error, ChildError):
             raise
         sys.exit(error.status if error.status > 0 else 1)
