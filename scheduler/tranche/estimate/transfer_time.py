@@ -15,6 +15,7 @@ LARGEST_CORRECTION = log(1000.0)
 clock could make a link unusable permanently."""
 
 NO_LOADS: tuple[float, Counter[str]] = (nan, Counter())
+"""Counted for no time."""
 
 Ends = tuple[str, str]
 """Source site and destination site."""
@@ -34,17 +35,21 @@ class Uploads:
     """Whether all uploads from and to a site are expected to share its uplink, if `shares_uplinks`."""
     clouds: Collection[str] = ()
     """Sites whose uplink never limits an upload, if `shares_targets`."""
-    _loads: tuple[float, Counter[str]] = NO_LOADS
+    _loads: tuple[float, Counter[str]] = field(default=NO_LOADS, repr=False, compare=False)
     """Number of busy links by site, and the time for which it was counted; counted again after `begin`."""
 
     def seconds(self, ends: Ends, link: Link, size_bytes: float) -> float:
         """Return Δ of one upload without other traffic, in seconds."""
         return link.transfer_seconds(size_bytes) * exp(self.corrections.get(ends, 0.0))
 
+    def slowed_seconds(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
+        """Return the time of one upload beside those in progress on other links, in seconds."""
+        return self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
+
     def ready(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
         """Return when an upload that starts now would complete: after earlier uploads, unless the link is dedicated."""
         start = now if link.dedicated else max(now, self.busy.get(ends, now))
-        return start + self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
+        return start + self.slowed_seconds(ends, link, size_bytes, now)
 
     def preview(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int) -> list[float]:
         """Return the completion times of `count` uploads of that size if they started now.
@@ -54,7 +59,7 @@ class Uploads:
         first = self.ready(ends, link, size_bytes, now)
         if link.dedicated or not count:
             return [first] * count
-        more = self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now) - link.latency_seconds
+        more = self.slowed_seconds(ends, link, size_bytes, now) - link.latency_seconds
         return [first + i * more for i in range(count)]
 
     def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
@@ -88,10 +93,6 @@ class Uploads:
             loads = Counter(site for ends, until in self.busy.items() if until > now for site in ends)
             self._loads = (now, loads)
         return loads
-
-    def slowed_seconds(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
-        """Return the time of one upload beside those in progress on other links, in seconds."""
-        return self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
 
     def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float) -> None:
         """Record the measured duration of one upload that has ended, without its wait for others on the same link."""

@@ -99,5 +99,4 @@ def test_bound_does_not_count_evictions_for_a_quota(history: History) -> None:
     why = "which has less work left, for the quota default/tight"
     history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY, why=why)
     assert len(list(check_bounds(history.changes, [Bound("dogs", 0, 0, 99)]))) == 1  # the one of revision 3
-    found = list(check_bounds(history.changes, [Bound("dogs", 1, 0, 99)]))
-    assert found == []
+    assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, 99)])) == []

@@ -8,11 +8,11 @@ from support.live_controller import taken_over
 from tranche.live.lease_annotations import LEARNED_ANNOTATION, annotations_of, read_learned_state
 from tranche.planner.learned_state import LearnedLink, LearnedState
 
-MEMORY = LearnedState([LearnedLink("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5}, 20.0, 3.0)
+LEARNED = LearnedState([LearnedLink("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5}, 20.0, 3.0)
 
 
 def test_what_is_written_is_read() -> None:
-    assert read_learned_state(annotations_of(MEMORY)) == MEMORY
+    assert read_learned_state(annotations_of(LEARNED)) == LEARNED
     assert read_learned_state(annotations_of(LearnedState())) == LearnedState()
 
 
@@ -30,7 +30,7 @@ def test_a_later_version_may_know_more_and_an_earlier_one_less() -> None:
 
 def test_controller_writes_learned_state_only_while_leading() -> None:
     controller = asyncio.run(taken_over(policy="chunk"))
-    controller.restore(MEMORY)
+    controller.restore(LEARNED)
     assert read_learned_state(controller.learned_annotations()).nodes == {"n1": 1.5}
     controller.reports.restored = False
     assert controller.learned_annotations() == {}, "what is on the Lease stays there"

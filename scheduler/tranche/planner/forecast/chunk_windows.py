@@ -186,7 +186,7 @@ class SlotSimulation:
         self._workers: Counter[str] = Counter()
         """Number of windows by job."""
         self._blocked: dict[str, dict[int, SlotPool]] = {}
-        """Places where a job could not start a chunk because it has its maximum number of workers."""
+        """Pools in which a job could not start a chunk because it has its maximum number of workers."""
 
     def copy(self, context: PlannerContext, state: JobState) -> Iterator[None]:
         """Copy the queues of these nodes, one node per step."""
