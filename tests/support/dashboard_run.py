@@ -1,8 +1,6 @@
 """Minute of tranche on a real control plane that Prometheus scrapes, with all events of the API server."""
 
 import contextlib
-import os
-import signal
 import tempfile
 import time
 import urllib.error
@@ -18,6 +16,7 @@ from support.full_stack import API, Whole, declare_site
 from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
+from support.stopped_process import stopped
 from support.waiting import eventually
 from tranche.demo.local_stack import KUBE_SCHEDULER, Stack
 from tranche_testcluster import Cluster
@@ -133,7 +132,7 @@ def _work(whole: Whole) -> None:
     annotations = {"kwok.tranche.dev/run-seconds": "3"}
     staging = {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}}
     data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": staging}
-    with _binding_paused(whole.cluster):  # so that scrapes see pods between planning and binding
+    with stopped(whole.cluster.pid(KUBE_SCHEDULER)):  # so that scrapes see pods between planning and binding
         whole.submit(TOO_LARGE, gpus=16, seconds=5.0)
         whole.submit("copied", chunks=5, seconds=5.0, data=data)
         whole.submit("long", chunks=2, seconds=14.0, zone="edge-a", namespace="vision", checkpoint_seconds=0.2)
@@ -146,16 +145,6 @@ def _work(whole: Whole) -> None:
         zone = "edge-a" if number % 3 == 0 else None
         whole.submit(f"job-{number}", chunks=2 + number % 3, seconds=2.0 + number % 4, zone=zone, namespace=namespace)
     whole.until("all jobs over", lambda: _over(whole) == 12)
-
-
-@contextlib.contextmanager
-def _binding_paused(cluster: Cluster) -> Iterator[None]:
-    pid = cluster.pid(KUBE_SCHEDULER)
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def _over(whole: Whole) -> int:

@@ -1,8 +1,6 @@
 """Preemption on a real control plane: evictions that are refused, vain or slow, and what they cost."""
 
 import logging
-import os
-import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 from support.full_stack import Whole
 from support.object_history import History
+from support.stopped_process import stopped
 from support.waiting import stays
 from tranche.demo.local_stack import KUBE_SCHEDULER
 
@@ -121,12 +120,8 @@ def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
 
 
 def test_stopped_kube_scheduler_costs_one_eviction_at_most(full_site: Whole) -> None:
-    pid = full_site.cluster.pid(KUBE_SCHEDULER)
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(full_site.cluster.pid(KUBE_SCHEDULER)):
         full_site.submit("better", seconds=1.0, zone="edge-a")
         stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     full_site.until_phase("better", "Succeeded")
     assert preemptions(full_site) <= 1

@@ -17,6 +17,7 @@ import pytest
 from support.full_stack import LEASE, Whole
 from support.installed_cluster import installed_cluster
 from support.object_history import History
+from support.stopped_process import stopped
 from tranche.demo.local_stack import Stack
 
 PROCESSES = ("extender", "planner", "api")
@@ -90,12 +91,8 @@ def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) 
 
 
 def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> None:
-    planner = children(whole)["planner"]
-    subprocess.run(["kill", "-STOP", str(planner)], check=True)
-    try:
+    with stopped(children(whole)["planner"]):
         assert offered(whole) == ["edge-a-0", "edge-b-0"]
-    finally:
-        subprocess.run(["kill", "-CONT", str(planner)], check=True)
 
 
 @pytest.fixture(scope="module")
