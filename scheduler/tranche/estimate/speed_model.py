@@ -64,7 +64,7 @@ class SpeedModel:
         """
         if not (self.jobs or self.nodes or self.kinds):
             return 1.0
-        total = sum(one.mean for one in self._known_terms(job, kind, site, node) if one is not None)
+        total = sum([one.mean for one in self._known_terms(job, kind, site, node) if one is not None])
         return exp(total) if total else 1.0
 
     def node_factor(self, node: str, kind: str = "") -> float:

@@ -48,19 +48,23 @@ class Uploads:
 
     def ready(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
         """Return when an upload that starts now would complete: after earlier uploads, unless the link is dedicated."""
-        start = now if link.dedicated else max(now, self.busy.get(ends, now))
-        return start + self.slowed_seconds(ends, link, size_bytes, now)
+        return self._free_at(ends, link, now) + self.slowed_seconds(ends, link, size_bytes, now)
 
     def preview(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int) -> list[float]:
         """Return the completion times of `count` uploads of that size if they started now.
 
         Uploads run one after the other at full bandwidth: their average completes sooner than if all shared it evenly.
         """
-        first = self.ready(ends, link, size_bytes, now)
+        seconds = self.slowed_seconds(ends, link, size_bytes, now)
+        first = self._free_at(ends, link, now) + seconds
         if link.dedicated or not count:
             return [first] * count
-        more = self.slowed_seconds(ends, link, size_bytes, now) - link.latency_seconds
+        more = seconds - link.latency_seconds
         return [first + i * more for i in range(count)]
+
+    def _free_at(self, ends: Ends, link: Link, now: float) -> float:
+        """Return when an upload could start: after earlier uploads, unless the link is dedicated."""
+        return now if link.dedicated else max(now, self.busy.get(ends, now))
 
     def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
         """Start `count` uploads of that size; return when each will complete."""

@@ -219,9 +219,10 @@ class ClusterState:
             return batch_seconds(state.job, None, speed)
         placed = (server.planned.site for server in state.servers if not server.planned.is_chief)
         there = next(placed, state.job.home or site) if site else site
-        bandwidth = bits_per_second(self.network, self.sites, site, there)
         if self.level_network is not None and host is not None and site == there:
             bandwidth = self.level_network.slowest(self._level_to_servers(state, host))
+        else:
+            bandwidth = bits_per_second(self.network, self.sites, site, there)
         return batch_seconds(state.job, bandwidth, speed)
 
     def communication_seconds(self, state: JobState, site: str, node: str | None = None) -> float:

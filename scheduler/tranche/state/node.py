@@ -39,6 +39,11 @@ class Hosts(list[Item]):
         """GPU kinds of the nodes, with their declared speeds."""
         for node in self:
             self.by_site.setdefault(node.node.site, []).append(node)
+        self.one_each = {
+            site: list({(node.node.gpu_kind, node.node.speed): node for node in self.at(site)}.values())
+            for site in self.by_site
+        }
+        """A node of each of these kinds, by site."""
 
     def at(self, site: str) -> list[Item]:
         """Return the nodes of one site, or all nodes for ""."""

@@ -13,7 +13,7 @@ sites.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappush, heapreplace
 from math import inf
@@ -65,7 +65,7 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
     """
     if state.copies or not state.waiting:
         return
-    delta = _delays(context.cluster, state, now)
+    delta = _delays(context.cluster, state, _chunk_seconds(context.cluster, state), now)
     others = sorted(
         (seconds, site)
         for site, seconds in delta.items()
@@ -81,18 +81,23 @@ def copy_ahead(context: PlannerContext, queue: JobQueue, state: JobState, now: f
             copy(context, queue, state, sent, site, now)
 
 
-def _delays(cluster: ClusterState, state: JobState, now: float) -> dict[str, float]:
+def _chunk_seconds(cluster: ClusterState, state: JobState) -> dict[str, float]:
+    """Return the expected time of a whole chunk of the job at each site with nodes for it, in seconds."""
+    batches = state.job.batches_per_chunk_total
+    return {site: batches * site_batch_seconds(cluster, state, site) for site in cluster.hosts(state).by_site}
+
+
+def _delays(cluster: ClusterState, state: JobState, seconds: Mapping[str, float], now: float) -> dict[str, float]:
     """Return Δ to each site, plus the time by which a chunk trains longer there than on the fastest GPUs, in seconds.
 
-    Where sites have GPUs of different kinds, the nearest site is not the one at which a chunk ends first.
+    Where sites have GPUs of different kinds, the nearest site is not the one at which a chunk ends first. `seconds` are
+    the times of `_chunk_seconds`.
     """
-    sites = cluster.hosts(state).by_site
-    delta = {site: cluster.upload_seconds(state, site, now) for site in sites}
+    delta = {site: cluster.upload_seconds(state, site, now) for site in seconds}
     if not has_kinds(cluster, state):
         return delta
-    seconds = {site: state.job.batches_per_chunk_total * site_batch_seconds(cluster, state, site) for site in sites}
     least = min(seconds.values(), default=0.0)
-    return {site: delta[site] + seconds[site] - least for site in sites}
+    return {site: delta[site] + seconds[site] - least for site in seconds}
 
 
 def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
@@ -179,7 +184,8 @@ class Preview:
     def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
-        delta = _delays(cluster, state, now)
+        seconds = _chunk_seconds(cluster, state)
+        delta = _delays(cluster, state, seconds, now)
         sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
         kind = job.gpu_resource
         room = {
@@ -187,10 +193,10 @@ class Preview:
             for site in sites
         }
         delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
-        seconds = {site: job.batches_per_chunk_total * site_batch_seconds(cluster, state, site) for site in sites}
+        ends = {site: self.ends_at(site, kind) for site in sites}
         needed = []
         for chunk in chunks:
-            best: tuple[float, float, str] | None = None
+            best = (inf, inf, "")
             for site in sites:
                 ready, extra = now, 0.0
                 if site != job.data_site:
@@ -199,18 +205,19 @@ class Preview:
                         continue
                     copied = max(now, state.coming[site, chunk]) if copied == inf else copied
                     ready, extra = (now + delta[site], delta[site]) if copied is None else (copied, 0.0)
-                ends = self.ends_at(site, kind)
-                slot = now if room[site] >= job.gpus else ends[0] if ends else inf
-                best = min(best or (inf, inf, ""), (max(ready, slot) + seconds[site], extra, site))
-            if best is None or best[0] == inf:
-                break
+                slot = now if room[site] >= job.gpus else ends[site][0] if ends[site] else inf
+                option = (max(ready, slot) + seconds[site], extra, site)
+                if option < best:
+                    best = option
             end, extra, site = best
+            if end == inf:
+                break
             if room[site] >= job.gpus:
                 room[site] -= job.gpus
                 self.taken[site, kind] += job.gpus
-                heappush(self.ends_at(site, kind), end)
+                heappush(ends[site], end)
             else:
-                heapreplace(self.ends_at(site, kind), end)
+                heapreplace(ends[site], end)
             if extra:
                 needed.append((chunk, site, end - seconds[site], extra))
         return needed

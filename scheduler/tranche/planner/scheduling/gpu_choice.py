@@ -56,9 +56,10 @@ def site_batch_seconds(cluster: ClusterState, state: JobState, site: str) -> flo
     """Return the expected time of a mini-batch of the job at a site: on the fastest of its GPU kinds, in seconds."""
     if not has_kinds(cluster, state):
         return cluster.batch_seconds(state, site)
-    one_each = {(node.node.gpu_kind, node.node.speed): node for node in cluster.hosts(state).at(site)}
-    paces = (_pace(cluster, state, node) for node in one_each.values())
-    return min(paces, default=cluster.batch_seconds(state, site))
+    one_each = cluster.hosts(state).one_each.get(site)
+    if not one_each:
+        return cluster.batch_seconds(state, site)
+    return min([_pace(cluster, state, node) for node in one_each])
 
 
 def worthwhile(
@@ -118,8 +119,10 @@ def _busy(cluster: ClusterState, state: JobState, slower_than: float, now: float
     hosts = cluster.hosts(state)
     nodes = hosts if others else [hosts.by_name[name] for name in _own_nodes(state) if name in hosts.by_name]
     for node in nodes:
-        seconds = _pace(cluster, state, node) if node.runs else slower_than
-        if seconds >= slower_than or not state.can_start_at(node.node.site, now):
+        if not node.runs or not state.can_start_at(node.node.site, now):
+            continue
+        seconds = _pace(cluster, state, node)
+        if seconds >= slower_than:
             continue
         for owner, run in node.runs.values():
             counts = (others or owner is state) and run.requests.gpus >= state.job.gpus and not run.closing
