@@ -100,6 +100,8 @@ class Lab:
             "parameterServers": more.pop("servers", []),
             "explanation": more.pop("explanation", ""),
         }
+        if "chief" in more:
+            plan["chief"] = more.pop("chief")
         status = {"plan": plan, "progress": more.pop("progress", job.get("status", {}).get("progress", {}))}
         body = {
             "apiVersion": "tranche.dev/v1alpha1",

@@ -2,14 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from tranche.kube.api.core_types import Metadata
-from tranche.kube.api.names import OPERATOR_MANAGER
+from tranche.kube.api.names import OPERATOR_MANAGER, ROLE_CHIEF
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
@@ -58,14 +58,27 @@ class Creation:
 
 
 async def create_pods(client: ApiClient, job: TrainingJob, actions: Sequence[CreatePod]) -> Creation:
-    """Create pods in batches of 16, 32, 32, …, so that an exhausted quota costs few requests instead of one per pod."""
+    """Create pods in batches of 16, 32, 32, …, so that an exhausted quota costs few requests instead of one per pod.
+
+    The chief is created when all other pods exist, since its success ends the job. After a failure or a crash in
+    between, it must not run, and perhaps succeed, without them.
+    """
     creation = Creation()
-    position, size = 0, FIRST_BATCH
-    while position < len(actions) and creation.refusal is None and creation.error is None:
-        batch = actions[position : position + size]
+    for batch in _batches(actions):
         await asyncio.gather(*(_create(client, job, action, creation) for action in batch))
-        position, size = position + size, min(2 * size, LARGEST_BATCH)
+        if creation.refusal is not None or creation.error is not None:
+            break
     return creation
+
+
+def _batches(actions: Sequence[CreatePod]) -> Iterator[Sequence[CreatePod]]:
+    others = [action for action in actions if action.role != ROLE_CHIEF]
+    position, size = 0, FIRST_BATCH
+    while position < len(others):
+        yield others[position : position + size]
+        position, size = position + size, min(2 * size, LARGEST_BATCH)
+    if len(others) < len(actions):
+        yield [action for action in actions if action.role == ROLE_CHIEF]
 
 
 async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creation: Creation) -> None:

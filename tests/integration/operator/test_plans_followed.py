@@ -203,6 +203,19 @@ def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:
     lab.bind("cats-worker-1-4")
 
 
+def test_chief_is_created_after_all_other_pods(lab: Lab) -> None:
+    """Its success would end the job."""
+    lab.create(chunks=None, workers=2, chief={"template": TEMPLATE})
+    quota = {"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
+    lab.ask("POST", lab.core("resourcequotas"), quota)
+    eventually(lambda: "used" in lab.ask("GET", lab.core("resourcequotas", "two")).get("status", {}))
+    lab.plan(window(0, 1), window(1, 2), chief=server(0, 3))
+    eventually(lambda: lab.condition("PodsRejected").get("message", "").startswith("cats-chief-0-3: "))
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
+    lab.ask("DELETE", lab.core("resourcequotas", "two"))
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2", "cats-chief-0-3")
+
+
 def test_suspended_job_stops_on_closing_window_and_resumes(lab: Lab) -> None:
     lab.create()
     lab.plan(window(0, 1))
