@@ -35,6 +35,13 @@ class _Eviction:
     """The beneficiary, ``namespace/name``."""
     for_quota: bool
     """Whether it makes room in a quota."""
+    gang: bool
+    """Whether the victim is a gang."""
+
+    @property
+    def decision(self) -> tuple[str, int]:
+        """What was stopped by one decision: a window, or a whole gang."""
+        return self.victim, -self.revision if self.gang else self.attempt
 
 
 def check_evictions(history: Sequence[Change]) -> Iterator[str]:
@@ -57,14 +64,16 @@ def check_evictions(history: Sequence[Change]) -> Iterator[str]:
 def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator[str]:
     """Yield jobs for which more was evicted than a fault allows.
 
-    A quota that was lowered below its use admits no pod before as many have stopped, so that evictions for a quota do
-    not count.
+    The members of a gang stop together, so that they count once. A quota that was lowered below its use admits no pod
+    before as many have stopped, so that evictions for a quota do not count.
     """
     found = list(evictions(history))
     for bound in bounds:
-        victims = [f"{e.victim} attempt {e.attempt}" for e in found if _counts(bound, e)]
-        if len(victims) > bound.most:
-            yield f"{len(victims)} evictions, at most {bound.most}, for {bound.job}, which cannot start: {victims}"
+        counted = [e for e in found if _counts(bound, e)]
+        decisions = len({e.decision for e in counted})
+        if decisions > bound.most:
+            victims = [f"{e.victim} attempt {e.attempt}" for e in counted]
+            yield f"{decisions} evictions, at most {bound.most}, for {bound.job}, which cannot start: {victims}"
 
 
 def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
@@ -73,11 +82,11 @@ def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
     for change in history:
         if change.resource != _JOBS or change.after is None:
             continue
-        uid = change.after["metadata"]["uid"]
+        uid, is_gang = change.after["metadata"]["uid"], "data" not in change.after["spec"]
         for attempt, preemptor, why in _preempted(own_status(change.after)):
             if (uid, attempt) not in seen and not preemptor.startswith("pod/"):
                 seen.add((uid, attempt))
-                yield _Eviction(change.revision, change.key, attempt, preemptor, "for the quota" in why)
+                yield _Eviction(change.revision, change.key, attempt, preemptor, "for the quota" in why, is_gang)
 
 
 def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:

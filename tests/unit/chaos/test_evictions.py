@@ -100,3 +100,13 @@ def test_bound_does_not_count_evictions_for_a_quota(history: History) -> None:
     history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY, why=why)
     assert len(list(check_bounds(history.changes, [Bound("dogs", 0, 0, 99)]))) == 1  # the one of revision 3
     assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, 99)])) == []
+
+
+def test_bound_counts_a_gang_that_is_stopped_whole_once() -> None:
+    history = History(members=2)
+    history.job((1, [0]), (2, [1]))
+    history.job((1, [0]), (2, [1]), revision=2, state="Closing", preempted_by=BENEFICIARY)
+    last = history.changes[-1].revision
+    assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, last)])) == []
+    (found,) = check_bounds(history.changes, [Bound("dogs", 0, 0, last)])
+    assert found.startswith("1 evictions, at most 0, for dogs")
