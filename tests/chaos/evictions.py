@@ -40,7 +40,7 @@ class _Eviction:
 
     @property
     def decision(self) -> tuple[str, int]:
-        """What was stopped by one decision: a window, or a whole gang."""
+        """Identify what was stopped by one decision: a window, or a whole gang."""
         return self.victim, -self.revision if self.gang else self.attempt
 
 

@@ -34,6 +34,7 @@ from tranche_operator.reconcile.actions import (
     EmitEvent,
     EmitPendingEvent,
     EvictPod,
+    Manifest,
     ReleasePod,
     RequeueAfter,
     UngatePod,
@@ -84,8 +85,8 @@ class _ActionRun:
     observed: Observed
     limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL))
     failures: list[ApiError] = field(default_factory=list)
-    admitted: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """One created pod of each role, as JSON."""
+    admitted: dict[str, tuple[Manifest, dict[str, Any]]] = field(default_factory=dict)
+    """One created pod of each role, as sent and as admitted."""
     evicted: list[EvictPod] = field(default_factory=list)
     """Pods that were evicted."""
     events: list[EmitEvent] = field(default_factory=list)

@@ -49,8 +49,8 @@ class Creation:
     """Actions whose pod did not exist before."""
     pods: list[PodView] = field(default_factory=list)
     """The created pods."""
-    admitted: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """One created pod of each role, as JSON."""
+    admitted: dict[str, tuple[Manifest, dict[str, Any]]] = field(default_factory=dict)
+    """One created pod of each role, as sent and as admitted."""
     refusal: Refusal | None = None
     """First rejection, if any; later batches were not tried."""
     error: ApiError | None = None
@@ -87,7 +87,7 @@ async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creati
         made = await post_pod(client, job, action.manifest)
         creation.created.append(action)
         creation.pods.append(read_pod(made)[1])
-        creation.admitted.setdefault(action.role, made)
+        creation.admitted.setdefault(action.role, (action.manifest, made))
     except ApiError as error:
         try:
             refusal = await _explain(client, job, name, error)

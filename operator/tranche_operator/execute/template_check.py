@@ -58,7 +58,7 @@ async def check_template(
     for manifest in action.manifests:
         role = manifest["metadata"]["labels"][LABEL_ROLE]
         try:
-            admitted.append(admitted_pod(role, await post_pod(client, job, manifest, dry_run=True)))
+            admitted.append(admitted_pod(role, manifest, await post_pod(client, job, manifest, dry_run=True)))
         except Unreachable:
             raise
         except ApiError as error:
@@ -76,17 +76,19 @@ async def check_template(
     return TemplateVerdict(action.generation, _update("False", REASON_ADMITTED, ADMITTED), pods)
 
 
-def admitted_verdict(generation: int, pods: Mapping[str, Mapping[str, Any]]) -> TemplateVerdict:
+def admitted_verdict(
+    generation: int, pods: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> TemplateVerdict:
     """Return the result for pods that have been admitted.
 
     Args:
         generation: Generation of the job's spec.
-        pods: One pod of each role, as JSON.
+        pods: One pod of each role, as sent and as admitted, as JSON.
 
     Raises:
         ValueError: a pod cannot be read.
     """
-    summaries = [admitted_pod(role, pods[role]) for role in sorted(pods)]
+    summaries = [admitted_pod(role, *pods[role]) for role in sorted(pods)]
     admitted = AdmittedPods(generation=generation, pods=summaries)
     return TemplateVerdict(generation, _update("False", REASON_ADMITTED, ADMITTED), admitted)
 

@@ -102,6 +102,8 @@ class UnplacedPods:
     """Time before which the job preempts no other; 0 if it may."""
     held_until: float = 0.0
     """Time before which nothing of the job starts; 0 if it is not held."""
+    failed_preemptions: int = 0
+    """Number of times that the job stopped others and its pods were not placed, since it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,9 @@ class PlannerSettings:
     further one until a pod is placed."""
     longest_preemption_pause_seconds: float = 86_400.0
     """Upper bound of that pause."""
+    failed_preemptions_per_hour: int = 5
+    """Number of failed preemptions of a namespace within an hour, after which its jobs of which no pod has been placed
+    preempt no other."""
     nodes_before_hold: int = 5
     """Number of different nodes in a row on which pods of a job find no place before the job is held."""
     unplaced_hold_seconds: float = 3600.0

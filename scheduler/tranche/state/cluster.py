@@ -24,7 +24,7 @@ from tranche.state.gang_locality import LocalityRecords
 from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
 from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
-from tranche.state.placement_record import PreemptionScope
+from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
@@ -60,6 +60,7 @@ class ClusterState:
     """Whether expected speeds of GPU kinds decide where workers start (`tranche.planner.scheduling.gpu_choice`)."""
     scheduler_silent: bool = False
     """Whether kube-scheduler does not respond, so that no job preempts others."""
+    failed_preemptions: FailedPreemptions = field(default_factory=FailedPreemptions)
     uploads: Uploads = field(default_factory=Uploads)
     shares: Shares = field(default_factory=Shares)
     history: History = field(default_factory=History)
@@ -366,12 +367,13 @@ class ClusterState:
     def preemption_scope(self, state: JobState) -> PreemptionScope:
         """Return for how many windows at a time the job may preempt others now."""
         record, admission = state.placement, state.job.admission
-        if not record.failures and (admission is Admission.PASSED or not self.requires_admission):
-            return PreemptionScope.ALL
-        if record.paused or (self.requires_admission and admission in (Admission.UNCHECKED, Admission.REFUSED)):
+        if record.paused or (not record.placed and state.job.namespace in self.failed_preemptions.restrained):
             return PreemptionScope.NONE
-        if record.placed:
+        proven = admission is Admission.PASSED or not self.requires_admission
+        if proven and not (record.failures or record.failed_preemptions):
             return PreemptionScope.ALL
+        if not proven and admission is not Admission.UNPROVEN:
+            return PreemptionScope.NONE
         tries = any(run.phase is WindowPhase.PENDING for run in state.runs.values())
         return PreemptionScope.NONE if tries else PreemptionScope.ONE
 

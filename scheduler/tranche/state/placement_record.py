@@ -1,12 +1,19 @@
 """Record of a job's pods that could not be placed, and what it permits the job to do to others.
 
 Ours [I]. The planner does not know everything that kube-scheduler and admission check. A job preempts others for the
-promise that its pod then runs; when that promise was broken, or was never proven for a pod with constraints that the
-planner does not plan with, the job preempts for one window at a time, with a pause that doubles.
+promise that its pod then runs. A preemption succeeds when the pods that were planned then are placed, and it has failed
+when one of them is not. After that, the job preempts no other for a pause that doubles with each failed preemption, and
+then for one window at a time, until a preemption succeeds. A pod that is placed in free capacity proves nothing about
+the next one. A job whose pods have constraints that the planner does not plan with always preempts for one window at a
+time.
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
+
+COUNTED_SECONDS = 3600.0
+"""Time for which a failed preemption counts against its namespace."""
 
 
 class PreemptionScope(IntEnum):
@@ -22,10 +29,15 @@ class PreemptionScope(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class PlacementRecord:
-    """Failed attempts of a job to have a pod placed since kube-scheduler last placed one."""
+    """Failed attempts of a job to have a pod placed, and its failed preemptions."""
 
     placed: bool = False
     """Whether kube-scheduler has placed a pod of this specification, and none has failed to be placed since."""
+    preempted_at: float | None = None
+    """Time at which the job last stopped a window of another job or moved a worker of its own, in seconds; None after
+    the pods that were planned then, or later, have been placed or have found no place."""
+    failed_preemptions: int = 0
+    """Number of failed preemptions since one succeeded."""
     failures: int = 0
     """Number of pods that found no place or that the API server rejected, since one was placed."""
     nodes: dict[str, None] = field(default_factory=dict)
@@ -41,3 +53,41 @@ class PlacementRecord:
     def paused(self) -> bool:
         """Whether the job preempts no other for now; a timer ends the pause."""
         return self.paused_until > 0
+
+
+@dataclass(slots=True, eq=False)
+class FailedPreemptions:
+    """Failed preemptions by namespace.
+
+    A job that is deleted and created again has an empty record. Therefore, where a namespace has had many failed
+    preemptions lately, those of its jobs of which no pod has been placed preempt no other.
+    """
+
+    times: dict[str, list[float]] = field(default_factory=dict)
+    """Times of the last failed preemptions, in seconds."""
+    restrained: dict[str, float] = field(default_factory=dict)
+    """Namespaces that have reached the limit, with the time at which their oldest preemption no longer counts."""
+
+    def note(self, namespace: str, now: float, most: int) -> float | None:
+        """Record a failed preemption; return until when the namespace is restrained, or None if it is not.
+
+        Args:
+            namespace: Namespace of the job.
+            now: Current time in seconds.
+            most: Number of failed preemptions at which a namespace is restrained.
+        """
+        times = [at for at in self.times.get(namespace, ()) if at > now - COUNTED_SECONDS]
+        times = self.times[namespace] = [*times[-most:], now]
+        if len(times) < most:
+            return None
+        self.restrained[namespace] = times[-most] + COUNTED_SECONDS
+        return self.restrained[namespace]
+
+    def forget(self, namespace: str, now: float) -> None:
+        """End the restraint of a namespace if its time is over."""
+        if self.restrained.get(namespace, inf) <= now:
+            del self.restrained[namespace]
+
+    def copied(self) -> "FailedPreemptions":
+        """Return a copy that can change on its own."""
+        return FailedPreemptions({name: list(times) for name, times in self.times.items()}, dict(self.restrained))

@@ -47,7 +47,7 @@ def summary(*unplanned: str) -> dict[str, Any]:
         (resource(), Admission.UNCHECKED),
         (resource(verdict("False", generation=1)), Admission.UNCHECKED),
         (resource(verdict("False"), admitted=summary()), Admission.PASSED),
-        (resource(verdict("False", "QuotaFull")), Admission.PASSED),
+        (resource(verdict("False", "QuotaFull")), Admission.UNPROVEN),
         (resource(verdict("False"), admitted=summary("volumes")), Admission.UNPROVEN),
         (resource(verdict("Unknown", "DryRunUnsupported")), Admission.UNPROVEN),
         (resource(verdict("Unknown", "NotChecked")), Admission.REFUSED),

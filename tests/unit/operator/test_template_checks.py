@@ -131,7 +131,7 @@ def test_admitted_requests_are_those_of_kube_scheduler() -> None:
         "containers": [container("1"), container("500m")],
         "overhead": {"cpu": "100m", "memory": "64Mi"},
     }
-    summary = admitted_pod("worker", {"spec": spec})
+    summary = admitted_pod("worker", {"spec": spec}, {"spec": spec})
     assert summary.requests == {"cpu": "4350m", "memory": str(64 * 2**20), "rdma/hca": "3"}
 
 
@@ -144,7 +144,7 @@ def test_constraints_left_to_kube_scheduler_are_named() -> None:
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}],
         "resourceClaims": [{"name": "gpu"}],
     }
-    found = admitted_pod("worker", {"spec": spec}).unplanned
+    found = admitted_pod("worker", {"spec": spec}, {"spec": spec}).unplanned
     assert found == ["hostPorts", "podAntiAffinity", "resourceClaims", "topologySpreadConstraints", "volumes"]
 
 
@@ -154,7 +154,14 @@ def test_preferences_are_no_constraints() -> None:
         "topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
         "volumes": [{"name": "data", "emptyDir": {}}],
     }
-    assert admitted_pod("worker", {"spec": spec}).unplanned == []
+    assert admitted_pod("worker", {"spec": spec}, {"spec": spec}).unplanned == []
+
+
+def test_node_affinity_that_admission_adds_is_named() -> None:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gold"]}]}]}
+    spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    assert admitted_pod("worker", {"spec": {}}, {"spec": spec}).unplanned == ["nodeAffinity"]
+    assert admitted_pod("worker", {"spec": spec}, {"spec": spec}).unplanned == []
 
 
 def unchecked(**more: Any) -> Any:
@@ -200,7 +207,7 @@ def test_a_new_job_waits_for_its_plan_while_many_do(busy: bool, age: float, chec
 
 def test_created_pods_are_reported_as_admitted() -> None:
     job = unchecked()
-    pods = {manifest["metadata"]["labels"][LABEL_ROLE]: manifest for manifest in checked_pods(job, SETTINGS)}
+    pods = {one["metadata"]["labels"][LABEL_ROLE]: (one, one) for one in checked_pods(job, SETTINGS)}
     assert admitted_verdict(1, pods) == check_of(job)
 
 

@@ -7,7 +7,20 @@ import pytest
 from support.builders import job, node, of_type, planner
 from tranche.model import Job, Link, Node, Preemption, Site
 from tranche.model.gpu_kind import GpuKinds
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, StageData, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import (
+    CloseWindow,
+    JobSubmitted,
+    KubeSchedulerChanged,
+    NodeChanged,
+    OpenWindow,
+    StageData,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
+from tranche.planner.events import Event
 from tranche.policies.queue.chunk import Chunk
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
@@ -102,3 +115,65 @@ def test_chunk_starts_at_the_site_with_the_faster_free_gpu() -> None:
 def test_factor_below_one_is_an_error() -> None:
     with pytest.raises(ValueError, match="faster ≥ 1"):
         Chunk(faster=0.5)
+
+
+class TestPodsThatFindNoPlace:
+    """A worker on a slow node trains there until a faster GPU comes, whose node its pod cannot take."""
+
+    JOB = job("a", chunks=2, seconds=3600.0, restart_seconds=60.0, restart_declared=True)
+
+    @pytest.fixture
+    def course(self) -> "Course":
+        return Course(self.JOB)
+
+    def test_worker_that_finds_no_place_moves_once_an_hour(self, course: "Course") -> None:
+        course.play(100.0)
+        course.handle(NodeChanged(kind("fast", "home", 1.0, 1)))
+        course.play(100.0 + 3600.0)
+        assert course.stops == 1
+        course.play(100.0 + 3 * 3600.0)
+        assert course.stops == 2, "after a pause of an hour, and not again within the two hours after that"
+
+    def test_worker_is_not_moved_while_kube_scheduler_is_silent(self, course: "Course") -> None:
+        course.play(100.0)
+        course.handle(KubeSchedulerChanged(responds=False))
+        course.handle(NodeChanged(kind("fast", "home", 1.0, 1)))
+        course.play(1000.0)
+        assert course.stops == 0
+        course.handle(KubeSchedulerChanged(responds=True))
+        course.play(1100.0)
+        assert course.stops == 1
+
+
+class Course:
+    """Planner with a job on a slow node, in virtual time; pods of the job are placed there and on no other node."""
+
+    def __init__(self, one: Job) -> None:
+        self.kinds = GpuKinds(speeds={"speed-0.25": 0.25})
+        self.planner = planner("chunk", [SLOW], [Site("home")], gpu_kinds=self.kinds)
+        self.key, self.now, self.stops = one.key, 0.0, 0
+        self.pending: dict[int, tuple[str | None, float]] = {}
+        self.handle(JobSubmitted(one))
+
+    def handle(self, event: Event) -> None:
+        for one in self.planner.handle(event, self.now):
+            if isinstance(one, OpenWindow):
+                self.pending[one.window.attempt] = one.window.node, self.now
+            elif isinstance(one, CloseWindow):
+                waited = self.pending.pop(one.window.attempt, None) is not None
+                self.stops += not waited
+                kept = dict.fromkeys(one.window.chunks, 1)
+                end = WorkerEnded(self.key, one.window.attempt, "Preempted", self.now, kept)
+                self.handle(end._replace(outcome="Lost", progress=None) if waited else end)
+
+    def play(self, until: float) -> None:
+        while self.now < until:
+            for attempt, (node_name, since) in list(self.pending.items()):
+                if node_name == "slow":
+                    del self.pending[attempt]
+                    self.handle(WorkerBound(self.key, attempt, "slow"))
+                    self.handle(WorkerStarted(self.key, attempt, self.now))
+                elif self.now - since >= 30.0:
+                    self.handle(WorkerUnschedulable(self.key, attempt, "volume node affinity conflict"))
+            self.now += 10.0
+            self.handle(Tick())

@@ -105,6 +105,9 @@ class UnplacedPods(Resource):
     """Time before which the job preempts no other."""
     held_until: datetime | None = None
     """Time before which no pod of the job starts."""
+    failed_preemptions: int = 0
+    """Number of times that workers of others were stopped for the job and its pods were not placed, since the last time
+    that they were."""
 
 
 class PlannedInterval(Resource):

@@ -22,12 +22,13 @@ _MOST_ENTRIES = 64
 """Bound of each list and map in the CRD; more would make the API server reject the whole status."""
 
 
-def admitted_pod(role: str, raw: Mapping[str, Any]) -> AdmittedPod:
+def admitted_pod(role: str, sent: Mapping[str, Any], raw: Mapping[str, Any]) -> AdmittedPod:
     """Summarize a pod that the API server returned.
 
     Args:
         role: Role of the pod in its job.
-        raw: The pod as JSON.
+        sent: The pod as it was sent, as JSON.
+        raw: The pod as it was returned, as JSON.
 
     Raises:
         ValueError: it is not a pod, or a quantity cannot be read.
@@ -44,7 +45,7 @@ def admitted_pod(role: str, raw: Mapping[str, Any]) -> AdmittedPod:
             AdmittedToleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
             for t in pod.spec.tolerations[:_MOST_ENTRIES]
         ],
-        unplanned=sorted(set(_unplanned(raw.get("spec") or {}))),
+        unplanned=sorted(set(_unplanned(sent.get("spec") or {}, raw.get("spec") or {}))),
     )
 
 
@@ -151,11 +152,15 @@ def _largest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
-def _unplanned(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the pod's constraints that kube-scheduler checks and the planner does not plan with."""
-    affinity = spec.get("affinity") or {}
+def _unplanned(sent: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the pod's constraints that kube-scheduler checks and the planner does not plan with.
+
+    The planner reads node affinity from the template, and not what admission makes of it.
+    """
+    if _required(spec, "nodeAffinity") != _required(sent, "nodeAffinity"):
+        yield "nodeAffinity"
     for kind in ("podAffinity", "podAntiAffinity"):
-        if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+        if _required(spec, kind):
             yield kind
     spreads = spec.get("topologySpreadConstraints") or ()
     if any(one.get("whenUnsatisfiable") != "ScheduleAnyway" for one in spreads):
@@ -167,3 +172,9 @@ def _unplanned(spec: Mapping[str, Any]) -> Iterator[str]:
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):
         yield "hostPorts"
+
+
+def _required(spec: Mapping[str, Any], kind: str) -> Any:
+    """Return the required terms of an affinity of the pod, as JSON."""
+    affinity = (spec.get("affinity") or {}).get(kind) or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or None

@@ -160,8 +160,9 @@ def _admission(resource: TrainingJob, *, has_others: bool) -> tuple[Admission, s
         return Admission.UNPROVEN, ""
     if condition.status != "False":
         return Admission.REFUSED, condition.message
-    pods = admitted.pods if admitted is not None and admitted.generation == generation else []
-    unproven = has_others or any(pod.unplanned for pod in pods)
+    if admitted is None or admitted.generation != generation:  # a full quota ended the dry run
+        return Admission.UNPROVEN, ""
+    unproven = has_others or any(pod.unplanned for pod in admitted.pods)
     return (Admission.UNPROVEN if unproven else Admission.PASSED), ""
 
 
@@ -302,6 +303,7 @@ def _read_unplaced(known: UnplacedStatus) -> UnplacedPods:
         failed_at=_seconds(known.failed_at),
         paused_until=_seconds(known.preempts_from),
         held_until=_seconds(known.held_until),
+        failed_preemptions=known.failed_preemptions,
     )
 
 
@@ -415,6 +417,7 @@ def _unplaced(unplaced: UnplacedPods) -> dict[str, Any]:
         failedAt=_time(unplaced.failed_at),
         preemptsFrom=_time(unplaced.paused_until),
         heldUntil=_time(unplaced.held_until),
+        failedPreemptions=unplaced.failed_preemptions or None,
     )
 
 
@@ -521,7 +524,7 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
 def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
     """Build the condition PodsUnplaced: True while pods of the job find no place or are rejected, False after that."""
     known = list(known)
-    if plan.unplaced is not None:
+    if plan.unplaced is not None and plan.unplaced.failures:
         held = plan.unplaced.held_until > now
         reason, message = "Held" if held else "Retrying", plan.unplaced.message[:MAX_UNPLACED_MESSAGE]
         return [_condition(CONDITION_UNPLACED, "True", reason, message, generation, known, now)]

@@ -300,6 +300,11 @@ def _restraint(cluster: ClusterState, state: JobState, now: float) -> str:
         return f"{until(record.paused_until, now)}: {record.message}"
     if state.job.admission is Admission.REFUSED:
         return f", because the API server refuses its pods: {state.job.refusal}"
+    restrained = cluster.failed_preemptions.restrained.get(state.job.namespace)
+    if restrained is not None and not record.placed:
+        return f"{until(restrained, now)}: workers were stopped for jobs of its namespace that were then not placed"
+    if any(run.phase is WindowPhase.PENDING for run in state.runs.values()):
+        return " before the pod of its last window is placed"
     return " before a dry run has admitted its pods"
 
 

@@ -380,6 +380,7 @@ def _copy_planner(
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
     cluster.history = History(list(old.history.services))
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
+    cluster.failed_preemptions = old.failed_preemptions.copied()
     cluster.health, cluster.locality = old.health.copied(), deepcopy(old.locality)
     cluster.speed_model, cluster.quotas = deepcopy(old.speed_model), old.quotas.copied()
     for name, node in old.nodes.items():

@@ -9,11 +9,13 @@ from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted, TenancyChanged
 from tranche.planner.job_actions import (
+    abandon_preemption,
     close_window,
     drop_servers,
     end_window,
     enlarge_job,
     forget_exclusions,
+    renew_placement,
     restore_unplaced,
     stop,
     unbind_chunks,
@@ -23,7 +25,6 @@ from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
-from tranche.state.placement_record import PlacementRecord
 
 RESIZED = "the worker template has other requests now"
 """Why windows close after a change of the specification."""
@@ -203,7 +204,9 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.held_until, state.reviewed = 0.0, -1
     data_staging.renew(context, state)
     if job.generation != old.generation:
-        state.placement = PlacementRecord()
+        renew_placement(context, state)
+    if job.suspended and not old.suspended:
+        abandon_preemption(context, state, "suspended before its pods were placed")
     if not state.runs and job.suspended != old.suspended:
         state.count_busy(now)
         state.busy_since = now if job.suspended else None
@@ -233,6 +236,7 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     if state is None:
         return
     site_accounting.removed(context.cluster, state, context.now)
+    abandon_preemption(context, state, "deleted before its pods were placed")
     for run in list(state.runs.values()):
         end_window(context, state, run)
     stop(context, state)

@@ -43,8 +43,7 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
         return
     state, run = found
     context.cluster.note_window(state, run, WindowPhase.BOUND)
-    if not state.placement.placed:
-        note_placed(context, state)
+    note_placed(context, state)
     if run.window.node != event.node:
         _move(context, state, run, event.node)
 
@@ -95,8 +94,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
         context.reconsider_preemption(state)
-    if not state.placement.placed:
-        note_placed(context, state)
+    note_placed(context, state)
     if state.node_rejections or state.refusals:
         has_started(state)
     if context.cluster.health.exclusions:

@@ -15,6 +15,7 @@ from tranche.planner.scheduling.placement import free_hosts
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
+from tranche.state.placement_record import PreemptionScope
 from tranche.state.remaining_work import WindowRest, by_service, rest_of
 
 LEAST_SECONDS = 30.0
@@ -30,9 +31,9 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     take it, and serves one window.
     """
     cluster, factor = context.cluster, queue.policy.split_factor()
-    if not cluster.free.gpus_at(""):
+    if not cluster.free.gpus_at("") or cluster.scheduler_silent:
         return
-    lagging = [state for state in queue.engaged.values() if may_split(state)]
+    lagging = [state for state in queue.engaged.values() if may_split(state) and may_stop_own(cluster, state)]
     taken: set[str] = set()
     for state in sorted(lagging, key=lambda one: (queue.policy.standing(one, cluster, now), one.arrival)):
         training = [run for run in state.runs.values() if not run.ending and has_trained(run, now)]
@@ -43,12 +44,23 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
             best = min(elsewhere, key=lambda name: (elsewhere[name], name), default="")
             if best and rest.seconds > factor * elsewhere[best]:
                 taken.add(best)
+                state.placement.preempted_at = now
                 close_window(context, state, run, WHY)
+                if not may_stop_own(cluster, state, more=True):
+                    break
 
 
 def may_split(state: JobState) -> bool:
     """Return whether the job has no chunk left to start, and its workers may be stopped at any time."""
     return state.active and state.stoppable and not (state.job.is_gang or state.unassigned or by_service(state))
+
+
+def may_stop_own(cluster: ClusterState, state: JobState, *, more: bool = False) -> bool:
+    """Return whether the job may stop a worker of its own for another place, or `more` than one at a time.
+
+    Its next pod might find no place, as after a preemption.
+    """
+    return cluster.preemption_scope(state) >= (PreemptionScope.ALL if more else PreemptionScope.ONE)
 
 
 def has_trained(run: TrackedWindow, now: float) -> bool:

@@ -18,6 +18,7 @@ from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
 from tranche.state.entities import JobState, QueuedChunk, SlotBinding, TrackedWindow
 from tranche.state.node import NodeState
+from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import NO_PODS, Kind, kind_of
 
 
@@ -94,9 +95,17 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
         kinds[kind_of(job, job.worker.requests)] += allowed
         return allowed
 
-    return choose_for_node(
-        node, context.policy, may_start, lambda state: preempts_any(context.cluster, context.policy, state)
-    )
+    tried: set[str] = set()
+
+    def may_preempt(entry: QueuedChunk) -> bool:
+        state = entry.state
+        if state.job.key in tried or not preempts_any(context.cluster, context.policy, state):
+            return False
+        if context.cluster.preemption_scope(state) is PreemptionScope.ONE and not state.job.is_gang:
+            tried.add(state.job.key)
+        return True
+
+    return choose_for_node(node, context.policy, may_start, may_preempt)
 
 
 def _chosen_as_it_stands(context: PlannerContext, node: NodeState, now: float) -> list[QueuedChunk]:
@@ -148,7 +157,7 @@ def choose_for_node(
     node: NodeState,
     policy: Policy,
     may_start: Callable[[QueuedChunk], bool],
-    may_preempt: Callable[[JobState], bool] = lambda state: True,
+    may_preempt: Callable[[QueuedChunk], bool] = lambda entry: True,
 ) -> list[QueuedChunk]:
     """Return the chunks that should run on the node: in the policy's order, those whose slots and resources are free.
 
@@ -156,7 +165,7 @@ def choose_for_node(
         node: Node with its queues and windows.
         policy: Policy that decides on order and preemption.
         may_start: Returns whether a waiting chunk may open a window now.
-        may_preempt: Returns whether chunks of a job may take the place of running ones.
+        may_preempt: Returns whether a waiting chunk may take the place of a running one; called in the policy's order.
     """
     entries = sorted(node.entries(), key=_order)
     running = [e for e in entries if _is_open(e)]
@@ -165,7 +174,7 @@ def choose_for_node(
     room = node.capacity - _fixed(node)
     chosen: list[QueuedChunk] = []
     seen: set[int] = set()
-    last = [e for e in entries if not _is_open(e) and not may_preempt(e.state)] if running else []
+    last = [e for e in entries if not _is_open(e) and not may_preempt(e)] if running else []
     first = [e for e in entries if e not in last] if last else entries
     for entry in chain(fixed, first, last):
         if id(entry) in seen or len(taken) >= len(node.queues):

@@ -7,15 +7,18 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner
 from tranche.model import Admission, Job, JobPlan
+from tranche.model.resource_quota import Quota, QuotaLimit
 from tranche.planner import (
     CloseWindow,
     Instruction,
     JobChanged,
+    JobRemoved,
     JobSubmitted,
     KubeSchedulerChanged,
     NodeChanged,
     OpenWindow,
     Planner,
+    QuotaChanged,
     Tick,
     WorkerBound,
     WorkerEnded,
@@ -73,6 +76,29 @@ class Lab:
                 self.play(self.planner.handle(refused if refuse else event, now), now)
             self.play(self.planner.handle(Tick(), now), now)
 
+    def pass_time_one_at_a_time(self, begin: float, seconds: float) -> None:
+        """Let pods of bad jobs train for 60 s, but place one only while none of them runs, as with one claim."""
+        now, running = begin, dict[tuple[str, int], float]()
+        while now < begin + seconds:
+            now += 30.0
+            for (key, attempt), since in list(running.items()):
+                if now - since >= 60.0:
+                    del running[key, attempt]
+                    self.play(self.planner.handle(WorkerEnded(key, attempt, "Succeeded", now), now), now)
+            for key, attempt in list(self.waiting):
+                node = self.waiting.get((key, attempt))
+                if (key, attempt) not in self.waiting:
+                    continue
+                if running:
+                    out = self.planner.handle(WorkerUnschedulable(key, attempt, "pod anti-affinity"), now)
+                else:
+                    running[key, attempt] = now
+                    del self.waiting[key, attempt]
+                    out = self.planner.handle(WorkerBound(key, attempt, node or ""), now)
+                    out += self.planner.handle(WorkerStarted(key, attempt, now), now)
+                self.play(out, now)
+            self.play(self.planner.handle(Tick(), now), now)
+
     @property
     def lost_hours(self) -> float:
         """GPU-hours of the honest jobs that have to be trained again."""
@@ -114,20 +140,49 @@ def test_the_pause_of_preemption_doubles() -> None:
     assert lab.preemptions() <= 5
 
 
-def test_wide_jobs_with_unplanned_constraints_try_one_window() -> None:
-    lab = Lab(requires_admission=True)
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_wide_jobs_with_unplanned_constraints_try_one_window(policy: str) -> None:
+    lab = Lab(policy=policy, requires_admission=True)
     lab.submit(job("bad", 300.0, chunks=40, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
     assert lab.preemptions() == 1
     lab.pass_time(300.0, HOUR)
     assert lab.preemptions() == 1
 
 
-def test_a_placed_pod_ends_the_trial() -> None:
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_wide_jobs_try_one_window_of_a_large_node(policy: str) -> None:
+    p = planner(policy, [node(f"n{i}", gpus=8) for i in range(2)], requires_admission=True)
+    for i in range(16):
+        key = f"default/honest{i}"
+        (opened,) = of_type(OpenWindow, p.handle(JobSubmitted(job(f"honest{i}", seconds=10 * HOUR)), 0.0))
+        p.handle(WorkerBound(key, opened.window.attempt, opened.window.node or ""), 0.0)
+        p.handle(WorkerStarted(key, opened.window.attempt, 0.0), 0.0)
+    bad = job("bad", 300.0, chunks=16, seconds=60.0, admission=Admission.UNPROVEN)
+    assert len(of_type(CloseWindow, p.handle(JobSubmitted(bad), 300.0))) == 1
+
+
+@pytest.mark.parametrize(("admission", "most"), [(Admission.UNPROVEN, 2), (Admission.PASSED, 8)])
+def test_a_placed_pod_permits_the_next_window(admission: Admission, most: int) -> None:
     lab = Lab(requires_admission=True)
-    lab.submit(job("bad", 300.0, chunks=4, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
+    lab.submit(job("bad", 300.0, chunks=8, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
+    lab.play(
+        lab.planner.handle(JobChanged(job("bad", 300.0, chunks=8, seconds=60.0, admission=admission)), 300.5), 300.5
+    )
     ((key, attempt), where) = next(iter(lab.waiting.items()))
     lab.play(lab.planner.handle(WorkerBound(key, attempt, where or ""), 301.0), 301.0)
-    assert lab.preemptions() == 4
+    assert lab.preemptions() == most
+
+
+@pytest.mark.parametrize("nodes", [8, 40])
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_job_with_one_place_for_its_pods_evicts_a_few_times(policy: str, nodes: int) -> None:
+    """Each placement in its own place says nothing about a second one."""
+    lab = Lab(nodes, policy, requires_admission=True)
+    lab.submit(job("bad", 300.0, chunks=60, seconds=60.0, admission=Admission.UNPROVEN), 300.0)
+    lab.pass_time_one_at_a_time(300.0, HOUR)
+    assert lab.preemptions() <= 2
+    chunks = len(lab.planner.cluster.jobs["default/bad"].done)
+    assert chunks >= 30 or policy == "chunk-faithful", "it goes on in its own place, unless its chunks are bound"
 
 
 @pytest.mark.parametrize("admission", [Admission.UNCHECKED, Admission.REFUSED])
@@ -223,10 +278,73 @@ def test_a_node_that_comes_and_goes_changes_nothing() -> None:
     assert _scope(p) is PreemptionScope.NONE
 
 
-def test_a_new_specification_ends_the_pause() -> None:
+def test_a_new_specification_shortens_the_pause() -> None:
     p = _failed_once()
     p.handle(JobChanged(job("bad", 300.0, seconds=60.0, generation=2, weight=2.0)), 400.0)
     assert p.cluster.jobs["default/bad"].placement.failures == 0
+    assert _scope(p) is PreemptionScope.NONE
+    assert len(of_type(CloseWindow, p.handle(Tick(), 640.0))) == 1, "node_exclusion_seconds after the failure"
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_edits_do_not_evict_without_end(policy: str) -> None:
+    """At 0, 5, 15 and 35 minutes after the first failure, and later at longer intervals."""
+    lab = Lab(policy=policy)
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    for minute in range(60):
+        now = 300.0 + 60.0 * minute
+        lab.pass_time(now, 60.0)
+        edited = job("bad", 300.0, seconds=60.0, generation=minute + 2, weight=1.0 + minute % 2)
+        lab.play(lab.planner.handle(JobChanged(edited), now + 60.0), now + 60.0)
+    assert lab.preemptions() <= 4
+
+
+@pytest.mark.parametrize("period", [60, 10])
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_recreated_jobs_of_a_namespace_evict_a_few_times_an_hour(policy: str, period: int) -> None:
+    """With the longer period each pod finds no place before its job is deleted, and with the shorter one none does."""
+    lab = Lab(policy=policy)
+    now = 300.0
+    while now < 300.0 + HOUR:
+        lab.submit(job("bad", now, seconds=60.0, key="lab/bad"), now)
+        if period >= 30:
+            lab.pass_time(now, period)
+        now += period
+        lab.waiting.clear()
+        lab.play(lab.planner.handle(JobRemoved("lab/bad"), now), now)
+    assert lab.preemptions() <= 5
+    lab.submit(job("better", now, seconds=60.0), now)
+    assert lab.preemptions() <= 6, "jobs of other namespaces may preempt"
+    lab.submit(job("bad", now, seconds=60.0, key="lab/bad"), now)
+    lab.planner.forecast(now)
+    assert "that were then not placed" in lab.planner.plan_of("lab/bad", now).explanation
+    lab.pass_time(now, 2 * HOUR)
+    assert "lab" not in lab.planner.cluster.failed_preemptions.restrained
+
+
+def test_suspending_before_the_verdict_evicts_a_few_times() -> None:
+    lab = Lab()
+    lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
+    for turn in range(40):
+        now = 310.0 + 20.0 * turn
+        for generation, suspended in ((2 * turn + 2, True), (2 * turn + 3, False)):
+            one = job("bad", 300.0, seconds=60.0, generation=generation, suspended=suspended)
+            lab.play(lab.planner.handle(JobChanged(one), now), now)
+            now += 10.0
+    assert lab.preemptions() <= 3
+
+
+def test_raised_quota_lets_an_unproven_job_try_one_window() -> None:
+    """A full quota ends the dry run before it shows the pod."""
+    lab = Lab(requires_admission=True)
+
+    def quota(gpus: int) -> QuotaChanged:
+        return QuotaChanged(Quota("lab", "q", (QuotaLimit("requests.nvidia.com/gpu", "gpus", gpus),)))
+
+    lab.play(lab.planner.handle(quota(0), 10.0), 10.0)
+    lab.submit(job("bad", 300.0, chunks=8, seconds=60.0, admission=Admission.UNPROVEN, key="lab/bad"), 300.0)
+    lab.play(lab.planner.handle(quota(8), 310.0), 310.0)
+    assert lab.preemptions() == 1
 
 
 def test_the_record_survives_a_change_of_the_leader() -> None:
