@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import PodCondition
-from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
+from tranche.kube.api.names import GANG_GATE, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.container_start import StartProblem, start_delay
@@ -117,14 +117,17 @@ class SchedulerWatch:
         Args:
             silence_seconds: Time that a pod may wait for a node or for the condition PodScheduled, if no other pod gets
                 one meanwhile.
-            provisioning_seconds: The same for a pod with claims: kube-scheduler binds it, and judges it, only when its
-                volumes are provisioned.
+            provisioning_seconds: The same for a pod with volume claims: kube-scheduler binds it, and judges it, only
+                when its volumes are provisioned. Also the longest time that any pod may wait without a verdict.
         """
+        self.provisioning_seconds = provisioning_seconds
         self._silence_seconds = silence_seconds
-        self._provisioning_seconds = provisioning_seconds
-        self._since: dict[str, float] = {}
+        self._arrivals: dict[str, float] = {}
+        """Time at which each pod was first seen, by UID."""
         self._handled: set[str] = set()
         self._active = 0.0
+        self._latest = 0.0
+        """Latest arrival of a pod that was bound or judged."""
         self.responds = True
         """Whether it responded at the last check."""
         self.next_due = inf
@@ -133,24 +136,29 @@ class SchedulerWatch:
     def check(self, pods: Iterable[Pod], elapsed: float) -> bool:
         """Return whether it has stopped or begun to respond since the last check.
 
+        A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
+        exist, and one that came earlier than a judged pod, by more than the time that it may wait.
+
         Args:
             pods: Pods of open windows and helpers.
             elapsed: Monotonic seconds.
         """
-        waiting: dict[str, float] = {}
+        arrivals: dict[str, float] = {}
         handled: set[str] = set()
         self.next_due, responds = inf, True
         late: list[float] = []
         for pod in pods:
             uid = pod.metadata.uid
+            arrivals[uid] = self._arrivals.get(uid, elapsed)
             if pod.spec.node_name or schedule_condition(pod) is not None:
                 handled.add(uid)
-            elif not (pod.spec.scheduling_gates or is_over(pod)):
-                waiting[uid] = self._since.get(uid, elapsed)
-                late.append(waiting[uid] + self._limit(pod))
+                self._latest = max(self._latest, arrivals[uid])
+            elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
+                late.append(arrivals[uid] + self._limit(pod))
         if not handled <= self._handled:
             self._active = elapsed
-        self._since, self._handled = waiting, handled
+        self._arrivals, self._handled = arrivals, handled
+        late = [due for due in late if due > self._latest]
         if late:
             due = max(min(late), self._active + self._silence_seconds)
             responds = elapsed < due
@@ -160,7 +168,7 @@ class SchedulerWatch:
 
     def _limit(self, pod: Pod) -> float:
         provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
-        return self._provisioning_seconds if provisioned else self._silence_seconds
+        return self.provisioning_seconds if provisioned else self._silence_seconds
 
 
 class _Wait(NamedTuple):
@@ -349,19 +357,22 @@ class Timeouts:
         return _Wait(limit, event, kind=delay.kind, before=before)
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
-        """Wait of a pod for which kube-scheduler finds no node.
+        """Wait of a pod that has no node.
 
-        A pod that kube-scheduler has not judged waits for something else: for its gang, a volume, or kube-scheduler.
+        A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a verdict
+        of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
         """
-        condition = schedule_condition(pod)
-        if condition is None or condition.reason != "Unschedulable" or pod.spec.scheduling_gates:
+        reason = _without_verdict(pod)
+        if reason is None:
             return None
         startup = self._startup(planned.site) if planned.node is None else None
+        limit = self._scheduler.provisioning_seconds if reason else self._unschedulable_seconds
         if startup is not None:
-            limit = max(self._unschedulable_seconds, self._node_start_seconds, 2 * startup)
-        else:
-            limit = self._unschedulable_seconds + self._longest_grace(planned.node)
-        return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))
+            limit = max(limit, self._node_start_seconds, 2 * startup)
+        elif not reason:
+            limit += self._longest_grace(planned.node)
+        event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
+        return _Wait(limit, event, kind="no verdict" if reason else "")
 
     def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
         """Staging pods on nodes that are unreachable for too long."""
@@ -409,6 +420,18 @@ def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
 
 def _name(state: JobState) -> str:
     return state.job.key.partition("/")[2]
+
+
+def _without_verdict(pod: Pod) -> str | None:
+    """Return why kube-scheduler gives no verdict about a pod; "" if it finds no node, None if our own gate holds it."""
+    foreign = [gate.name for gate in pod.spec.scheduling_gates if gate.name != GANG_GATE]
+    if pod.spec.scheduling_gates:
+        return f"it waits behind the scheduling gate {', '.join(foreign)}" if foreign else None
+    condition = schedule_condition(pod)
+    if condition is not None:
+        return "" if condition.reason == "Unschedulable" else condition.message or condition.reason
+    claims = ", ".join(claim.name for claim in pod.spec.resource_claims)
+    return f"kube-scheduler has not judged it{f': its resource claim {claims} may be missing' if claims else ''}"
 
 
 def unschedulable_message(pod: Pod) -> str:

@@ -16,6 +16,8 @@ JUDGED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", 
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 FAILED = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "timed out"}
 CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+RESOURCE_CLAIM = {"resourceClaims": [{"name": "nic", "resourceClaimName": "nowhere"}]}
+FOREIGN_GATE = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
 
 
 def pod(name: str, spec: dict[str, Any] | None = None, *conditions: dict[str, str], uid: str = "uid-a") -> Pod:
@@ -85,6 +87,42 @@ def test_a_pod_that_was_not_judged_keeps_its_place(spec: dict[str, Any], conditi
     assert not any(isinstance(event, WorkerUnschedulable) for event in events)
 
 
+@pytest.mark.parametrize(
+    ("spec", "conditions", "reason"),
+    [
+        (FOREIGN_GATE, [GATED], "it waits behind the scheduling gate kueue.x-k8s.io/admission"),
+        (RESOURCE_CLAIM, [], "kube-scheduler has not judged it: its resource claim nic may be missing"),
+        ({}, [FAILED], "timed out"),
+    ],
+    ids=["foreign gate", "missing resource claim", "binding failed"],
+)
+def test_pod_without_verdict_is_unplaced_after_10_minutes(
+    spec: dict[str, Any], conditions: list[dict[str, str]], reason: str
+) -> None:
+    watch = watch_of(pod("a-worker-0-1", spec, *conditions))
+    assert [event for at in range(0, 630, 10) for event in watch.due(float(at))] == []
+    assert watch.due(630.0) == [WorkerUnschedulable("default/a", 1, reason)]
+
+
+def test_pod_that_kube_scheduler_passes_over_is_unplaced() -> None:
+    watch = watch_of(pod("a-worker-0-1"), chunks=40)
+    events = []
+    for number, at in enumerate(range(0, 700, 20)):
+        index, attempt = number + 1, number + 2
+        watch.put(pod(f"a-worker-{index}-{attempt}", {"nodeName": f"n{index}"}))
+        events += watch.due(float(at))
+    assert events == [WorkerUnschedulable("default/a", 1, "kube-scheduler has not judged it")]
+
+
+def test_pod_at_unlimited_site_behind_a_gate_waits_as_long() -> None:
+    p = planner("chunk", [], [Site("cloud", unlimited=True)])
+    p.handle(JobSubmitted(job("a", data_site="cloud")), 0.0)
+    watch = Watch(p, [pod("a-worker-0-1", FOREIGN_GATE, GATED)])
+    watch.due(0.0)
+    assert watch.due(899.0) == []
+    assert len(watch.due(900.0)) == 1
+
+
 def test_a_pod_at_an_unlimited_site_waits_for_minutes() -> None:
     p = planner("chunk", [], [Site("cloud", unlimited=True)])
     p.handle(JobSubmitted(job("a", data_site="cloud")), 0.0)
@@ -125,6 +163,21 @@ def test_gated_pods_do_not_wait_for_kube_scheduler() -> None:
     gate = {"schedulingGates": [{"name": "tranche.dev/gang"}]}
     watch = Watch(p, [pod("a-worker-0-1", gate, GATED), pod("a-worker-1-2", gate, GATED)])
     assert [event for at in range(0, 300, 10) for event in watch.due(float(at))] == []
+
+
+def test_missing_resource_claim_is_no_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1", RESOURCE_CLAIM))
+    events = [event for at in range(0, 3600, 10) for event in watch.due(float(at))]
+    assert not any(isinstance(event, KubeSchedulerChanged) for event in events)
+
+
+def test_pod_overtaken_by_a_later_one_is_no_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1"), chunks=2)
+    watch.due(0.0)
+    assert watch.due(30.0) == [KubeSchedulerChanged(responds=False)]
+    watch.put(pod("a-worker-1-2", {"nodeName": "n1"}))
+    assert watch.due(31.0) == [KubeSchedulerChanged(responds=True)]
+    assert [event for at in range(40, 600, 10) for event in watch.due(float(at))] == []
 
 
 def test_volumes_that_are_provisioned_are_no_silence() -> None:
