@@ -47,8 +47,9 @@ from tranche.state.entities import JobState, Server, TrackedWindow
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 """Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
 RIGID_TOLERANCE_SECONDS = 60.0
-"""Most seconds that a node may be unreachable while a gang, which cannot continue without it, or a pod that is to stop
-runs there. A later pod is safe before the node returns, because reports and results of earlier attempts are fenced."""
+"""Most seconds that a node may be unreachable while a gang or a parameter server, without which other pods cannot
+continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports and results
+of earlier attempts are fenced."""
 LONGEST_GRACE_SECONDS = 600.0
 """Longest grace period during which the room of a pod that stops counts as free; a longer one keeps it."""
 RELEASE_SECONDS = 5.0
@@ -72,6 +73,11 @@ class UnreachableNodes:
     def node(self, name: str) -> NodeObject | None:
         """Return the node of a name; None for an unknown node."""
         return self._nodes.get(name)
+
+    def is_silent(self, name: str) -> bool:
+        """Whether the node exists and is not ready."""
+        node = self._nodes.get(name)
+        return node is not None and not node.ready
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
@@ -306,8 +312,7 @@ class Timeouts:
 
         On a node that does not respond, the containers run on: the tolerance of its site applies.
         """
-        node = self._unreachable.node(pod.spec.node_name)
-        return pod.metadata.deletion_timestamp is not None and (node is None or node.ready)
+        return pod.metadata.deletion_timestamp is not None and not self._unreachable.is_silent(pod.spec.node_name)
 
     def _release(self, pod: Pod, now: float) -> _Wait | None:
         """Wait for the kubelet to report the end of a pod whose containers have ended; None for other pods."""
@@ -323,6 +328,18 @@ class Timeouts:
         depends = state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)
         return RIGID_TOLERANCE_SECONDS if depends else inf
 
+    def _server_patience(self, state: JobState, server: Server, pod: Pod) -> float:
+        """The same for a parameter server or chief, without which no worker trains.
+
+        Workers that are cut off at the same site may reach it, and train as long as their site tolerates.
+        """
+        if not server.closing and self._unreachable.is_silent(pod.spec.node_name):
+            windows = (run.window for run in state.runs.values())
+            site = server.planned.site
+            if not all(one.site == site and self._unreachable.is_silent(one.node or "") for one in windows):
+                return RIGID_TOLERANCE_SECONDS
+        return self._patience(state, pod, closing=server.closing)
+
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
@@ -332,7 +349,7 @@ class Timeouts:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
         if (release := self._release(pod, now)) is not None:
             return release
-        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=server.closing)):
+        if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod)):
             return _Wait(0.0, replace(lost, stopped_by=_silence(pod), started=started_at(pod)))
         if server.closing:
             return None
