@@ -57,6 +57,9 @@ RELEASE_SECONDS = 5.0
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
+NO_ROOM = "Insufficient "
+"""Part of the message of kube-scheduler if a node lacks free resources. It checks volumes and affinity between
+pods only afterwards, so the message changes when room becomes free and the pod has no place all the same."""
 DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds of a pod that sets none."""
 
@@ -130,6 +133,8 @@ class SchedulerWatch:
         self._silence_seconds = silence_seconds
         self._arrivals: dict[str, float] = {}
         """Time at which each pod was first seen, by UID."""
+        self._since: dict[str, float] = {}
+        """Time since which each pod waits that is not handled, by UID."""
         self._handled: set[str] = set()
         self._active = 0.0
         self._latest = 0.0
@@ -139,7 +144,7 @@ class SchedulerWatch:
         self.next_due = inf
         """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
 
-    def check(self, pods: Iterable[Pod], elapsed: float) -> bool:
+    def check(self, pods: Iterable[Pod], elapsed: float, outdated: Container[str] = ()) -> bool:
         """Return whether it has stopped or begun to respond since the last check.
 
         A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
@@ -148,22 +153,25 @@ class SchedulerWatch:
         Args:
             pods: Pods of open windows and helpers.
             elapsed: Monotonic seconds.
+            outdated: UIDs of judged pods that kube-scheduler should judge again.
         """
         arrivals: dict[str, float] = {}
+        waiting: dict[str, float] = {}
         handled: set[str] = set()
         self.next_due, responds = inf, True
         late: list[float] = []
         for pod in pods:
             uid = pod.metadata.uid
             arrivals[uid] = self._arrivals.get(uid, elapsed)
-            if pod.spec.node_name or schedule_condition(pod) is not None:
+            if pod.spec.node_name or (schedule_condition(pod) is not None and uid not in outdated):
                 handled.add(uid)
                 self._latest = max(self._latest, arrivals[uid])
             elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
-                late.append(arrivals[uid] + self._limit(pod))
+                waiting[uid] = self._since.get(uid, elapsed)
+                late.append(waiting[uid] + self._limit(pod))
         if not handled <= self._handled:
             self._active = elapsed
-        self._arrivals, self._handled = arrivals, handled
+        self._arrivals, self._since, self._handled = arrivals, waiting, handled
         late = [due for due in late if due > self._latest]
         if late:
             due = max(min(late), self._active + self._silence_seconds)
@@ -175,6 +183,36 @@ class SchedulerWatch:
     def _limit(self, pod: Pod) -> float:
         provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
         return self.provisioning_seconds if provisioned else self._silence_seconds
+
+
+class OutdatedVerdicts:
+    """Search for verdicts that kube-scheduler gave while other pods held the room that was planned for the pod.
+
+    When the room is free, kube-scheduler binds the pod or gives another verdict. Until then, it may be provisioning
+    volumes, or it has stopped.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+        self._present: dict[str, str] = {}
+        """Messages about the lack of room by UID of the pod, at the present check."""
+
+    def begin(self) -> None:
+        """Begin a check of all pods."""
+        self._before, self._present = self._present, {}
+
+    def check(self, pod: Pod, *, is_held: bool) -> bool:
+        """Return whether the room of a judged pod has become free since its verdict.
+
+        Args:
+            pod: A pod that kube-scheduler finds unschedulable.
+            is_held: Whether pods that have to stop are on its planned node.
+        """
+        uid, message = pod.metadata.uid, unschedulable_message(pod)
+        if NO_ROOM not in message or not (is_held or self._before.get(uid) == message):
+            return False
+        self._present[uid] = message
+        return not is_held
 
 
 class _Wait(NamedTuple):
@@ -246,6 +284,11 @@ class Timeouts:
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
         """Pods of open windows and helpers in the present check."""
+        self._closing: set[str | None] = set()
+        """Nodes of closing windows and helpers in the present check."""
+        self._verdicts = OutdatedVerdicts()
+        self._outdated: set[str] = set()
+        """UIDs of the pods with an outdated verdict in the present check."""
         self._since: dict[tuple[str, int, type[Event], str], float] = {}
         self.next_due = 0.0
         """Time of the next check by the monotonic clock; infinite if nothing waits."""
@@ -263,12 +306,17 @@ class Timeouts:
         self.next_due = inf
         self._graces = None
         self._open_pods = []
+        self._outdated.clear()
+        self._verdicts.begin()
+        states = tuple(states)
+        self._closing = {run.window.node for state in states for run in state.runs.values() if run.closing}
+        self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
             events += self._lost_stagings(state, now)
             watched += [(state, one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
             watched += [(state, run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
-        if self._scheduler.check(self._open_pods, elapsed):
+        if self._scheduler.check(self._open_pods, elapsed, self._outdated):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
         self.next_due = self._scheduler.next_due
         for state, attempt, wait in watched:
@@ -376,12 +424,15 @@ class Timeouts:
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
         """Wait of a pod that has no node.
 
-        A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a verdict
-        of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
+        A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a valid
+        verdict of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
         """
         reason = _without_verdict(pod)
         if reason is None:
             return None
+        if not reason and planned.node is not None and self._verdicts.check(pod, is_held=self._is_held(planned.node)):
+            self._outdated.add(pod.metadata.uid)
+            reason = f"kube-scheduler has not judged it again since room became free: {unschedulable_message(pod)}"
         startup = self._startup(planned.site) if planned.node is None else None
         limit = self._scheduler.provisioning_seconds if reason else self._unschedulable_seconds
         if startup is not None:
@@ -403,15 +454,23 @@ class Timeouts:
         pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
+    def _is_held(self, node: str) -> bool:
+        """Whether pods that have to stop are on the node."""
+        return node in self._closing or node in self._stopping()
+
     def _longest_grace(self, node: str | None) -> float:
         """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
+        return self._stopping().get(node or "", 0.0)
+
+    def _stopping(self) -> Mapping[str, float]:
+        """Nodes with terminating pods, with the longest grace period of these in seconds."""
         if self._graces is None:
             self._graces = {}
             for pod in self._pods.values():
                 if pod.metadata.deletion_timestamp and not is_over(pod):
                     grace = float(pod.metadata.deletion_grace_period_seconds or 0)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
-        return self._graces.get(node or "", 0.0)
+        return self._graces
 
 
 def _silence(pod: Pod) -> str:

@@ -10,7 +10,7 @@ from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.pod_timeouts import SchedulerWatch, Timeouts, UnreachableNodes
 from tranche.model import Site
-from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerUnschedulable
+from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerBound, WorkerStarted, WorkerUnschedulable
 
 JUDGED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -18,6 +18,10 @@ FAILED = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError",
 CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 RESOURCE_CLAIM = {"resourceClaims": [{"name": "nic", "resourceClaimName": "nowhere"}]}
 FOREIGN_GATE = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+
+
+FULL = {**JUDGED, "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}
+APART = {**JUDGED, "message": "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."}
 
 
 def pod(name: str, spec: dict[str, Any] | None = None, *conditions: dict[str, str], uid: str = "uid-a") -> Pod:
@@ -155,6 +159,69 @@ def test_decisions_about_other_pods_are_signs_of_life() -> None:
     watch.due(20.0)
     assert watch.due(49.0) == []
     assert watch.due(50.0) == [KubeSchedulerChanged(responds=False)]
+
+
+def victim(node: str = "n0") -> Pod:
+    """Return a pod that stops."""
+    metadata = {"name": "victim", "namespace": "other", "uid": "victim", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    whole = {
+        "metadata": {**metadata, "deletionGracePeriodSeconds": 30},
+        "spec": {"nodeName": node, "containers": []},
+        "status": {"phase": "Running"},
+    }
+    return decode_pod(json.dumps(whole).encode())
+
+
+def watch_with_victim(spec: dict[str, Any] | None = None, condition: dict[str, str] = FULL) -> Watch:
+    """Return time-outs of a pod that was judged while its room was taken, which is free after 10 s."""
+    stopping = victim()
+    watch = watch_of(pod("a-worker-0-1", spec, condition), stopping)
+    assert watch.due(0.0) == []
+    assert watch.due(9.0) == []
+    del watch.pods[stopping.key]
+    assert watch.due(10.0) == []
+    return watch
+
+
+def test_silence_of_a_judged_pod_counts_from_when_room_is_free() -> None:
+    watch = watch_with_victim()
+    assert watch.due(39.0) == []
+    assert watch.due(40.0) == [KubeSchedulerChanged(responds=False)]
+    assert [event for at in range(50, 3600, 10) for event in watch.due(float(at))] == []
+
+
+def test_new_verdict_about_free_room_counts() -> None:
+    watch = watch_with_victim()
+    watch.put(pod("a-worker-0-1", {}, APART))
+    assert watch.due(11.0) == []
+    assert watch.due(40.0) == []
+    assert watch.due(41.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
+
+
+def test_verdict_that_does_not_depend_on_room_stays() -> None:
+    watch = watch_with_victim(condition=APART)
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
+
+
+def test_volume_may_be_provisioned_after_the_room_is_free() -> None:
+    watch = watch_with_victim(CLAIM)
+    assert [event for at in range(20, 640, 10) for event in watch.due(float(at))] == []
+    assert watch.due(640.0) == [KubeSchedulerChanged(responds=False)]
+
+
+def test_room_of_a_closing_window_is_not_free() -> None:
+    p = planner("chunk", [node("n0")])
+    p.handle(JobSubmitted(job("v", seconds=10_000.0)), 0.0)
+    p.handle(WorkerBound("default/v", 1, "n0"), 0.0)
+    p.handle(WorkerStarted("default/v", 1, 0.0), 0.0)
+    p.handle(JobSubmitted(job("a", 300.0)), 300.0)
+    stopping = victim()
+    watch = Watch(p, [pod("v-worker-0-1", {"nodeName": "n0"}, uid="uid-v"), pod("a-worker-0-1", {}, FULL), stopping])
+    assert p.cluster.jobs["default/v"].runs[1].closing
+    watch.due(0.0)
+    del watch.pods[stopping.key]
+    assert [event for at in range(1, 30) for event in watch.due(float(at))] == []
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, FULL["message"])]
 
 
 def test_gated_pods_do_not_wait_for_kube_scheduler() -> None:
