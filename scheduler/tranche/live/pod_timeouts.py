@@ -12,7 +12,7 @@ A watch may lag by seconds after an outage of etcd or the API server, and the po
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -42,7 +42,7 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.job_actions import end_of as end_of_helper
-from tranche.state.entities import JobState, Server, TrackedWindow
+from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 """Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
@@ -227,6 +227,8 @@ class _Wait(NamedTuple):
     """Kind of condition, whose time begins again when another kind follows."""
     before: float = 0.0
     """Time in seconds for which the condition lasted before it was first seen."""
+    for_scheduler: bool = False
+    """Whether the pod waits for kube-scheduler, so that the time does not count while that is silent."""
 
 
 def _at_once(site: str) -> float | None:
@@ -313,14 +315,14 @@ class Timeouts:
         self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
-            events += self._lost_stagings(state, now)
+            watched += [(state, one.attempt, self._watch_staging(state, one, now)) for one in state.stagings.values()]
             watched += [(state, one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
             watched += [(state, run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
         if self._scheduler.check(self._open_pods, elapsed, self._outdated):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
         self.next_due = self._scheduler.next_due
         for state, attempt, wait in watched:
-            if wait is None or (isinstance(wait.event, WorkerUnschedulable) and not self._scheduler.responds):
+            if wait is None or (wait.for_scheduler and not self._scheduler.responds):
                 continue
             key = (state.job.key, attempt, type(wait.event), wait.kind)
             waiting[key] = self._since.get(key, elapsed - wait.before)
@@ -406,7 +408,9 @@ class Timeouts:
             return self._unstarted(state, planned, pod, now)
         return self._unplaced(state, planned, pod)
 
-    def _unstarted(self, state: JobState, planned: Window | PlannedServer, pod: Pod, now: float) -> _Wait | None:
+    def _unstarted(
+        self, state: JobState, planned: Window | PlannedServer | Staging, pod: Pod, now: float
+    ) -> _Wait | None:
         """A bound pod whose containers do not start, by the reason that the kubelet reports.
 
         The time for a pod without any reason begins with its binding, also under an earlier leader.
@@ -440,14 +444,36 @@ class Timeouts:
         elif not reason:
             limit += self._longest_grace(planned.node)
         event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
-        return _Wait(limit, event, kind="no verdict" if reason else "")
+        return _Wait(limit, event, kind="no verdict" if reason else "", for_scheduler=True)
 
-    def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
-        """Staging pods on nodes that are unreachable for too long."""
-        for staging in state.stagings.values():
-            pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
-            if pod is not None and self._unreachable.lost(pod.spec.node_name, now):
-                yield StagingEnded(state.job.key, staging.attempt, "Lost")
+    def _watch_staging(self, state: JobState, staging: Staging, now: float) -> _Wait | None:
+        pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
+        if pod is None:
+            return None
+        node = pod.spec.node_name
+        end = StagingEnded(state.job.key, staging.attempt, "Lost")
+        if self._unreachable.lost(node, now):
+            return _Wait(0.0, end)
+        self._open_pods.append(pod)
+        if not node:
+            return self._unplaced_staging(staging, pod, end)
+        delay = self._unstarted(state, staging, pod, now)
+        if delay is None or not isinstance(delay.event, PodStartFailed):
+            return None
+        reason, message = delay.event.reason, delay.event.message
+        text = f"{reason}: {message}" if message else reason
+        return delay._replace(event=end._replace(outcome="Failed", node=node, reason=text))
+
+    def _unplaced_staging(self, staging: Staging, pod: Pod, end: StagingEnded) -> _Wait:
+        """Wait of a staging pod that has no node.
+
+        It holds no planned room, so it may wait until other pods free CPU and memory.
+        """
+        limit, startup = self._scheduler.provisioning_seconds, self._startup(staging.site)
+        if startup is not None:
+            limit = max(limit, self._node_start_seconds, 2 * startup)
+        reason = _without_verdict(pod) or unschedulable_message(pod)
+        return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True)
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
         """The job's pod of that name; not a pod of a deleted job with the same name."""

@@ -6,6 +6,7 @@ from tranche.planner import learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import (
+    NO_REASON,
     count_end,
     end_window,
     finish,
@@ -23,8 +24,6 @@ from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
-
-NO_REASON = "no container started"
 
 
 def _window(
