@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER, role_of
+from tranche.kube.api.names import FINALIZER_LEDGER, GANG_GATE, OPERATOR_MANAGER, role_of
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.model.stop_text import preemption_text
@@ -22,7 +22,6 @@ from tranche_operator import api_paths
 from tranche_operator.execute.pod_creator import Refusal, create_pods
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.execute.template_check import admitted_verdict, check_template
-from tranche_operator.manifests.pod import GANG_GATE
 from tranche_operator.reconcile.actions import (
     Action,
     CheckByCreation,

@@ -29,8 +29,6 @@ from tranche_operator.settings import Settings
 Manifest = dict[str, Any]
 
 TOKEN_VOLUME = "tranche-token"  # noqa: S105 - a name
-GANG_GATE = "tranche.dev/gang"
-"""Scheduling gate of the pods of a gang that was refused a pod. It is removed when all of them exist."""
 BANDWIDTH_ANNOTATIONS = ("kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth")
 SILENCE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHECKED_NAME = "check"
@@ -128,7 +126,7 @@ def checked_roles(job: TrainingJob) -> frozenset[str]:
 
 def gated(pod: Manifest) -> Manifest:
     """Return the pod with the scheduling gate of a gang."""
-    return {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": GANG_GATE}]}}
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": names.GANG_GATE}]}}
 
 
 def service(job: TrainingJob) -> Manifest:

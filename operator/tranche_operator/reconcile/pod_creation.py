@@ -116,14 +116,14 @@ def rejection_updates(
 
 def ungate(job: TrainingJob, own: tuple[PodView, ...], entries: Mapping[str, Entry]) -> list[Action]:
     """Remove the scheduling gates of a gang once the pods of all open entries exist."""
-    gated = [pod for pod in own if manifests.GANG_GATE in pod.gates and not pod.terminating]
+    gated = [pod for pod in own if names.GANG_GATE in pod.gates and not pod.terminating]
     if not gated or not is_current(job) or job.spec.suspend:
         return []
     existing = {pod.name for pod in own}
     planned = {name for name, entry in entries.items() if is_open(entry)}
     if not planned <= existing:
         return []
-    return [UngatePod(pod.name, pod.uid, pod.gates.index(manifests.GANG_GATE)) for pod in gated if pod.name in planned]
+    return [UngatePod(pod.name, pod.uid, pod.gates.index(names.GANG_GATE)) for pod in gated if pod.name in planned]
 
 
 def _is_invalid(job: TrainingJob) -> bool:

@@ -98,7 +98,8 @@ def _ends(pod: Pod, who: Identity, now: float, node: NodeObject | None, by: str)
     """
     ended = outcome(pod, node)
     if who.role == ROLE_STAGING:
-        yield StagingEnded(who.job, who.attempt, ended, run_seconds(pod))
+        refused_by = pod.spec.node_name if ended == "Refused" else ""
+        yield StagingEnded(who.job, who.attempt, ended, run_seconds(pod), refused_by, end_reason(pod))
     elif who.role == ROLE_WORKER:
         yield WorkerEnded(
             who.job,

@@ -12,7 +12,7 @@ A watch may lag by seconds after an outage of etcd or the API server, and the po
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import PodCondition
-from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
+from tranche.kube.api.names import GANG_GATE, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.container_start import StartProblem, start_delay
@@ -42,13 +42,14 @@ from tranche.planner import (
     WorkerUnschedulable,
 )
 from tranche.planner.job_actions import end_of as end_of_helper
-from tranche.state.entities import JobState, Server, TrackedWindow
+from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 """Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
 RIGID_TOLERANCE_SECONDS = 60.0
-"""Most seconds that a node may be unreachable while a gang, which cannot continue without it, or a pod that is to stop
-runs there. A later pod is safe before the node returns, because reports and results of earlier attempts are fenced."""
+"""Most seconds that a node may be unreachable while a gang or a parameter server, without which other pods cannot
+continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports and results
+of earlier attempts are fenced."""
 LONGEST_GRACE_SECONDS = 600.0
 """Longest grace period during which the room of a pod that stops counts as free; a longer one keeps it."""
 RELEASE_SECONDS = 5.0
@@ -56,6 +57,9 @@ RELEASE_SECONDS = 5.0
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
+NO_ROOM = "Insufficient "
+"""Part of the message of kube-scheduler if a node lacks free resources. It checks volumes and affinity between
+pods only afterwards, so the message changes when room becomes free and the pod has no place all the same."""
 DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds of a pod that sets none."""
 
@@ -72,6 +76,11 @@ class UnreachableNodes:
     def node(self, name: str) -> NodeObject | None:
         """Return the node of a name; None for an unknown node."""
         return self._nodes.get(name)
+
+    def is_silent(self, name: str) -> bool:
+        """Whether the node exists and is not ready."""
+        node = self._nodes.get(name)
+        return node is not None and not node.ready
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
@@ -117,40 +126,53 @@ class SchedulerWatch:
         Args:
             silence_seconds: Time that a pod may wait for a node or for the condition PodScheduled, if no other pod gets
                 one meanwhile.
-            provisioning_seconds: The same for a pod with claims: kube-scheduler binds it, and judges it, only when its
-                volumes are provisioned.
+            provisioning_seconds: The same for a pod with volume claims: kube-scheduler binds it, and judges it, only
+                when its volumes are provisioned. Also the longest time that any pod may wait without a verdict.
         """
+        self.provisioning_seconds = provisioning_seconds
         self._silence_seconds = silence_seconds
-        self._provisioning_seconds = provisioning_seconds
+        self._arrivals: dict[str, float] = {}
+        """Time at which each pod was first seen, by UID."""
         self._since: dict[str, float] = {}
+        """Time since which each pod waits that is not handled, by UID."""
         self._handled: set[str] = set()
         self._active = 0.0
+        self._latest = 0.0
+        """Latest arrival of a pod that was bound or judged."""
         self.responds = True
         """Whether it responded at the last check."""
         self.next_due = inf
         """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
 
-    def check(self, pods: Iterable[Pod], elapsed: float) -> bool:
+    def check(self, pods: Iterable[Pod], elapsed: float, outdated: Container[str] = ()) -> bool:
         """Return whether it has stopped or begun to respond since the last check.
+
+        A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
+        exist, and one that came earlier than a judged pod, by more than the time that it may wait.
 
         Args:
             pods: Pods of open windows and helpers.
             elapsed: Monotonic seconds.
+            outdated: UIDs of judged pods that kube-scheduler should judge again.
         """
+        arrivals: dict[str, float] = {}
         waiting: dict[str, float] = {}
         handled: set[str] = set()
         self.next_due, responds = inf, True
         late: list[float] = []
         for pod in pods:
             uid = pod.metadata.uid
-            if pod.spec.node_name or schedule_condition(pod) is not None:
+            arrivals[uid] = self._arrivals.get(uid, elapsed)
+            if pod.spec.node_name or (schedule_condition(pod) is not None and uid not in outdated):
                 handled.add(uid)
-            elif not (pod.spec.scheduling_gates or is_over(pod)):
+                self._latest = max(self._latest, arrivals[uid])
+            elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
                 waiting[uid] = self._since.get(uid, elapsed)
                 late.append(waiting[uid] + self._limit(pod))
         if not handled <= self._handled:
             self._active = elapsed
-        self._since, self._handled = waiting, handled
+        self._arrivals, self._since, self._handled = arrivals, waiting, handled
+        late = [due for due in late if due > self._latest]
         if late:
             due = max(min(late), self._active + self._silence_seconds)
             responds = elapsed < due
@@ -160,7 +182,37 @@ class SchedulerWatch:
 
     def _limit(self, pod: Pod) -> float:
         provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
-        return self._provisioning_seconds if provisioned else self._silence_seconds
+        return self.provisioning_seconds if provisioned else self._silence_seconds
+
+
+class OutdatedVerdicts:
+    """Search for verdicts that kube-scheduler gave while other pods held the room that was planned for the pod.
+
+    When the room is free, kube-scheduler binds the pod or gives another verdict. Until then, it may be provisioning
+    volumes, or it has stopped.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+        self._present: dict[str, str] = {}
+        """Messages about the lack of room by UID of the pod, at the present check."""
+
+    def begin(self) -> None:
+        """Begin a check of all pods."""
+        self._before, self._present = self._present, {}
+
+    def check(self, pod: Pod, *, is_held: bool) -> bool:
+        """Return whether the room of a judged pod has become free since its verdict.
+
+        Args:
+            pod: A pod that kube-scheduler finds unschedulable.
+            is_held: Whether pods that have to stop are on its planned node.
+        """
+        uid, message = pod.metadata.uid, unschedulable_message(pod)
+        if NO_ROOM not in message or not (is_held or self._before.get(uid) == message):
+            return False
+        self._present[uid] = message
+        return not is_held
 
 
 class _Wait(NamedTuple):
@@ -175,6 +227,8 @@ class _Wait(NamedTuple):
     """Kind of condition, whose time begins again when another kind follows."""
     before: float = 0.0
     """Time in seconds for which the condition lasted before it was first seen."""
+    for_scheduler: bool = False
+    """Whether the pod waits for kube-scheduler, so that the time does not count while that is silent."""
 
 
 def _at_once(site: str) -> float | None:
@@ -232,6 +286,11 @@ class Timeouts:
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
         """Pods of open windows and helpers in the present check."""
+        self._closing: set[str | None] = set()
+        """Nodes of closing windows and helpers in the present check."""
+        self._verdicts = OutdatedVerdicts()
+        self._outdated: set[str] = set()
+        """UIDs of the pods with an outdated verdict in the present check."""
         self._since: dict[tuple[str, int, type[Event], str], float] = {}
         self.next_due = 0.0
         """Time of the next check by the monotonic clock; infinite if nothing waits."""
@@ -249,16 +308,21 @@ class Timeouts:
         self.next_due = inf
         self._graces = None
         self._open_pods = []
+        self._outdated.clear()
+        self._verdicts.begin()
+        states = tuple(states)
+        self._closing = {run.window.node for state in states for run in state.runs.values() if run.closing}
+        self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
-            events += self._lost_stagings(state, now)
+            watched += [(state, one.attempt, self._watch_staging(state, one, now)) for one in state.stagings.values()]
             watched += [(state, one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
             watched += [(state, run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
-        if self._scheduler.check(self._open_pods, elapsed):
+        if self._scheduler.check(self._open_pods, elapsed, self._outdated):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
         self.next_due = self._scheduler.next_due
         for state, attempt, wait in watched:
-            if wait is None or (isinstance(wait.event, WorkerUnschedulable) and not self._scheduler.responds):
+            if wait is None or (wait.for_scheduler and not self._scheduler.responds):
                 continue
             key = (state.job.key, attempt, type(wait.event), wait.kind)
             waiting[key] = self._since.get(key, elapsed - wait.before)
@@ -298,8 +362,7 @@ class Timeouts:
 
         On a node that does not respond, the containers run on: the tolerance of its site applies.
         """
-        node = self._unreachable.node(pod.spec.node_name)
-        return pod.metadata.deletion_timestamp is not None and (node is None or node.ready)
+        return pod.metadata.deletion_timestamp is not None and not self._unreachable.is_silent(pod.spec.node_name)
 
     def _release(self, pod: Pod, now: float) -> _Wait | None:
         """Wait for the kubelet to report the end of a pod whose containers have ended; None for other pods."""
@@ -315,6 +378,18 @@ class Timeouts:
         depends = state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)
         return RIGID_TOLERANCE_SECONDS if depends else inf
 
+    def _server_patience(self, state: JobState, server: Server, pod: Pod) -> float:
+        """The same for a parameter server or chief, without which no worker trains.
+
+        Workers that are cut off at the same site may reach it, and train as long as their site tolerates.
+        """
+        if not server.closing and self._unreachable.is_silent(pod.spec.node_name):
+            windows = (run.window for run in state.runs.values())
+            site = server.planned.site
+            if not all(one.site == site and self._unreachable.is_silent(one.node or "") for one in windows):
+                return RIGID_TOLERANCE_SECONDS
+        return self._patience(state, pod, closing=server.closing)
+
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
@@ -324,7 +399,7 @@ class Timeouts:
             return _Wait(self._missing_seconds, lost, name) if server.closing else None
         if (release := self._release(pod, now)) is not None:
             return release
-        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=server.closing)):
+        if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod)):
             return _Wait(0.0, replace(lost, stopped_by=_silence(pod), started=started_at(pod)))
         if server.closing:
             return None
@@ -333,7 +408,9 @@ class Timeouts:
             return self._unstarted(state, planned, pod, now)
         return self._unplaced(state, planned, pod)
 
-    def _unstarted(self, state: JobState, planned: Window | PlannedServer, pod: Pod, now: float) -> _Wait | None:
+    def _unstarted(
+        self, state: JobState, planned: Window | PlannedServer | Staging, pod: Pod, now: float
+    ) -> _Wait | None:
         """A bound pod whose containers do not start, by the reason that the kubelet reports.
 
         The time for a pod without any reason begins with its binding, also under an earlier leader.
@@ -349,41 +426,77 @@ class Timeouts:
         return _Wait(limit, event, kind=delay.kind, before=before)
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
-        """Wait of a pod for which kube-scheduler finds no node.
+        """Wait of a pod that has no node.
 
-        A pod that kube-scheduler has not judged waits for something else: for its gang, a volume, or kube-scheduler.
+        A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a valid
+        verdict of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
         """
-        condition = schedule_condition(pod)
-        if condition is None or condition.reason != "Unschedulable" or pod.spec.scheduling_gates:
+        reason = _without_verdict(pod)
+        if reason is None:
             return None
+        if not reason and planned.node is not None and self._verdicts.check(pod, is_held=self._is_held(planned.node)):
+            self._outdated.add(pod.metadata.uid)
+            reason = f"kube-scheduler has not judged it again since room became free: {unschedulable_message(pod)}"
         startup = self._startup(planned.site) if planned.node is None else None
+        limit = self._scheduler.provisioning_seconds if reason else self._unschedulable_seconds
         if startup is not None:
-            limit = max(self._unschedulable_seconds, self._node_start_seconds, 2 * startup)
-        else:
-            limit = self._unschedulable_seconds + self._longest_grace(planned.node)
-        return _Wait(limit, WorkerUnschedulable(state.job.key, planned.attempt, unschedulable_message(pod)))
+            limit = max(limit, self._node_start_seconds, 2 * startup)
+        elif not reason:
+            limit += self._longest_grace(planned.node)
+        event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
+        return _Wait(limit, event, kind="no verdict" if reason else "", for_scheduler=True)
 
-    def _lost_stagings(self, state: JobState, now: float) -> Iterator[Event]:
-        """Staging pods on nodes that are unreachable for too long."""
-        for staging in state.stagings.values():
-            pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
-            if pod is not None and self._unreachable.lost(pod.spec.node_name, now):
-                yield StagingEnded(state.job.key, staging.attempt, "Lost")
+    def _watch_staging(self, state: JobState, staging: Staging, now: float) -> _Wait | None:
+        pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
+        if pod is None:
+            return None
+        node = pod.spec.node_name
+        end = StagingEnded(state.job.key, staging.attempt, "Lost")
+        if self._unreachable.lost(node, now):
+            return _Wait(0.0, end)
+        self._open_pods.append(pod)
+        if not node:
+            return self._unplaced_staging(staging, pod, end)
+        delay = self._unstarted(state, staging, pod, now)
+        if delay is None or not isinstance(delay.event, PodStartFailed):
+            return None
+        reason, message = delay.event.reason, delay.event.message
+        text = f"{reason}: {message}" if message else reason
+        return delay._replace(event=end._replace(outcome="Failed", node=node, reason=text))
+
+    def _unplaced_staging(self, staging: Staging, pod: Pod, end: StagingEnded) -> _Wait:
+        """Wait of a staging pod that has no node.
+
+        It holds no planned room, so it may wait until other pods free CPU and memory.
+        """
+        limit, startup = self._scheduler.provisioning_seconds, self._startup(staging.site)
+        if startup is not None:
+            limit = max(limit, self._node_start_seconds, 2 * startup)
+        reason = _without_verdict(pod) or unschedulable_message(pod)
+        return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True)
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
         """The job's pod of that name; not a pod of a deleted job with the same name."""
         pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
+    def _is_held(self, node: str) -> bool:
+        """Whether pods that have to stop are on the node."""
+        return node in self._closing or node in self._stopping()
+
     def _longest_grace(self, node: str | None) -> float:
         """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
+        return self._stopping().get(node or "", 0.0)
+
+    def _stopping(self) -> Mapping[str, float]:
+        """Nodes with terminating pods, with the longest grace period of these in seconds."""
         if self._graces is None:
             self._graces = {}
             for pod in self._pods.values():
                 if pod.metadata.deletion_timestamp and not is_over(pod):
                     grace = float(pod.metadata.deletion_grace_period_seconds or 0)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
-        return self._graces.get(node or "", 0.0)
+        return self._graces
 
 
 def _silence(pod: Pod) -> str:
@@ -409,6 +522,18 @@ def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
 
 def _name(state: JobState) -> str:
     return state.job.key.partition("/")[2]
+
+
+def _without_verdict(pod: Pod) -> str | None:
+    """Return why kube-scheduler gives no verdict about a pod; "" if it finds no node, None if our own gate holds it."""
+    foreign = [gate.name for gate in pod.spec.scheduling_gates if gate.name != GANG_GATE]
+    if pod.spec.scheduling_gates:
+        return f"it waits behind the scheduling gate {', '.join(foreign)}" if foreign else None
+    condition = schedule_condition(pod)
+    if condition is not None:
+        return "" if condition.reason == "Unschedulable" else condition.message or condition.reason
+    claims = ", ".join(claim.name for claim in pod.spec.resource_claims)
+    return f"kube-scheduler has not judged it{f': its resource claim {claims} may be missing' if claims else ''}"
 
 
 def unschedulable_message(pod: Pod) -> str:

@@ -1,10 +1,11 @@
-"""Status of Sites: numbers of nodes, GPUs and allocated GPUs."""
+"""Status of Sites: numbers of nodes, GPUs and allocated GPUs, and conditions."""
 
 from typing import Any
 
 from tranche.kube.api.resources import API_VERSION, SiteObject
 from tranche.kube.convert.node_condition import ExcludedNode, excluded_condition
 from tranche.kube.convert.pods_and_nodes import node_allocatable
+from tranche.kube.convert.scheduler_condition import silence_condition
 from tranche.kube.convert.site_membership import site_of
 from tranche.live.foreign_usage import NodeBook
 from tranche.live.informers import API, Informers
@@ -58,16 +59,19 @@ class SiteStatuses:
         return statuses
 
     def _add_conditions(self, statuses: dict[str, dict[str, Any]], now: float) -> None:
-        """Add condition NodesExcluded to the statuses of sites that have it or need it."""
+        """Add NodesExcluded and KubeSchedulerSilent to the statuses of sites that have them or need them."""
+        silent = self._planner.cluster.scheduler_silent
         excluded: dict[str, list[ExcludedNode]] = {}
         for one in sorted(self._planner.cluster.health.lasting(), key=lambda one: one.node):
             excluded.setdefault(one.site, []).append(ExcludedNode(one.node, one.until, one.reason))
         for name, site in self._watches.sites.store.items():
             known = site.status.conditions
-            if name in excluded or known:
-                condition = excluded_condition(excluded.get(name, ()), known, now)
-                if condition is not None:
-                    statuses[name]["conditions"] = [condition]
+            if silent or name in excluded or known:
+                found = (
+                    excluded_condition(excluded.get(name, ()), known, now),
+                    silence_condition(known, now, silent=silent),
+                )
+                statuses[name]["conditions"] = [condition for condition in found if condition is not None]
 
     def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
         """Add the nodes of unlimited sites, which are not in the planner.

@@ -1,8 +1,8 @@
 """Staging pods, which copy data to sites: one at a time per job and site; copies count when their pod succeeds.
 
-A failed pod is followed by another one after a back-off that doubles. When more pods have failed in a row than the
-job's back-off limit allows, staging to that site is given up until the job's specification changes, and chunks train
-where their data are.
+A failed or refused pod is followed by another one after a back-off that doubles. When more pods have failed in a row
+than the job's back-off limit allows, staging to that site is given up until the job's specification changes, and chunks
+train where their data are.
 """
 
 from collections.abc import Iterable
@@ -72,7 +72,7 @@ def halt(state: JobState) -> None:
 def renew(context: PlannerContext, state: JobState) -> None:
     """Retry failed copies after a change of the job's specification."""
     for staging in list(state.stagings.values()):
-        staging.failures, staging.held_until = 0, 0.0
+        staging.failures, staging.refusals, staging.held_until = 0, 0, 0.0
         if staging.given_up:
             del state.stagings[staging.site]
     context.work.unstaged[state.job.key] = None
@@ -114,8 +114,8 @@ def hold(context: PlannerContext, state: JobState, staging: Staging, now: float)
         staging.given_up, staging.wanted = True, ()
         _forget_coming(state, staging.site)
         return
-    settings = context.settings
-    staging.held_until = now + settings.backoff_seconds(settings.failure_backoff_seconds, max(0, staging.failures - 1))
+    settings, before = context.settings, max(0, staging.failures + staging.refusals - 1)
+    staging.held_until = now + settings.backoff_seconds(settings.failure_backoff_seconds, before)
     context.wake(staging.held_until, state.job.key)
 
 

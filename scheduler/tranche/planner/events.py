@@ -246,6 +246,10 @@ class StagingEnded(NamedTuple):
     outcome: Outcome
     seconds: float = 0.0
     """Run time of the pod; 0 if that is unknown."""
+    node: str = ""
+    """Node that refused the pod or did not start its containers; empty for other ends."""
+    reason: str = ""
+    """Why it did not succeed, in the words of the kubelet or kube-scheduler; empty if they state nothing."""
 
 
 class TenancyChanged(NamedTuple):

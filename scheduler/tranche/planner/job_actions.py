@@ -190,6 +190,10 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
         hold(context, state, seconds, reason)
 
 
+NO_REASON = "no container started"
+"""Why a kubelet refused a pod, if it states nothing."""
+
+
 def pause_after_refusal(context: PlannerContext, state: JobState, node: str | None, reason: str) -> None:
     """Exclude the node whose kubelet refused a pod for the job; from the second such pod in a row, back off too.
 

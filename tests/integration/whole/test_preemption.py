@@ -19,6 +19,8 @@ TURNAROUND_SECONDS = 1.0
 """From the victim's end to the other worker's start."""
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VICTIMS = ("victim-0", "victim-1")
+SILENCE_SECONDS = 40.0
+"""Longer than kube-scheduler may leave a pod without a verdict before preemption pauses."""
 EVICTIONS_SECONDS = 75.0
 """Longer than the time after which a pod without a node was planned on the next node, twice."""
 
@@ -117,6 +119,20 @@ def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
     full_site.submit("better", seconds=1.0, zone="edge-a", container=container, pod={"volumes": [volume]})
     stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)
     full_site.until("the reason", lambda: "not found" in full_site.status("better")["plan"]["explanation"], 120.0)
+
+
+def test_missing_resource_claim_does_not_stop_preemption(whole: Whole) -> None:
+    """kube-scheduler gives no verdict about a pod before its resource claims exist."""
+    whole.submit("victim-0", seconds=900.0, node="edge-a-0")
+    whole.until_phase("victim-0", "Running")
+    claims = [{"name": "nic", "resourceClaimName": "nowhere"}]
+    whole.submit("claims", seconds=900.0, node="edge-a-1", pod={"resourceClaims": claims})
+    whole.until("its pod", lambda: whole.pods("claims"))
+    stays(lambda: not whole.pods("claims")[0]["spec"].get("nodeName"), "it has no node", seconds=SILENCE_SECONDS)
+    assert "PodScheduled" not in {one["type"] for one in whole.pods("claims")[0]["status"].get("conditions", ())}
+    whole.submit("better", seconds=1.0, node="edge-a-0")
+    whole.until_phase("better", "Succeeded", seconds=60.0)
+    whole.delete("better", "claims", "victim-0")
 
 
 def test_stopped_kube_scheduler_costs_one_eviction_at_most(full_site: Whole) -> None:

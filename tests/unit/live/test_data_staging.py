@@ -1,19 +1,21 @@
 """Staging pods as the live planner receives them, and jobs with them as it reads and writes these."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import Plan
+from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
 from tranche.live.foreign_usage import NodeBook
 from tranche.live.pod_events import events_of
+from tranche.live.pod_timeouts import SchedulerWatch, Timeouts, UnreachableNodes
 from tranche.model import JobPlan, PlannedStaging, Resources
-from tranche.planner import StagingEnded
+from tranche.planner import KubeSchedulerChanged, StagingEnded
 
 CONTAINER = {"name": "copy", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
 
@@ -55,6 +57,51 @@ def test_staging_pod_end_becomes_event_with_outcome_and_run_time() -> None:
     ]
     assert list(events_of(running, None, NOW)) == [StagingEnded("default/j", 1, "Lost", 0.0)]
     assert list(events_of(succeeded, None, NOW)) == list(events_of(None, running, NOW)) == []
+
+
+def test_refused_staging_pod_names_its_node() -> None:
+    refused = pod("Failed")
+    refused = msgspec.structs.replace(refused, status=msgspec.structs.replace(refused.status, reason="OutOfcpu"))
+    (event,) = events_of(pod("Pending"), refused, NOW)
+    assert event == StagingEnded("default/j", 1, "Refused", 0.0, "n1", "OutOfcpu")
+
+
+class TestTimeouts:
+    """Staging pods that do not get as far as copying."""
+
+    PULLING: ClassVar = {"name": "copy", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    NO_ROOM: ClassVar = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+
+    def due(self, status: dict[str, Any], node: str, *times: float) -> list[Any]:
+        """Return the events at these times, for a job with one staging pod."""
+        controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
+        one = msgspec.to_builtins(pod("Pending"))
+        one["spec"]["nodeName"] = node
+        one["status"] |= status
+        found = msgspec.convert(one, Pod)
+        timeouts = Timeouts(
+            0.5,
+            30.0,
+            {found.key: found},
+            UnreachableNodes({}, {}),
+            start_limits={StartProblem.IMAGE_PULL: 600.0},
+            scheduler=SchedulerWatch(30.0, 630.0),
+        )
+        states = list(controller.planner.cluster.jobs.values())
+        return [(at, event) for at in times for event in timeouts.due(states, NOW + at, at)]
+
+    def test_staging_pod_that_does_not_start_fails(self) -> None:
+        reason = "ErrImagePull: no such image"
+        failed = StagingEnded("default/j", 1, "Failed", node="n1", reason=reason)
+        assert self.due({"containerStatuses": [self.PULLING]}, "n1", 0.0, 599.0, 600.0) == [(600.0, failed)]
+
+    def test_staging_pod_without_a_place_fails_after_10_minutes(self) -> None:
+        failed = StagingEnded("default/j", 1, "Failed", reason="no room")
+        assert self.due({"conditions": [self.NO_ROOM]}, "", 0.0, 629.0, 630.0) == [(630.0, failed)]
+
+    def test_staging_pod_is_not_failed_by_a_silent_kube_scheduler(self) -> None:
+        silent = KubeSchedulerChanged(responds=False)
+        assert self.due({}, "", 0.0, 30.0, 700.0) == [(30.0, silent)]
 
 
 def test_windows_open_only_after_watch_shows_staging_success() -> None:

@@ -10,7 +10,7 @@ from tranche.live import Controller
 from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, Measurements
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
-from tranche.planner import PodStartFailed, WorkerEnded, WorkerStarted
+from tranche.planner import KubeSchedulerChanged, PodStartFailed, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
 from tranche.state.entities import TrackedWindow
 from tranche.state.node_health import Exclusion
@@ -247,6 +247,22 @@ def test_series_of_a_namespace_continue_with_its_next_job() -> None:
     measured.changed(other.key, None, other)
     measured.changed(other.key, other, None)
     assert value(controller.metrics, "tranche_job_completion_seconds_count", namespace="default") == 0
+
+
+def test_silent_kube_scheduler_is_a_condition_of_each_site() -> None:
+    def site(name: str, **more: Any) -> SiteObject:
+        fields = {"metadata": {"name": name}, "spec": {"nodeSelector": {"zone": name}}, **more}
+        return SiteObject.model_validate(fields)
+
+    controller = asyncio.run(taken_over(sites=(site("good"), site("empty"))))
+    for responds, at in ((False, NOW + 2.0), (True, NOW + 4.0)):
+        controller.handle(KubeSchedulerChanged(responds=responds))
+        controller._sites.refresh(at)
+        for name in ("good", "empty"):
+            status = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/sites/{name}/status"]()["status"]  # type: ignore[index]
+            (condition,) = status["conditions"]
+            assert (condition["type"], condition["status"]) == ("KubeSchedulerSilent", str(not responds))
+            reported(controller, "sites", name, site(name, status=status))
 
 
 def test_site_that_replaces_an_equal_one_gets_a_status() -> None:

@@ -1,20 +1,22 @@
 """Pods on nodes as the planner counts them: by owner and attempt, whatever their labels say."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
+from support.builders import job, node, planner
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.pod_timeouts import Timeouts, UnreachableNodes
-from tranche.model import Resources
-from tranche.planner import PodOverdue, WorkerEnded
+from tranche.model import PodShape, Resources
+from tranche.planner import JobSubmitted, ParameterServerLost, PodOverdue, WorkerEnded
 
 GPU = "nvidia.com/gpu"
 RUNS: dict[str, Any] = {"running": {"startedAt": datetime.fromtimestamp(NOW, UTC).isoformat()}}
@@ -309,6 +311,31 @@ class TestSilentNodes:
     def test_closing_window_waits_for_its_grace_period_too(self) -> None:
         assert self.events(silent(NOW), NOW + 89, closing=True) == []
         assert self.events(silent(NOW), NOW + 90, closing=True) == [lost(NOW + 90)]
+
+    @pytest.mark.parametrize(
+        ("quiet", "site", "seconds"),
+        [
+            ({"n0"}, "edge", 60),
+            ({"n0", "n1"}, "edge", 60),
+            ({"n0", "n1", "n2"}, "edge", 300),
+            ({"n0", "n1", "n2"}, "cloud", 60),
+        ],
+        ids=["alone", "with one of its workers", "with its site", "workers at another site"],
+    )
+    def test_server_of_waiting_workers_is_lost_after_a_minute(self, quiet: set[str], site: str, seconds: int) -> None:
+        """No worker trains without the server, except workers that were cut off together with it."""
+        helper = node("n0", gpus=0, site="edge")
+        p = planner("chunk", [helper, node("n1", site=site), node("n2", site=site)])
+        p.handle(JobSubmitted(job("j", chunks=2, servers=1, server=PodShape(Resources(cpu=1000)), uid="j")), NOW)
+        (server,) = p.cluster.jobs["default/j"].servers
+        server.planned = replace(server.planned, node="n0", site="edge")
+        one = pod(f"j-ps-0-{server.planned.attempt}", role="ps", attempt=server.planned.attempt)
+        one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name="n0"))
+        timeouts = Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes({name: silent(NOW) for name in quiet}, {}))
+        states = list(p.cluster.jobs.values())
+        assert timeouts.due(states, NOW + seconds - 1, 0.0) == []
+        (lost_server,) = timeouts.due(states, NOW + seconds, 1.0)
+        assert isinstance(lost_server, ParameterServerLost)
 
     def test_node_out_of_service_is_lost_at_once(self) -> None:
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}

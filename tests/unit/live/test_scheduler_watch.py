@@ -10,12 +10,18 @@ from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.pod_timeouts import SchedulerWatch, Timeouts, UnreachableNodes
 from tranche.model import Site
-from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerUnschedulable
+from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerBound, WorkerStarted, WorkerUnschedulable
 
 JUDGED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 FAILED = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "timed out"}
 CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+RESOURCE_CLAIM = {"resourceClaims": [{"name": "nic", "resourceClaimName": "nowhere"}]}
+FOREIGN_GATE = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+
+
+FULL = {**JUDGED, "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}
+APART = {**JUDGED, "message": "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."}
 
 
 def pod(name: str, spec: dict[str, Any] | None = None, *conditions: dict[str, str], uid: str = "uid-a") -> Pod:
@@ -85,6 +91,42 @@ def test_a_pod_that_was_not_judged_keeps_its_place(spec: dict[str, Any], conditi
     assert not any(isinstance(event, WorkerUnschedulable) for event in events)
 
 
+@pytest.mark.parametrize(
+    ("spec", "conditions", "reason"),
+    [
+        (FOREIGN_GATE, [GATED], "it waits behind the scheduling gate kueue.x-k8s.io/admission"),
+        (RESOURCE_CLAIM, [], "kube-scheduler has not judged it: its resource claim nic may be missing"),
+        ({}, [FAILED], "timed out"),
+    ],
+    ids=["foreign gate", "missing resource claim", "binding failed"],
+)
+def test_pod_without_verdict_is_unplaced_after_10_minutes(
+    spec: dict[str, Any], conditions: list[dict[str, str]], reason: str
+) -> None:
+    watch = watch_of(pod("a-worker-0-1", spec, *conditions))
+    assert [event for at in range(0, 630, 10) for event in watch.due(float(at))] == []
+    assert watch.due(630.0) == [WorkerUnschedulable("default/a", 1, reason)]
+
+
+def test_pod_that_kube_scheduler_passes_over_is_unplaced() -> None:
+    watch = watch_of(pod("a-worker-0-1"), chunks=40)
+    events = []
+    for number, at in enumerate(range(0, 700, 20)):
+        index, attempt = number + 1, number + 2
+        watch.put(pod(f"a-worker-{index}-{attempt}", {"nodeName": f"n{index}"}))
+        events += watch.due(float(at))
+    assert events == [WorkerUnschedulable("default/a", 1, "kube-scheduler has not judged it")]
+
+
+def test_pod_at_unlimited_site_behind_a_gate_waits_as_long() -> None:
+    p = planner("chunk", [], [Site("cloud", unlimited=True)])
+    p.handle(JobSubmitted(job("a", data_site="cloud")), 0.0)
+    watch = Watch(p, [pod("a-worker-0-1", FOREIGN_GATE, GATED)])
+    watch.due(0.0)
+    assert watch.due(899.0) == []
+    assert len(watch.due(900.0)) == 1
+
+
 def test_a_pod_at_an_unlimited_site_waits_for_minutes() -> None:
     p = planner("chunk", [], [Site("cloud", unlimited=True)])
     p.handle(JobSubmitted(job("a", data_site="cloud")), 0.0)
@@ -119,12 +161,90 @@ def test_decisions_about_other_pods_are_signs_of_life() -> None:
     assert watch.due(50.0) == [KubeSchedulerChanged(responds=False)]
 
 
+def victim(node: str = "n0") -> Pod:
+    """Return a pod that stops."""
+    metadata = {"name": "victim", "namespace": "other", "uid": "victim", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    whole = {
+        "metadata": {**metadata, "deletionGracePeriodSeconds": 30},
+        "spec": {"nodeName": node, "containers": []},
+        "status": {"phase": "Running"},
+    }
+    return decode_pod(json.dumps(whole).encode())
+
+
+def watch_with_victim(spec: dict[str, Any] | None = None, condition: dict[str, str] = FULL) -> Watch:
+    """Return time-outs of a pod that was judged while its room was taken, which is free after 10 s."""
+    stopping = victim()
+    watch = watch_of(pod("a-worker-0-1", spec, condition), stopping)
+    assert watch.due(0.0) == []
+    assert watch.due(9.0) == []
+    del watch.pods[stopping.key]
+    assert watch.due(10.0) == []
+    return watch
+
+
+def test_silence_of_a_judged_pod_counts_from_when_room_is_free() -> None:
+    watch = watch_with_victim()
+    assert watch.due(39.0) == []
+    assert watch.due(40.0) == [KubeSchedulerChanged(responds=False)]
+    assert [event for at in range(50, 3600, 10) for event in watch.due(float(at))] == []
+
+
+def test_new_verdict_about_free_room_counts() -> None:
+    watch = watch_with_victim()
+    watch.put(pod("a-worker-0-1", {}, APART))
+    assert watch.due(11.0) == []
+    assert watch.due(40.0) == []
+    assert watch.due(41.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
+
+
+def test_verdict_that_does_not_depend_on_room_stays() -> None:
+    watch = watch_with_victim(condition=APART)
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
+
+
+def test_volume_may_be_provisioned_after_the_room_is_free() -> None:
+    watch = watch_with_victim(CLAIM)
+    assert [event for at in range(20, 640, 10) for event in watch.due(float(at))] == []
+    assert watch.due(640.0) == [KubeSchedulerChanged(responds=False)]
+
+
+def test_room_of_a_closing_window_is_not_free() -> None:
+    p = planner("chunk", [node("n0")])
+    p.handle(JobSubmitted(job("v", seconds=10_000.0)), 0.0)
+    p.handle(WorkerBound("default/v", 1, "n0"), 0.0)
+    p.handle(WorkerStarted("default/v", 1, 0.0), 0.0)
+    p.handle(JobSubmitted(job("a", 300.0)), 300.0)
+    stopping = victim()
+    watch = Watch(p, [pod("v-worker-0-1", {"nodeName": "n0"}, uid="uid-v"), pod("a-worker-0-1", {}, FULL), stopping])
+    assert p.cluster.jobs["default/v"].runs[1].closing
+    watch.due(0.0)
+    del watch.pods[stopping.key]
+    assert [event for at in range(1, 30) for event in watch.due(float(at))] == []
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, FULL["message"])]
+
+
 def test_gated_pods_do_not_wait_for_kube_scheduler() -> None:
     p = planner("chunk", [node("n0"), node("n1")])
     p.handle(JobSubmitted(gang("a")), 0.0)
     gate = {"schedulingGates": [{"name": "tranche.dev/gang"}]}
     watch = Watch(p, [pod("a-worker-0-1", gate, GATED), pod("a-worker-1-2", gate, GATED)])
     assert [event for at in range(0, 300, 10) for event in watch.due(float(at))] == []
+
+
+def test_missing_resource_claim_is_no_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1", RESOURCE_CLAIM))
+    events = [event for at in range(0, 3600, 10) for event in watch.due(float(at))]
+    assert not any(isinstance(event, KubeSchedulerChanged) for event in events)
+
+
+def test_pod_overtaken_by_a_later_one_is_no_silence() -> None:
+    watch = watch_of(pod("a-worker-0-1"), chunks=2)
+    watch.due(0.0)
+    assert watch.due(30.0) == [KubeSchedulerChanged(responds=False)]
+    watch.put(pod("a-worker-1-2", {"nodeName": "n1"}))
+    assert watch.due(31.0) == [KubeSchedulerChanged(responds=True)]
+    assert [event for at in range(40, 600, 10) for event in watch.due(float(at))] == []
 
 
 def test_volumes_that_are_provisioned_are_no_silence() -> None:

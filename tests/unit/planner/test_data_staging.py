@@ -121,6 +121,44 @@ def test_preempted_or_lost_staging_pod_is_no_failure() -> None:
     assert staging(p).failures == 0
 
 
+def test_refused_staging_pods_are_few_and_no_failures() -> None:
+    p = cluster()
+    submit(p, backoff_limit=0)
+    pods, now = 0, 20.0
+    while now < 3620.0:
+        for instruction in of_type(StageData, p.handle(Tick(), now)):
+            pods += instruction.site == "there"
+        if staging(p).attempt:
+            p.handle(StagingEnded(KEY, staging(p).attempt, "Refused", node="there", reason="OutOfcpu"), now)
+        now += 1.0
+    assert pods <= 15
+    assert (staging(p).failures, staging(p).given_up) == (0, False)
+
+
+def test_node_that_refuses_a_staging_pod_has_trouble() -> None:
+    p = cluster()
+    submit(p)
+    p.handle(StagingEnded(KEY, 2, "Refused", node="there", reason="OutOfcpu"), 20.0)
+    assert p.cluster.health.has_results("there")
+
+
+def test_succeeded_staging_pod_ends_the_growth_of_pauses() -> None:
+    p = cluster()
+    submit(p)
+    p.handle(StagingEnded(KEY, 2, "Refused", node="there"), 20.0)
+    one = staging(p)
+    p.handle(Tick(), 30.0)
+    p.handle(StagingEnded(KEY, one.attempt, "Succeeded", 9.0), 40.0)
+    assert one.refusals == 0
+
+
+def test_why_names_the_reason_of_the_last_failed_staging_pod() -> None:
+    p = cluster("there")
+    submit(p, backoff_limit=0)
+    p.handle(StagingEnded(KEY, staging(p).attempt, "Failed", reason="ErrImagePull: no such image"), 1000.0)
+    assert p.plan_of(KEY, 1001.0).explanation.endswith("too many staging pods failed: ErrImagePull: no such image")
+
+
 def test_end_of_unknown_staging_attempt_is_ignored() -> None:
     p = cluster()
     submit(p)

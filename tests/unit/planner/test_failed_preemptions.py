@@ -233,6 +233,16 @@ def test_why_quotes_kube_scheduler() -> None:
     assert MISSING in lab.planner.plan_of("default/bad", 420.0).explanation
 
 
+def test_why_quotes_the_last_verdict_while_the_next_pod_waits() -> None:
+    p = planner("chunk", [node("n0"), node("n1")])
+    p.handle(JobSubmitted(job("bad")), 0.0)
+    assert MISSING not in p.plan_of("default/bad", 0.0).explanation
+    p.handle(WorkerUnschedulable("default/bad", 1, MISSING), 630.0)
+    p.handle(WorkerEnded("default/bad", 1, "Lost", 630.0), 630.0)
+    assert p.cluster.jobs["default/bad"].runs
+    assert f"last failure: worker 0 found no place: {MISSING}" in p.plan_of("default/bad", 631.0).explanation
+
+
 def test_several_nodes_in_a_row_hold_the_job() -> None:
     p = planner("chunk", [node(f"n{i}") for i in range(8)], nodes_before_hold=3)
     p.handle(JobSubmitted(job("bad", seconds=60.0)), 0.0)

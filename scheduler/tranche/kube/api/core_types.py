@@ -120,6 +120,12 @@ class PodVolume(Narrow, frozen=True):
     ephemeral: VolumeSource | None = None
 
 
+class PodResourceClaim(Narrow, frozen=True):
+    """A resource claim of a pod, without what it refers to."""
+
+    name: str = ""
+
+
 class PodSpec(Narrow, frozen=True):
     """PodSpec: requests, constraints and node of a pod."""
 
@@ -136,6 +142,7 @@ class PodSpec(Narrow, frozen=True):
     termination_grace_period_seconds: int | None = None
     scheduling_gates: tuple[Gate, ...] = ()
     volumes: tuple[PodVolume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class PodCondition(Narrow, frozen=True):

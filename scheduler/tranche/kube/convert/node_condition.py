@@ -31,16 +31,24 @@ def excluded_condition(
         known: Conditions of the Site as read; the transition time is kept while the status does not change.
         now: Seconds since the epoch.
     """
-    before = find_condition(known, CONDITION_NODES_EXCLUDED)
-    if not nodes and before is None:
+    known = tuple(known)
+    if not nodes and find_condition(known, CONDITION_NODES_EXCLUDED) is None:
         return None
-    status = "True" if nodes else "False"
+    status, reason = ("True", "PodsHaveTrouble") if nodes else ("False", "NoneExcluded")
+    return site_condition(CONDITION_NODES_EXCLUDED, status, reason, _message(nodes), known, now)
+
+
+def site_condition(
+    kind: str, status: str, reason: str, message: str, known: Iterable[Condition], now: float
+) -> Mapping[str, Any]:
+    """Build a condition of a Site; the transition time is that of the known one while the status does not change."""
+    before = find_condition(known, kind)
     since = before.last_transition_time.timestamp() if before is not None and before.status == status else now
     return {
-        "type": CONDITION_NODES_EXCLUDED,
+        "type": kind,
         "status": status,
-        "reason": "PodsHaveTrouble" if nodes else "NoneExcluded",
-        "message": _message(nodes),
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": rfc3339(since),
     }
 

@@ -63,8 +63,10 @@ def ignored_claims(policy: Policy, job: Job) -> str:
 
 
 def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -> list[str]:
-    """Return notes about limited claims, an unknown site, and an assumed or overrun duration."""
+    """Return notes about a pod without a place, limited claims, an unknown site, and an assumed or overrun duration."""
     job, notes = state.job, []
+    if state.runs and state.placement.failures:
+        notes.append(f"last failure: {state.placement.message}")
     if state.awaits_faster and job.is_gang:
         notes.append("free GPUs are too far apart, and it declines them for a time")
     elif state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):

@@ -215,8 +215,12 @@ def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now
     if arrivals:
         at, site = min(arrivals)
         return WaitReason(WaitReasonKind.DATA, at if at > now else None, site)
-    failed = sorted(staging.site for staging in state.stagings.values() if staging.given_up)
-    return WaitReason(WaitReasonKind.DATA, None, failed[0], detail="too many staging pods failed") if failed else None
+    failed = sorted((staging.site, staging.trouble) for staging in state.stagings.values() if staging.given_up)
+    if not failed:
+        return None
+    site, trouble = failed[0]
+    detail = "too many staging pods failed" + (f": {trouble}" if trouble else "")
+    return WaitReason(WaitReasonKind.DATA, None, site, detail=detail)
 
 
 def _server_place(cluster: ClusterState, policy: Policy, state: JobState) -> str:

@@ -1,8 +1,9 @@
 """Handlers for completed copies of data, and for ended staging pods."""
 
-from tranche.planner import data_staging
+from tranche.planner import data_staging, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import ChunkStaged, StagingEnded
+from tranche.planner.job_actions import NO_REASON
 
 
 def staged(context: PlannerContext, event: ChunkStaged) -> None:
@@ -27,13 +28,17 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         return
     chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
     if event.outcome == "Succeeded":
-        staging.failures = 0
+        staging.failures, staging.refusals, staging.trouble = 0, 0, ""
         context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks), context.now)
         for chunk in chunks:
             data_staging.arrive(state, chunk, staging.site)
     else:
         staging.wanted = (*chunks, *staging.wanted)
         staging.failures += event.outcome == "Failed"
+        staging.refusals += event.outcome == "Refused"
+        staging.trouble = event.reason
+        if event.node:
+            node_exclusion.note_trouble(context, state, event.node, event.reason or NO_REASON)
         data_staging.hold(context, state, staging, context.now)
     context.work.unstaged[event.job] = None
     context.touch(state)

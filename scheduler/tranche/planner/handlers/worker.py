@@ -6,6 +6,7 @@ from tranche.planner import learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import (
+    NO_REASON,
     count_end,
     end_window,
     finish,
@@ -23,8 +24,6 @@ from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
-
-NO_REASON = "no container started"
 
 
 def _window(
@@ -78,9 +77,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     if found is None or found[1].started is not None:
         return
     state, run = found
-    end, cost, at = run.window.end, state.restart_seconds, event.at
-    if not run.adopted:
-        at = min(max(at, run.opened), max(context.now, run.opened))  # the clock of the node may differ
+    end, cost, at = run.window.end, state.restart_seconds, _possible_start(run, event.at, context.now)
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
     state.windows_changed()
@@ -99,6 +96,17 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         has_started(state)
     if context.cluster.health.exclusions:
         node_exclusion.note_started(context, run)
+
+
+def _possible_start(run: TrackedWindow, at: float, now: float) -> float:
+    """Return the start of a worker between the opening of its window and now; the clock of its node may differ.
+
+    The worker of an earlier planner may have started long ago, so a start after now says nothing about the time, and
+    the start in the plan counts: the start that this planner recorded, or else the opening.
+    """
+    if not run.adopted:
+        return min(max(at, run.opened), max(now, run.opened))
+    return max(at, run.held_from) if at <= now else min(run.held_from or now, now)
 
 
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
