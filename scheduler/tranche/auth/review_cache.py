@@ -161,9 +161,10 @@ class Reviews(Generic[T]):
                 self._limit.refund(peer)
         return answer
 
-    def knows(self, question: bytes) -> bool:
-        """Whether the result is cached."""
-        return self._fresh(blake2b(question, digest_size=16).digest()) is not None
+    def last(self, question: bytes) -> tuple[T | None, float] | None:
+        """Return the last result and the time until which it counts, which may be over; None if there is none."""
+        digest = blake2b(question, digest_size=16).digest()
+        return self._known.get(digest) or self._refused.get(digest)
 
     async def _review(self, digest: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         self._line += 1
