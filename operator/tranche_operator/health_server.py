@@ -1,9 +1,16 @@
 """HTTP server for the kubelet's probes and for Prometheus."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tranche.runtime.connection_guard import PROBES
+from tranche.runtime.http_server import serve
 
 
 @asynccontextmanager
@@ -19,30 +26,34 @@ async def serve_health(port: int | None, ready: Callable[[], str], metrics: Call
         metrics: Returns the metrics in Prometheus text format.
 
     Raises:
-        OSError: if the port is in use.
+        ListenError: if the port is in use.
     """
     if port is None:
         yield
         return
 
-    async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
 
-    async def readyz(_: web.Request) -> web.Response:
+    async def readyz(_: Request) -> Response:
         obstacle = ready()
-        return web.Response(text=f"{obstacle or 'ok'}\n", status=503 if obstacle else 200)
+        return PlainTextResponse(f"{obstacle or 'ok'}\n", 503 if obstacle else 200)
 
-    async def read_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    async def read_metrics(_: Request) -> Response:
+        return Response(metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    application = web.Application()
-    application.add_routes(
-        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", read_metrics)]
+    application = Starlette(
+        routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", read_metrics)]
     )
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.2)
-    await runner.setup()
+    listening = asyncio.Event()
+    serving = asyncio.create_task(serve(application, "", port, listening=lambda _: listening.set(), limits=PROBES))
+    waiting = asyncio.create_task(listening.wait())
     try:
-        await web.TCPSite(runner, port=port).start()
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
         yield
     finally:
-        await runner.cleanup()
+        waiting.cancel()
+        serving.cancel()
+        await asyncio.wait([serving])

@@ -9,6 +9,7 @@ import click
 from tranche import __version__
 from tranche.kube.client.client import ApiClient, Unreachable
 from tranche.kube.client.leader_election import DeposedError
+from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, Format, Level, LogSettings, log_to_stderr
 from tranche_operator.app import Operator
 from tranche_operator.election import Election
@@ -66,6 +67,7 @@ def main(
     second one is safe but redundant. The operator keeps no local state and can be restarted at any time.
     """
     configure_logging(LogSettings(log_level, log_format))
+    raise_file_limit()
     if report_ca_config_map and not lease_namespace:
         raise click.UsageError("--report-ca-config-map needs --lease-namespace")
     settings = Settings(

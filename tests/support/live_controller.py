@@ -52,8 +52,14 @@ async def taken_over(
     quotas: tuple[QuotaObject, ...] = (),
     policy: str = "chunk-faithful",
     term: int = 2,
+    nodes: int = 1,
+    gpus: int = 2,
+    validate: bool = True,
 ) -> Controller:
-    """A controller that has just read these objects; the client is never used: nothing is sent."""
+    """A controller that has just read these objects, and nodes with `gpus` GPUs each.
+
+    The client is never used: nothing is sent. With `validate`, the planner checks its invariants after each event.
+    """
     watches = Informers(None)  # type: ignore[arg-type]
     for job in jobs:
         watches.jobs.store[job.key] = job
@@ -61,15 +67,16 @@ async def taken_over(
         watches.sites.store[site.metadata.name] = site
     for quota in quotas:
         watches.quotas.store[f"{quota.metadata.namespace}/{quota.metadata.name}"] = quota
-    node = {
-        "metadata": {"name": "n1", "labels": {"zone": "good"}},
-        "status": {
-            "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-    watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
-    planner = PlannerConfig(policy).planner(validate=True)
+    for name in (f"n{number + 1}" for number in range(nodes)):
+        node = {
+            "metadata": {"name": name, "labels": {"zone": "good"}},
+            "status": {
+                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": str(gpus)},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        watches.nodes.store[name] = msgspec.convert(node, NodeObject)
+    planner = PlannerConfig(policy).planner(validate=validate)
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW, stopwatch=Stopwatch())  # type: ignore[arg-type]
     controller.term = term
     controller.restore()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -104,7 +104,8 @@ class Bounds:
     remembered: int
     at_once: int
     longest_line: int
-    """Maximum number of pending reviews; further ones raise `BusyError`."""
+    """Maximum number of pending reviews; further ones raise `BusyError`. There is as much room again for reviews that
+    renew a positive result, so that invalid tokens do not keep valid ones away."""
     remembered_refusals: int = 1000
     """Cache size of negative results, separate so that they do not evict positive ones."""
 
@@ -128,7 +129,8 @@ class Reviews(Generic[T]):
         self._known: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
         self._slots = asyncio.Semaphore(bounds.at_once)
-        self._line = 0
+        self._pending: Counter[bytes] = Counter()
+        """Tasks that wait for a review, by its digest."""
 
     async def find(self, question: bytes, ask: Callable[[], Awaitable[T | None]], peer: str = "") -> T | None:
         """Return the cached result, else the result of `ask`. Only a digest of the question is stored.
@@ -146,9 +148,12 @@ class Reviews(Generic[T]):
         digest = blake2b(question, digest_size=16).digest()
         if (known := self._fresh(digest)) is not None:
             return known[0]
-        if self._line >= self._bounds.longest_line:
+        if digest in self._pending:  # its result counts for all tasks
+            return await self._review(digest, ask)
+        renews = digest in self._known
+        if len(self._pending) >= self._bounds.longest_line * (1 + renews):
             raise BusyError
-        if self._limit is None:
+        if self._limit is None or renews:
             return await self._review(digest, ask)
         if not self._limit.admits(peer, self._clock()):
             raise TooManyRefusalsError
@@ -161,19 +166,22 @@ class Reviews(Generic[T]):
                 self._limit.refund(peer)
         return answer
 
-    def knows(self, question: bytes) -> bool:
-        """Whether the result is cached."""
-        return self._fresh(blake2b(question, digest_size=16).digest()) is not None
+    def last(self, question: bytes) -> tuple[T | None, float] | None:
+        """Return the last result and the time until which it counts, which may be over; None if there is none."""
+        digest = blake2b(question, digest_size=16).digest()
+        return self._known.get(digest) or self._refused.get(digest)
 
     async def _review(self, digest: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
-        self._line += 1
+        self._pending[digest] += 1
         try:
             async with self._slots:
                 if (known := self._fresh(digest)) is not None:  # another task has asked meanwhile
                     return known[0]
                 answer = await ask()
         finally:
-            self._line -= 1
+            self._pending[digest] -= 1
+            if not self._pending[digest]:
+                del self._pending[digest]
         self._remember(digest, answer)
         return answer
 

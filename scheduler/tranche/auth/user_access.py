@@ -20,7 +20,14 @@ AUDIENCE = "page.tranche.dev"
 LONGEST_TOKEN = 16 * 2**10
 """Maximum token size in bytes; tokens of some identity providers have several thousand."""
 TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, longest_line=200)
-RIGHTS = Bounds(trusted_seconds=60.0, refused_seconds=60.0, remembered=50_000, at_once=16, longest_line=20_000)
+RIGHTS = Bounds(
+    trusted_seconds=60.0,
+    refused_seconds=60.0,
+    remembered=50_000,
+    at_once=16,
+    longest_line=20_000,
+    remembered_refusals=50_000,  # a visitor has one for nearly each namespace
+)
 REVIEWS_PER_SECOND, REVIEWS_BURST = 50.0, 500
 """Rate limit of access reviews by user to find the namespaces that a user may see; without rights, each costs one."""
 REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
@@ -100,17 +107,21 @@ class AccessReviewer:
         """Return which of these namespaces' jobs the user may list; raises the same errors as `may`.
 
         Reviews beyond the user's rate limit are left to later requests; such a namespace is not visible until then.
+        Namespaces that were visible come first, then those that were reviewed the longest time ago.
         """
         if await self.may(user, "list", "trainingjobs"):
             return Scope(everything=True)
-        names = [name for name in sorted(namespaces) if self._affords(user, name)]
+        known = {name: self._last(user, name) for name in namespaces}
+        order = sorted(known, key=lambda name: (not known[name][0], known[name][1], name))
+        now = self._clock()
+        names = [name for name in order if now < known[name][1] or self._budget.admits(user.username, now)]
         allowed = await asyncio.gather(*(self.may(user, "list", "trainingjobs", name) for name in names))
         return Scope(namespaces=frozenset(name for name, yes in zip(names, allowed, strict=True) if yes))
 
-    def _affords(self, user: User, namespace: str) -> bool:
-        """Whether the access to a namespace is known, or may be reviewed now."""
-        question = msgspec.json.encode(_spec(user, "list", "trainingjobs", namespace))
-        return self._rights.knows(question) or self._budget.admits(user.username, self._clock())
+    def _last(self, user: User, namespace: str) -> tuple[bool, float]:
+        """Return whether the user could last list the jobs of a namespace, and the time until which that counts."""
+        known = self._rights.last(msgspec.json.encode(_spec(user, "list", "trainingjobs", namespace)))
+        return (bool(known[0]), known[1]) if known is not None else (False, float("-inf"))
 
     async def _review(self, token: str) -> User | None:
         """Review a token with the audience of the page, then with that of the API server."""

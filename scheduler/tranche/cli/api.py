@@ -27,8 +27,8 @@ from tranche.metrics.scheduler import API, Metrics
 from tranche.planner_api.client import CONNECTIONS, PlannerClient
 from tranche.planner_api.leader_address import LeaderAddress
 from tranche.planner_api.peer_token import PeerToken
-from tranche.runtime.connection_guard import ConnectionLimits
-from tranche.runtime.file_limit import raise_file_limit
+from tranche.runtime.connection_guard import PROBES, ConnectionLimits
+from tranche.runtime.file_limit import RESERVED, raise_file_limit
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
@@ -39,8 +39,6 @@ from tranche.worker_api.app import create_report_app
 logger = logging.getLogger(__name__)
 MEMORY = "/dev/shm"  # noqa: S108 - the directory in it has a random name and is this user's only
 """File system in memory, so that the private key is not written to the node's disk."""
-RESERVED_FILES = 200
-"""File descriptors kept for watches, reviews and requests to the planner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def api(log_level: Level, log_format: Format, **options: object) -> None:
 
 async def _main(options: ApiOptions) -> None:
     wanted = ConnectionLimits(options.connections, options.connections_per_peer)
-    limits = wanted.within((raise_file_limit() - RESERVED_FILES) // 3)
+    limits = wanted.within((raise_file_limit() - RESERVED) // 3)
     with ExitStack() as private:
         await _run(options, limits, private)
 
@@ -160,7 +158,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port))
+                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
             group.create_task(freeze_periodically(watches.synced()))
 
 

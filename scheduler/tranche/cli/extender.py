@@ -15,6 +15,7 @@ from tranche.kube.api.names import GpuResources
 from tranche.kube.client.client import ApiClient
 from tranche.live.informers import Informers
 from tranche.metrics.scheduler import EXTENDER, Metrics
+from tranche.runtime.connection_guard import PROBES
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
@@ -62,5 +63,5 @@ async def _main(options: ExtenderOptions) -> None:
             group.create_task(serve(app, options.host, options.port))
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port))
+                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
             group.create_task(freeze_periodically(watches.synced()))

@@ -36,6 +36,8 @@ from tranche.planner_api.leader_address import ANNOTATION
 from tranche.planner_api.messages import ExpectedPlace, Outlook, Trained
 from tranche.planner_api.peer_token import PeerGate
 from tranche.planner_api.receiver import PlannerReceiver
+from tranche.runtime.connection_guard import PROBES, ConnectionLimits
+from tranche.runtime.file_limit import RESERVED, raise_file_limit
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
@@ -43,6 +45,8 @@ from tranche.runtime.log_output import Format, Level, LogSettings
 logger = logging.getLogger(__name__)
 ACCOUNT = "tranche-scheduler"
 """Service account of the processes of the scheduler."""
+CONNECTIONS = ConnectionLimits(total=1024, per_peer=256)
+"""Limits of the planner API; the API process of each replica opens up to 200 connections."""
 MOST_WINDOWS = 5000
 """Maximum number of windows of the forecast that the web page receives."""
 
@@ -172,14 +176,17 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
         gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
         receiver = PlannerReceiver(controller.reports, controller.renewals)
         app = create_planner_app(receiver, _views(controller, planner, options.gpu_resources), gate, watches.unsynced)
+        limits = CONNECTIONS.within(raise_file_limit() - RESERVED)
         logger.info("policy %s", options.policy)
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())
             group.create_task(controller.run(leadership))
-            group.create_task(serve(app, options.planner_host, options.planner_port, listening=listening))
+            group.create_task(
+                serve(app, options.planner_host, options.planner_port, listening=listening, limits=limits)
+            )
             if options.metrics_port is not None:
                 probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port))
+                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
             group.create_task(freeze_periodically(watches.synced()))
 
 

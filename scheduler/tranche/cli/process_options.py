@@ -11,6 +11,7 @@ import click
 
 from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, TOPOLOGY_LEVELS, Finite
 from tranche.kube.client.errors import ApiError
+from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, LogSettings, log_to_stderr
 from tranche.runtime.parent_process import end_with_parent, parent_ended
 
@@ -264,6 +265,7 @@ def run_process(
 
     end_with_parent()
     log_to_stderr(name, log)
+    raise_file_limit()
     try:
         with resource or nullcontext() as value:
             asyncio.run(until_signal(main(value)))  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from tranche.kube.client.client import ApiClient
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.replay.jsonl_store import RecordError
+from tranche.runtime.connection_guard import PROBES
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import LogSettings
 
@@ -63,4 +64,4 @@ class ShadowProcess:
                 group.create_task(serve(app, options["host"], options["port"]))
                 if options["metrics_port"] is not None:
                     probes = create_metrics_app(metrics, watches.unsynced)
-                    group.create_task(serve(probes, options["metrics_host"], options["metrics_port"]))
+                    group.create_task(serve(probes, options["metrics_host"], options["metrics_port"], limits=PROBES))

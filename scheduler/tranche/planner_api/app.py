@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tranche.auth.review_cache import BusyError
+from tranche.auth.review_cache import BusyError, TooManyRefusalsError
 from tranche.kube.client.errors import ApiError
 from tranche.model import ChunkWindow, WhatIf
 from tranche.planner_api import messages
@@ -120,7 +120,8 @@ def _guarded(handler: Handler, gate: PeerGate) -> Handler:
 
     async def guarded(request: Request) -> Response:
         try:
-            if not await gate.admits(request.headers.get("Authorization", "")):
+            peer = request.client.host if request.client is not None else ""
+            if not await gate.admits(request.headers.get("Authorization", ""), peer):
                 return PlainTextResponse("only the API process of tranche may ask", 401)
             return await handler(request)
         except _MalformedError as error:
@@ -129,6 +130,8 @@ def _guarded(handler: Handler, gate: PeerGate) -> Handler:
             return PlainTextResponse("the request body is incomplete", 400)
         except TimeoutError:
             return PlainTextResponse("the plan could not be written in time", 504)
+        except TooManyRefusalsError:
+            return PlainTextResponse("too many tokens from this address were invalid", 503)
         except (NotLeadingError, ApiError, BusyError) as error:
             return PlainTextResponse(str(error) or "too many token reviews are pending", 503)
 

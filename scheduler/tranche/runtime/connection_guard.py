@@ -41,6 +41,10 @@ class ConnectionLimits:
         )
 
 
+PROBES = ConnectionLimits(total=64, per_peer=16)
+"""Limits of a server for probes and metrics: the kubelet and Prometheus need a few connections."""
+
+
 class ConnectionTable:
     """Open connections of one server."""
 

@@ -4,6 +4,8 @@ import resource
 
 MOST = 65_536
 """More than any process of tranche uses; some systems allow a thousand million."""
+RESERVED = 200
+"""Open files that a process keeps for its watches and its requests; the rest is for connections to its servers."""
 
 
 def raise_file_limit() -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 from asyncio import constants
 from collections.abc import Callable, Iterator
@@ -49,15 +50,18 @@ async def serve(
 
     Args:
         app: Application to serve.
-        host: Listen address.
+        host: Listen address; empty for all addresses.
         port: Port; 0 for any free port.
         listening: Called with the port once connections are accepted.
         tls: Certificate for HTTPS, which may be renewed meanwhile; the server waits for the first one. None for HTTP.
-        limits: Limits of connections, for a server that untrusted clients can reach.
+        limits: Limits of connections [default: none on a loopback address, which no other pod reaches; elsewhere
+            `ConnectionLimits`].
 
     Raises:
         ListenError: the address cannot be used.
     """
+    if limits is None and not _is_loopback(host):
+        limits = ConnectionLimits()
     with listen(host, port) as listener:
         config = uvicorn.Config(
             app,
@@ -95,8 +99,15 @@ async def serve(
                 following.cancel()
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, or empty
+        return host == "localhost"
+
+
 def listen(host: str, port: int) -> socket.socket:
-    """Create a listening socket with TCP_NODELAY.
+    """Create a listening socket with TCP_NODELAY; an empty host is all addresses, of IPv6 too if the system has it.
 
     uvicorn writes the body of a response separately from its headers. With Nagle's algorithm, the body would wait 40 ms
     for the acknowledgement of the headers. asyncio disables it only for sockets that it opened itself.
@@ -104,9 +115,10 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         ListenError: the address cannot be used.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

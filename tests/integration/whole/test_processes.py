@@ -5,6 +5,7 @@ import random
 import resource
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.stopped_process import stopped
 from tranche.demo.local_stack import Stack
+from tranche_testcluster import free_port, spawn
 
 PROCESSES = ("extender", "planner", "api")
 STRANGER = {
@@ -42,11 +44,13 @@ def children(whole: Whole) -> dict[str, int]:
     return found
 
 
-def offered(whole: Whole) -> list[str]:
-    """Nodes that the extender leaves for a pod of another workload; none without an answer."""
+def offered(port: int) -> list[str]:
+    """Nodes that the extender on a port leaves for a pod of another workload; none without an answer."""
     body = json.dumps({"Pod": STRANGER, "NodeNames": ["edge-a-0", "edge-b-0"]}).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"{whole.stack.url}/filter", body), timeout=2) as reply:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"http://127.0.0.1:{port}/filter", body), timeout=2
+        ) as reply:
             return list(json.load(reply)["NodeNames"])
     except OSError:
         return []
@@ -77,7 +81,7 @@ def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) 
     subprocess.run(["sleep", str(random.uniform(0, 2))], check=True)  # any moment of the path
     subprocess.run(["kill", "-9", str(before[name])], check=True)
     if name != "extender":
-        assert offered(whole)
+        assert offered(whole.stack.port)
     if name != "api":
         whole.until("the API answers", lambda: report_status(whole) == 401, 2.0)
     for job in (f"long-{name}", f"short-{name}"):
@@ -86,43 +90,91 @@ def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) 
     whole.until("it runs again", lambda: name in children(whole))
     after = children(whole)
     assert {one for one in PROCESSES if after[one] == before[one]} == set(PROCESSES) - {name}
-    whole.until("all answer", lambda: offered(whole) and report_status(whole) == 401)
+    whole.until("all answer", lambda: offered(whole.stack.port) and report_status(whole) == 401)
     whole.delete(f"long-{name}", f"short-{name}")
 
 
 def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> None:
     with stopped(children(whole)["planner"]):
-        assert offered(whole) == ["edge-a-0", "edge-b-0"]
+        assert offered(whole.stack.port) == ["edge-a-0", "edge-b-0"]
+
+
+class Limited:
+    """tranche with at most 300 open files in each process, and one more extender with a port for metrics."""
+
+    def __init__(self, whole: Whole) -> None:
+        self.whole = whole
+        stack = whole.stack
+        planner = stack.commands["scheduler"]
+        self.extender_port = free_port()
+        self.ports = {
+            "reports": stack.report_port,
+            "planner API": int(planner[planner.index("--planner-port") + 1]),
+            "planner metrics": stack.planner_ports["scheduler"],
+            "API metrics": stack.api_ports["scheduler"],
+            "extender metrics": free_port(),
+            "operator": stack.health_port,
+        }
+        command = ["--port", str(self.extender_port), "--metrics-port", str(self.ports["extender metrics"])]
+        config = planner[planner.index("--kubeconfig") : planner.index("--kubeconfig") + 2]
+        self.command = with_few_files([sys.executable, "-m", "tranche", "extender", *config, *command])
+
+    def is_ready(self, port: int) -> bool:
+        """Whether a new client receives an answer of a probe."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as reply:
+                return bool(reply.status == 200)
+        except urllib.error.HTTPError:  # an API without this path
+            return True
+        except OSError:
+            return False
+
+
+def with_few_files(command: list[str]) -> list[str]:
+    return ["sh", "-c", 'ulimit -n 300; exec "$@"', "sh", *command]
 
 
 @pytest.fixture(scope="module")
-def limited() -> Iterator[Whole]:
-    """A scheduler that may open 300 files in each process."""
+def limited() -> Iterator[Limited]:
     with installed_cluster() as cluster:
         cluster.add_site("edge-a", nodes=1, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=8)
         made = Stack(cluster)
-        plain = made.scheduler_command
-        made.scheduler_command = lambda *words: ["sh", "-c", 'ulimit -n 300; exec "$@"', "sh", *plain(*words)]  # type: ignore[method-assign]
+        scheduler, operator = made.scheduler_command, made.operator_command
+        made.scheduler_command = lambda *words: with_few_files(scheduler(*words))  # type: ignore[method-assign]
+        made.operator_command = lambda kubeconfig: with_few_files(operator(kubeconfig))  # type: ignore[method-assign]
         with made as stack:
-            yield Whole(cluster, stack)
+            found = Limited(Whole(cluster, stack))
+            extender = spawn(found.command, log=cluster.directory / "extender.log")
+            try:
+                found.whole.until("the extender is ready", lambda: found.is_ready(found.extender_port))
+                yield found
+            finally:
+                extender.terminate()
+                extender.wait()
 
 
-def test_idle_connections_leave_filter_lease_and_reports_alone(limited: Whole) -> None:
-    port = limited.stack.report_port
-    with ExitStack() as opened, History(str(limited.cluster.kubeconfig), LEASE.rpartition("/")[0]) as history:
-        renewed = lease(limited)["renewTime"]
+@pytest.mark.parametrize(
+    "port", ["reports", "planner API", "planner metrics", "API metrics", "extender metrics", "operator"]
+)
+def test_idle_connections_to_a_port_harm_nobody(limited: Limited, port: str) -> None:
+    whole = limited.whole
+    name = f"beside-{port.replace(' ', '-').lower()}"
+    with ExitStack() as opened, History(str(whole.cluster.kubeconfig), LEASE.rpartition("/")[0]) as history:
+        renewed = lease(whole)["renewTime"]
         for number in range(400):
             connection = opened.enter_context(socket.socket())
             connection.bind((f"127.0.1.{1 + number % 50}", 0))
-            connection.connect(("127.0.0.1", port))
-        assert offered(limited)
-        assert report_status(limited) == 401
-        limited.submit("beside", seconds=1.0)
-        limited.until_phase("beside", "Succeeded")
-        limited.until("the Lease is renewed", lambda: lease(limited)["renewTime"] > renewed)
-        with urllib.request.urlopen(f"{limited.stack.url}/readyz", timeout=2) as reply:
+            connection.connect(("127.0.0.1", limited.ports[port]))
+        assert offered(whole.stack.port)
+        assert offered(limited.extender_port)
+        assert report_status(whole) == 401
+        assert all(limited.is_ready(one) for one in limited.ports.values())
+        whole.submit(name, seconds=1.0)
+        whole.until_phase(name, "Succeeded")
+        whole.until("the Lease is renewed", lambda: lease(whole)["renewTime"] > renewed)
+        with urllib.request.urlopen(f"{whole.stack.url}/readyz", timeout=2) as reply:
             assert reply.status == 200
         assert {one["spec"]["leaseTransitions"] for one in history.events[LEASE.rpartition("/")[0]]} == {1}
-    limited.delete("beside")
+    whole.delete(name)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 500, "the test itself opened all"

@@ -15,7 +15,7 @@ EXTRA = {f"authentication.kubernetes.io/pod-{what}": ["cats"] for what in ("name
 
 
 class Api:
-    """API server that knows the tokens that begin with "good", and grants nothing."""
+    """API server that knows the tokens that begin with "good", and lets users list the namespace of their name."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -23,7 +23,8 @@ class Api:
     async def request(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
         self.asked += 1
         if not path.endswith("tokenreviews"):
-            return {"status": {"allowed": False}}
+            spec = body["spec"]
+            return {"status": {"allowed": spec["resourceAttributes"]["namespace"] == spec["user"]}}
         user = {"username": "system:serviceaccount:ns:default", "extra": EXTRA}
         known = body["spec"]["token"].startswith("good")
         return {"status": {"authenticated": known, "audiences": [REPORT_AUDIENCE], "user": user}}
@@ -89,3 +90,33 @@ def test_user_without_rights_costs_a_limited_number_of_reviews() -> None:
         assert api.asked == 1 + 2 * REVIEWS_BURST
 
     asyncio.run(scene())
+
+
+def test_many_visitors_see_their_namespaces_at_each_refresh() -> None:
+    api, now = Api(), [0.0]
+    reviewer = AccessReviewer(api, lambda: now[0])
+    names = [f"team-{number:03}" for number in range(200)]
+
+    async def scene() -> None:
+        for refresh in range(50):
+            now[0] = 2.0 * refresh
+            for name in names[10:200:25]:
+                assert (await reviewer.scope(review_cache.User(name), names)).namespaces == {name}
+
+    asyncio.run(scene())
+    assert api.asked <= 2 * 8 * (len(names) + 1), "each question once a minute"
+
+
+def test_namespaces_beyond_the_rate_limit_get_their_turn() -> None:
+    api, now = Api(), [0.0]
+    reviewer = AccessReviewer(api, lambda: now[0])
+    names = [f"team-{number:04}" for number in range(8 * REVIEWS_BURST)]
+    visible: list[bool] = []
+
+    async def scene() -> None:
+        for refresh in range(24):
+            now[0] = 10.0 * refresh
+            visible.append(names[-1] in await reviewer.scope(review_cache.User(names[-1]), names))
+
+    asyncio.run(scene())
+    assert visible == 7 * [False] + 17 * [True]

@@ -1,6 +1,7 @@
 """Requests for chunks between workers, planner and written plans; the store of jobs is filled by hand."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -11,6 +12,7 @@ from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import Event, Instruction
 
 KEY = "default/cats"
+WORKERS = 1600
 
 
 async def one_worker() -> Controller:
@@ -141,6 +143,44 @@ def test_chunk_requests_are_decided_in_batches(at_once: int, monkeypatch: pytest
         assert decisions == [at_once] * (2 // at_once)
         for task in waiting:
             task.cancel()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("others", [0, 200])
+def test_1600_chunk_requests_leave_turns_for_the_lease(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers of a wide job ask in the same second, also while other jobs wait for their GPUs."""
+
+    async def scenario() -> None:
+        wide = resource("wide", data={"chunks": 2000, "batchesPerChunk": 10})
+        spec = wide.spec.model_copy(update={"workers": wide.spec.workers.model_copy(update={"max_replicas": WORKERS})})
+        jobs = wide.model_copy(update={"spec": spec}), *(resource(f"other-{n}", "10000h") for n in range(others))
+        controller = await taken_over(*jobs, policy="chunk", nodes=WORKERS // 8, gpus=8, validate=False)
+        runs = controller.planner.cluster.jobs[wide.key].runs
+        assert len(runs) == WORKERS
+        decided = [0]
+        decide = controller.planner.handle_all
+
+        def counted(events: Iterable[Event], now: float) -> list[Instruction]:
+            given = list(events)
+            decided.append(decided[-1] + len(given))
+            return decide(given, now)
+
+        monkeypatch.setattr(controller.planner, "handle_all", counted)
+        asked = [ChunkRequest(wide.key, one, one, dict.fromkeys(run.window.chunks, 10.0)) for one, run in runs.items()]
+        tasks = [asyncio.create_task(controller.renewals.ask(one)) for one in asked]
+        tasks.append(asyncio.create_task(controller._plan()))
+        largest, longest, before, began = 0, 0.0, 0, time.thread_time()
+        while decided[-1] < WORKERS and not tasks[-1].done():
+            await asyncio.sleep(0)  # a turn of the renewal
+            largest, before = max(largest, decided[-1] - before), decided[-1]
+            longest, began = max(longest, time.thread_time() - began), time.thread_time()
+        assert len([run for run in runs.values() if run.window.renewed]) == 400
+        assert largest <= 50
+        assert longest < 0.25, "seconds of CPU time"
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
     asyncio.run(scenario())
 

@@ -1,8 +1,18 @@
-"""A long backlog of changes is worked off in its order, and others have their turns meanwhile."""
+"""A long backlog of changes is worked off in its order, and only the leader takes reports."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
+
+from support.live_controller import Stopwatch
+from tranche.live import Controller
+from tranche.live.informers import Informers
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.live.planner_inbox import Backlog, Change
+from tranche.metrics.scheduler import Metrics
+from tranche.model import ChunkRequest, Report
+from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 
 
 def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, int]:
@@ -44,3 +54,60 @@ def test_endless_backlog_runs_without_yielding_after_one_second() -> None:
     assert heard == [str(number) for number in range(300)]
     assert turns == 128
     assert left == 300 - 128
+
+
+class Lease:
+    """Leadership that begins and pauses when the test says so."""
+
+    def __init__(self) -> None:
+        self.annotations: dict[str, str] = {}
+        self.held = False
+        self.free = asyncio.Event()
+
+    async def take(self, largest_term: Callable[[], int]) -> int:
+        await self.free.wait()
+        self.held = True
+        return largest_term() + 1
+
+    async def keep(self) -> None:
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        self.held = False
+
+
+def test_reports_are_taken_only_while_the_lease_is_held() -> None:
+    async def scenario() -> None:
+        lease, watches = Lease(), Informers(None)  # type: ignore[arg-type]
+        planner = PlannerConfig("chunk").planner()
+        controller = Controller(None, watches, planner, Metrics(), stopwatch=Stopwatch())  # type: ignore[arg-type]
+        receiver = PlannerReceiver(controller.reports, controller.renewals)
+
+        async def assert_refused() -> None:
+            with pytest.raises(NotLeadingError):
+                await receiver.take(Report("default/cats", 1))
+            with pytest.raises(NotLeadingError):
+                await receiver.ask(ChunkRequest("default/cats", 1, 1))
+
+        async def turns() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        for _, watch in watches:
+            watch._synced.set()
+        running = asyncio.create_task(controller.run(lease))  # type: ignore[arg-type]
+        await turns()
+        await assert_refused()
+        lease.free.set()
+        await turns()
+        assert not running.done()
+        assert await receiver.take(Report("default/cats", 1))
+        lease.held = False  # a stall, longer than the Lease
+        await assert_refused()
+        lease.held = True  # a renewal
+        assert await receiver.take(Report("default/cats", 1))
+        running.cancel()
+        await asyncio.wait([running])
+        await assert_refused()
+
+    asyncio.run(scenario())

@@ -43,6 +43,14 @@ def test_the_dockerfile_names_no_architecture() -> None:
     assert not re.search(r"amd64|x86|arm64|aarch64|--platform", DOCKERFILE)
 
 
+def test_all_base_images_can_be_chosen_by_digest() -> None:
+    bases = re.findall(r"(?m)^FROM (\S+) AS (?:build|runtime)$", DOCKERFILE)
+    assert bases == 2 * ["${PYTHON_IMAGE}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}"]
+    assert {base for base in re.findall(r"(?m)^FROM (\S+)", DOCKERFILE) if base != "runtime"} == set(bases)
+    (first,) = re.findall(r"(?ms)\A(.*?)^FROM ", DOCKERFILE)
+    assert 'ARG PYTHON_DIGEST=""' in first, "an argument after FROM has no effect on FROM"
+
+
 def test_nothing_runs_as_root() -> None:
     stages = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
     runtime = next(stage for stage in stages if stage.partition("\n")[0].endswith(" AS runtime"))

@@ -1,6 +1,7 @@
 """The planner API and its client over real HTTP; the Lease and TokenReview are stand-ins."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tranche.auth.review_cache import BusyError, TooManyRefusalsError
 from tranche.kube.client.errors import ApiError
 from tranche.model import (
     ChunkGrant,
@@ -23,8 +25,8 @@ from tranche.model import (
 from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
 from tranche.planner_api.leader_address import ANNOTATION, LeaderAddress
-from tranche.planner_api.messages import KEY_VARIABLE, ExpectedPlace, Outlook, Trained
-from tranche.planner_api.peer_token import AUDIENCE, PeerGate, PeerToken
+from tranche.planner_api.messages import KEY_VARIABLE, OUTLOOK, ExpectedPlace, Outlook, Trained
+from tranche.planner_api.peer_token import AUDIENCE, BOUNDS, REFUSALS_BURST, PeerGate, PeerToken
 from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 from tranche.runtime.http_server import serve
 
@@ -60,7 +62,7 @@ class Api:
         self.lease: dict[str, Any] = {}
         self.user = f"system:serviceaccount:{ACCOUNT}"
         self.audience = AUDIENCE
-        self.reads = 0
+        self.reads = self.reviews = 0
 
     def lead(self, replica: Replica, renewed: str = "1") -> None:
         spec = {"holderIdentity": replica.url, "renewTime": renewed, "leaseDurationSeconds": 8}
@@ -68,6 +70,9 @@ class Api:
 
     async def request(self, method: str, path: str, *, body: Any = None, timeout: float = 30.0) -> dict[str, Any]:
         if path.endswith("tokenreviews"):
+            self.reviews += 1
+            for _ in range(5):  # other tasks run meanwhile
+                await asyncio.sleep(0)
             known = body["spec"]["token"] == "projected" and body["spec"]["audiences"] == [self.audience]
             status = {"authenticated": known, "audiences": [self.audience], "user": {"username": self.user}}
             return {"status": status if known else {}}
@@ -309,3 +314,54 @@ def test_leader_deposed_during_a_request_does_not_answer() -> None:
             await PlannerReceiver(replica, replica).ask(ChunkRequest("ns/cats", 7, 7))
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.2", "10.0.0.1"])
+def test_flood_of_invalid_tokens_does_not_shut_the_api_out(peer: str) -> None:
+    """Its token is renewed each minute, also if the flood seems to come from its own address."""
+    now = [0.0]
+    gate = PeerGate(Api(), ACCOUNT, lambda: now[0])
+
+    async def flood(client: int) -> None:
+        for number in range(10**9):
+            with contextlib.suppress(BusyError, TooManyRefusalsError):
+                await gate.admits(f"Bearer {client}-{number}", f"10.0.0.{1 + client // 6}")
+            await asyncio.sleep(0)
+
+    async def scene() -> None:
+        assert await gate.admits("Bearer projected", peer)
+        flooding = [asyncio.create_task(flood(client)) for client in range(60)]
+        for _ in range(50):
+            now[0] += 61.0
+            await asyncio.sleep(0)
+            assert await gate.admits("Bearer projected", peer)
+        for one in flooding:
+            one.cancel()
+        await asyncio.wait(flooding)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("token", ["projected", "stolen"])
+def test_many_requests_with_one_new_token_are_all_answered(token: str) -> None:
+    async def scene() -> None:
+        api = Api()
+        gate = PeerGate(api, ACCOUNT, lambda: 0.0)
+        admitted = await asyncio.gather(*(gate.admits(f"Bearer {token}", "10.0.0.1") for _ in range(200)))
+        assert set(admitted) == {token == "projected"}
+        assert api.reviews <= BOUNDS.at_once
+
+    asyncio.run(scene())
+
+
+def test_invalid_tokens_of_one_address_cost_few_reviews() -> None:
+    async def scene(pair: Pair) -> None:
+        url, before, statuses = pair.replicas[0].url + OUTLOOK, pair.api.reviews, list[int]()
+        async with aiohttp.ClientSession() as session:
+            for number in range(REFUSALS_BURST + 10):
+                async with session.get(url, headers={"Authorization": f"Bearer {number}"}) as response:
+                    statuses.append(response.status)
+        assert (statuses[0], statuses[-1]) == (401, 503)
+        assert pair.api.reviews - before <= REFUSALS_BURST + 5
+
+    run(scene)

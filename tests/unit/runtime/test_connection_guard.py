@@ -25,11 +25,11 @@ async def answer(request: Request) -> PlainTextResponse:
         return PlainTextResponse("gone", 400)
 
 
-def serving(limits: ConnectionLimits | None, scene: Callable[[int], Awaitable[None]]) -> None:
+def serving(limits: ConnectionLimits | None, scene: Callable[[int], Awaitable[None]], host: str = "127.0.0.1") -> None:
     async def whole() -> None:
         ports: asyncio.Queue[int] = asyncio.Queue()
         app = Starlette(routes=[Route("/", answer, methods=["GET", "POST"])])
-        task = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=ports.put_nowait, limits=limits))
+        task = asyncio.create_task(serve(app, host, 0, listening=ports.put_nowait, limits=limits))
         async with asyncio.timeout(20):
             await scene(await ports.get())
         for _, writer in OPENED:
@@ -114,6 +114,19 @@ def test_a_crowded_peer_loses_its_own_connections() -> None:
         assert await is_answered(other)
 
     serving(ConnectionLimits(total=10, per_peer=2, head_seconds=60.0), scene)
+
+
+@pytest.mark.parametrize(("host", "limited"), [("0.0.0.0", True), ("", True), ("127.0.0.1", False)])
+def test_addresses_besides_loopback_have_limits_by_default(host: str, limited: bool) -> None:
+    async def scene(port: int) -> None:
+        crowd = [await connect(port) for _ in range(ConnectionLimits().per_peer + 1)]
+        assert await is_answered(crowd[-1])
+        if limited:
+            assert await is_closed(crowd[0])
+        else:
+            assert await is_answered(crowd[0])
+
+    serving(None, scene, host)
 
 
 def test_few_files_lower_the_limits() -> None:
