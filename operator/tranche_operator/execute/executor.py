@@ -337,12 +337,13 @@ class ActionExecutor:
         run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
         run.requeue_after(0.0)
 
-    async def _stop(self, run: _ActionRun, action: EvictPod) -> bool:
+    async def _stop(self, run: _ActionRun, action: EvictPod | DeletePod, *, version: int = 0) -> bool:
         path = api_paths.pod(run.namespace, action.name)
-        return await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
+        grace = action.grace_seconds
+        return await self._delete(run, path, action.uid, version=version, gracePeriodSeconds=grace)
 
     async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
-        if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid, version=action.version):
+        if await self._stop(run, action, version=action.version):
             self._cache.pods.expect_end(action.uid)
             run.log.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")

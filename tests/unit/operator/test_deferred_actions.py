@@ -18,8 +18,8 @@ RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
 
 
 def test_ended_pods_of_existing_job_are_deferred_and_others_not() -> None:
-    actions: list[Action] = [EvictPod(RUNS.name, RUNS.uid, 1, "w"), DeletePod(RUNS.name, RUNS.uid)]
-    idle: list[Action] = [RELEASE, DeletePod(OVER.name, OVER.uid)]
+    actions: list[Action] = [EvictPod(RUNS.name, RUNS.uid, 1, "w"), DeletePod(RUNS.name, RUNS.uid, 1)]
+    idle: list[Action] = [RELEASE, DeletePod(OVER.name, OVER.uid, 1)]
     assert split_deferrable(observed(training_job(), OVER, RUNS), [*actions, *idle]) == (actions, idle)
     assert split_deferrable(observed(None, OVER, RUNS), [*actions, *idle]) == ([*actions, *idle], [])
     assert split_deferrable(observed(training_job(deleting=True), OVER), idle) == (idle, [])
