@@ -47,7 +47,7 @@ def guarded(cluster: Cluster) -> Cluster:
         cluster.kubectl("apply", "-f", str(manifests() / name))
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
     eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
-    eventually(lambda: "leave it out" in refusal(cluster, pod("probe")), "policy tranche-pods")
+    eventually(lambda: "leave" in refusal(cluster, pod("probe")), "policy tranche-pods")
     return cluster
 
 
@@ -172,13 +172,24 @@ def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> Non
 def test_tenant_cannot_create_a_pod_of_a_job_in_advance(guarded: Cluster, user: str | None) -> None:
     uid = load_yaml(guarded.kubectl("get", "trainingjob", "earlier", "-o", "json"))["metadata"]["uid"]
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "earlier", "uid": uid}
-    made = pod("earlier-ps-0-7", ownerReferences=[{**owner, "controller": True}])
-    assert "which only tranche-operator creates: leave it out" in refusal(guarded, made, user)
-    assert refusal(guarded, made, OPERATOR) == ""
+    for labelled in (True, False):
+        made = pod("earlier-ps-0-7", labelled, ownerReferences=[{**owner, "controller": True}])
+        assert "only tranche-operator creates pods of TrainingJobs: leave" in refusal(guarded, made, user)
+        assert refusal(guarded, made, OPERATOR) == ""
 
 
-def test_pods_without_the_label_are_not_affected(guarded: Cluster) -> None:
+def test_pod_without_label_cannot_get_a_job_as_owner(guarded: Cluster) -> None:
+    apply(guarded, pod("unlabelled", labelled=False))
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "uid": "0"}
+    patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
+    with pytest.raises(ClusterError, match="only tranche-operator makes a TrainingJob the owner of a pod"):
+        guarded.kubectl("patch", "pod", "unlabelled", f"--as={OWNER}", "--type=merge", "-p", patch)
+
+
+def test_pods_that_are_not_of_jobs_are_not_affected(guarded: Cluster) -> None:
     assert refusal(guarded, pod("plain", labelled=False)) == ""
+    namesake = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "cats", "uid": "0"}
+    assert refusal(guarded, pod("plain", labelled=False, ownerReferences=[namesake])) == ""
 
 
 def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:

@@ -166,6 +166,18 @@ def test_foreign_pod_with_same_name_sets_name_taken_condition(lab: Lab) -> None:
     lab.has_pods("cats-worker-0-1")
 
 
+def test_forged_owner_without_label_sets_name_taken_condition(lab: Lab) -> None:
+    lab.create()
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "controller": True}
+    references = [{**owner, "uid": lab.job("cats")["metadata"]["uid"]}]
+    taken = {"metadata": {"name": "cats-worker-0-1", "ownerReferences": references}, "spec": TEMPLATE["spec"]}
+    lab.ask("POST", lab.core("pods"), taken)
+    lab.plan(window(0, 1))
+    eventually(lambda: lab.condition("PodsRejected").get("reason") == "NameTaken")
+    lab.ask("DELETE", lab.core("pods", "cats-worker-0-1"))
+    lab.has_pods("cats-worker-0-1")
+
+
 @pytest.fixture
 def policy(lab: Lab) -> Iterator[Callable[[str], None]]:
     """Return a function that lets a ValidatingAdmissionPolicy deny an operation on pods of the namespace."""
