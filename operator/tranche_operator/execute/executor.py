@@ -56,8 +56,9 @@ CREATED_SECONDS = 0.5
 """Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
 PASSING_SECONDS = 1.0
 """Delay of the next reconcile after a transient rejection."""
-INSISTENT_REFUSALS = 3
-"""Number of the attempt at which a pod that several budgets select is deleted: the plan has not changed meanwhile."""
+INSISTENT_REFUSALS = 5
+"""Number of the attempt, 75 s after the first, at which a pod that several budgets select is deleted: the plan has not
+changed meanwhile, although another leader may have had to take over first."""
 MOST_UNREADY = 3
 """Number of answers that a budget is not computed yet, after which it refuses: a new one is computed within a second,
 but one with a percentage never, because TrainingJobs have no scale subresource."""
