@@ -21,10 +21,12 @@ LIMITS = {
     "highestPriorityClass": "tranche-normal",
     "allowNever": "false",
     "maxGraceSeconds": "600",
+    "maxRestartSeconds": "600",
     "maxWeight.research": "100",
     "highestPriorityClass.research": "tranche-high",
     "allowNever.research": "true",
     "maxGraceSeconds.research": "7200",
+    "maxRestartSeconds.research": "7200",
 }
 JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 
@@ -39,7 +41,7 @@ def guarded(cluster: Cluster) -> Cluster:
         cluster.kubectl(*binding, "editor", "--clusterrole=edit", f"--user={EDITOR}")
         cluster.kubectl("-n", namespace, "create", "role", "owner", *everything)
         cluster.kubectl(*binding, "owner", "--role=owner", f"--user={OWNER}")
-    apply(cluster, job("earlier", weight=500))
+    apply(cluster, job("earlier", weight=500, preemption={"restartOverhead": "1h"}))
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tranche-tenancy"}, "data": LIMITS}
     config["metadata"]["namespace"] = "tranche-system"  # type: ignore[index]
     apply(cluster, config)
@@ -121,6 +123,10 @@ def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
             {"preemption": {"policy": "Never"}},
             "spec.preemption.policy: namespace default may not use Never: use Immediate or AtChunkEnd",
         ),
+        (
+            {"preemption": {"restartOverhead": "10m1s"}},
+            "spec.preemption.restartOverhead: namespace default may use at most 600 s, and this job has 10m1s",
+        ),
     ],
 )
 def test_claim_above_the_limit_is_refused(
@@ -154,18 +160,22 @@ def test_claims_within_the_limits_are_accepted(guarded: Cluster) -> None:
     assert refusal(guarded, job("modest")) == ""
     assert refusal(guarded, job("modest", workers={"maxReplicas": 1, **patient(600)})) == ""
     assert refusal(guarded, job("modest", weight=10, priorityClassName="tranche-normal")) == ""
+    assert refusal(guarded, job("modest", preemption={"restartOverhead": "10m"})) == ""
 
 
 def test_a_namespace_has_limits_of_its_own(guarded: Cluster) -> None:
-    claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": {"policy": "Never"}}
+    preemption = {"policy": "Never", "restartOverhead": "2h"}
+    claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": preemption}
     assert refusal(guarded, job("more", "research", **claims)) == ""
     assert "at most 100" in refusal(guarded, job("most", "research", weight=101))
 
 
 def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> None:
-    assert refusal(guarded, job("earlier", weight=500, suspend=True)) == ""
+    slow: dict[str, Any] = {"preemption": {"restartOverhead": "1h"}}
+    assert refusal(guarded, job("earlier", weight=500, suspend=True, **slow)) == ""
     assert refusal(guarded, job("earlier", weight=5)) == ""
-    assert "at most 10" in refusal(guarded, job("earlier", weight=501))
+    assert "at most 10" in refusal(guarded, job("earlier", weight=501, **slow))
+    assert "at most 600 s" in refusal(guarded, job("earlier", weight=500, preemption={"restartOverhead": "2h"}))
 
 
 @pytest.mark.parametrize("user", [EDITOR, OWNER, None])

@@ -6,6 +6,7 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.estimate.restart_cost import MOST_SECONDS
+from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.learned_state import LearnedState, learned_state_of, recall
 from tranche.planner.scheduling.windows import MOST_CHUNKS
@@ -148,6 +149,15 @@ def test_one_tenant_does_not_teach_restart_costs_to_others() -> None:
     long = start(p, untold("long", 1e5, seconds=1e4), 5.0)
     assert long.restart_seconds == 5.0
     out = p.handle(untold("short", 100_060.0, key="good/short", seconds=600.0), 100_060.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/long"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_restart_cost_above_the_limit_is_no_free_never(declared: bool) -> None:
+    p = planner("chunk:aging=0", [node("n1")], tenancy=Tenancy(ClaimLimits(max_restart_seconds=600.0)))
+    long = job("long", seconds=1e5, restart_declared=declared, restart_seconds=3e8 if declared else 0.0)
+    assert start(p, JobSubmitted(long), 9e4).restart_seconds == 600.0
+    out = p.handle(untold("short", 100_060.0, seconds=60.0), 100_060.0)
     assert [one.job for one in of_type(CloseWindow, out)] == ["default/long"]
 
 
