@@ -33,8 +33,6 @@ POLL_SECONDS = 2.0
 """Interval of checks whether the API server serves TrainingJobs."""
 REMIND_SECONDS = 30.0
 """Interval of log lines about the same obstacle."""
-RETRY_SECONDS = 1.0
-"""Delay of the reconcile after a deferred action has failed."""
 RESTART_SECONDS = 2.0
 """Delay before failed watches restart."""
 NO_CRD = "the CRD trainingjobs.tranche.dev is not installed (kubectl apply -f manifests/crds)"
@@ -74,7 +72,11 @@ class Operator:
             self._budgets.may_have_budget,
         )
         self._deferred = DeferredActionQueue(
-            executor.execute, self._look_again, settings.deferral_seconds, time.monotonic, lambda: self._runner.busy
+            executor.execute,
+            lambda key, delay: self._runner.add(key, delay),
+            settings.deferral_seconds,
+            time.monotonic,
+            lambda: self._runner.busy,
         )
         controller = Controller(reader, executor, self._deferred, cache, settings, _now, lambda: self._runner.waiting)
         self._runner = Runner(
@@ -109,9 +111,6 @@ class Operator:
             await asyncio.Event().wait()
             return
         await report_ca.follow(self._client, authority, *source, self._reader.all_pods)
-
-    def _look_again(self, key: str) -> None:
-        self._runner.add(key, RETRY_SECONDS)
 
     def _note_job(self, key: str, job: Mapping[str, Any] | None, relevant: bool) -> None:
         if job is None:

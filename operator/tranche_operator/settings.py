@@ -62,8 +62,9 @@ class Settings:
     """Upper bound of that time."""
     deferral_seconds: float = 1.0
     """Delay before finished and counted pods are released and deleted, so that their successors are created first."""
-    parallel_jobs: int = 16
-    """Jobs reconciled at the same time. Each has at most one request in flight, except while it creates pods."""
+    parallel_jobs: int = 20
+    """Jobs reconciled at the same time, at most 16 of them of one namespace. Each has at most one request in flight,
+    except while it creates pods."""
     busy_jobs: int = 32
     """Number of waiting jobs from which on new jobs wait for their plan before a dry run."""
     busy_check_seconds: float = 3.0

@@ -56,8 +56,9 @@ CREATED_SECONDS = 0.5
 """Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
 PASSING_SECONDS = 1.0
 """Delay of the next reconcile after a transient rejection."""
-INSISTENT_REFUSALS = 3
-"""Number of the attempt at which a pod that several budgets select is deleted: the plan has not changed meanwhile."""
+INSISTENT_REFUSALS = 5
+"""Number of the attempt, 75 s after the first, at which a pod that several budgets select is deleted: the plan has not
+changed meanwhile, although another leader may have had to take over first."""
 MOST_UNREADY = 3
 """Number of answers that a budget is not computed yet, after which it refuses: a new one is computed within a second,
 but one with a percentage never, because TrainingJobs have no scale subresource."""
@@ -337,12 +338,13 @@ class ActionExecutor:
         run.events.append(EmitEvent("Warning", "EvictionRefused", text, action.name))
         run.requeue_after(0.0)
 
-    async def _stop(self, run: _ActionRun, action: EvictPod) -> bool:
+    async def _stop(self, run: _ActionRun, action: EvictPod | DeletePod, *, version: int = 0) -> bool:
         path = api_paths.pod(run.namespace, action.name)
-        return await self._delete(run, path, action.uid, gracePeriodSeconds=action.grace_seconds)
+        grace = action.grace_seconds
+        return await self._delete(run, path, action.uid, version=version, gracePeriodSeconds=grace)
 
     async def _delete_pod(self, run: _ActionRun, action: DeletePod) -> None:
-        if await self._delete(run, api_paths.pod(run.namespace, action.name), action.uid, version=action.version):
+        if await self._stop(run, action, version=action.version):
             self._cache.pods.expect_end(action.uid)
             run.log.info("%s: deleted pod %s", run.key, action.name)
             self._count(role_of(run.name, action.name), "deleted")

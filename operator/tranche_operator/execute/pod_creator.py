@@ -16,7 +16,7 @@ from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.reconcile.actions import CreatePod, Manifest
 from tranche_operator.reconcile.observed import PodView
-from tranche_operator.watch.pod_decoder import read_pod
+from tranche_operator.watch.pod_decoder import job_key, read_pod
 
 FIRST_BATCH, LARGEST_BATCH = 16, 32
 _REFUSED = frozenset({400, 403, 413, 422})
@@ -100,6 +100,8 @@ async def _create(client: ApiClient, job: TrainingJob, action: CreatePod, creati
 async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiError) -> Refusal | None:
     """Return why a pod was not created; None if it exists, or if a pod of a deleted job with this name is terminating.
 
+    A pod without the label of the job is neither, whatever its owner: the operator watches only pods with the label.
+
     Raises:
         ApiError: if the failure is not a decision about this pod.
     """
@@ -110,9 +112,10 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     if error.status != 409:
         raise error
     found = await client.request("GET", api_paths.pod(job.metadata.namespace, name))
-    if owner_uid(msgspec.convert(found.get("metadata"), Metadata)) is not None:
+    metadata = msgspec.convert(found.get("metadata"), Metadata)
+    if owner_uid(metadata) is not None and job_key(metadata) == job.key:
         return None
-    return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to a TrainingJob: delete it")
+    return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to this TrainingJob: delete it")
 
 
 async def post_pod(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:

@@ -108,9 +108,9 @@ def _common(
 
 
 def _grace(template: Mapping[str, Any]) -> str:
-    """Return the seconds between SIGTERM and SIGKILL; Kubernetes' default is 30."""
+    """Return the seconds between SIGTERM and SIGKILL; Kubernetes' default is 30, and a pod of a job has at least 1."""
     given = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return str(30 if given is None else given)
+    return str(30 if given is None else max(1, given))
 
 
 def _resume(job: TrainingJob, chunks: list[int]) -> str:

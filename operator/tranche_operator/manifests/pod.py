@@ -215,6 +215,8 @@ def _spec(
         "priorityClassName": job.priority_class_name,
         "restartPolicy": "Never",
     }
+    if spec.get("terminationGracePeriodSeconds") == 0:
+        spec["terminationGracePeriodSeconds"] = 1  # else any deletion would free its GPU while its containers still run
     volume = job.spec.checkpoint.volume if job.spec.checkpoint else None
     if volume is not None:
         volumes.append({**copy.deepcopy(volume), "name": checkpoint_volume.CHECKPOINT_VOLUME})

@@ -6,10 +6,11 @@ much as creating the new ones.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tranche.kube.client.client import ApiError
 from tranche_operator.queue.quiet_time import quiet
+from tranche_operator.queue.work_queue import LONGEST_RETRY_AFTER_SECONDS
 from tranche_operator.reconcile.actions import Action, DeletePod, ReleasePod
 from tranche_operator.reconcile.observed import Observed
 
@@ -17,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 50
 """Number of waiting actions for each additional parallel execution."""
+RETRY_SECONDS = 1.0
+"""Delay of the reconcile after an action has failed, unless the API server asks for a longer one."""
 REMEMBERED_SECONDS = 10.0
 """Time during which an executed action is not repeated; a request for it comes from an older observation of the pod."""
 
@@ -45,7 +48,7 @@ class DeferredActionQueue:
     def __init__(
         self,
         apply: Callable[[Observed, list[Action]], Awaitable[float | None]],
-        again: Callable[[str], None],
+        again: Callable[[str, float], None],
         delay: float,
         clock: Callable[[], float],
         busy: Callable[[], bool] = lambda: False,
@@ -54,7 +57,7 @@ class DeferredActionQueue:
 
         Args:
             apply: Executes actions of a job.
-            again: Called with the key of a job that must be reconciled again, because an action failed.
+            again: Called with the key of a job that must be reconciled again, because an action failed, and the delay.
             delay: Seconds between `put` and the execution.
             clock: Monotonic clock of the event loop, in seconds.
             busy: Returns whether a reconcile is running.
@@ -67,11 +70,19 @@ class DeferredActionQueue:
         self._waiting: dict[tuple[str, Action], tuple[float, Observed]] = {}
         self._done: dict[tuple[str, Action], float] = {}
         """Recently started actions with the time until which they are remembered, in that order."""
+        self._paused: dict[str, float] = {}
+        """End of the delay that the API server has requested, by key of the job."""
         self._changed = asyncio.Event()
 
-    def put(self, observed: Observed, actions: Iterable[Action]) -> None:
-        """Enqueue actions; those that already wait keep their place, and recently executed ones are ignored."""
+    def put(self, observed: Observed, actions: Sequence[Action]) -> None:
+        """Enqueue actions; those that already wait keep their place, and recently executed ones are ignored.
+
+        During a delay that the API server has requested, they are dropped, and the job is reconciled again after it.
+        """
         now = self._clock()
+        if actions and (pause := self._paused.get(observed.key, now) - now) > 0.0:
+            self._again(observed.key, pause)
+            return
         while self._done and next(iter(self._done.values())) <= now:
             self._done.pop(next(iter(self._done)))
         due = now + self._delay
@@ -97,11 +108,19 @@ class DeferredActionQueue:
         return [(self._waiting.pop(entry)[1], entry[1]) for entry in chosen]
 
     async def _do(self, observed: Observed, action: Action) -> None:
+        key, pause = observed.key, RETRY_SECONDS
+        if self._paused.get(key, float("-inf")) > self._clock():
+            self._done.pop((key, action), None)
+            return
         try:
             delay_seconds = await self._apply(observed, [action])
             if delay_seconds is None:
                 return
         except ApiError as error:
-            logger.warning("%s: a deferred action failed, reconciling the job again: %s", observed.key, error)
-        self._done.pop((observed.key, action), None)
-        self._again(observed.key)
+            logger.warning("%s: a deferred action failed, reconciling the job again: %s", key, error)
+            if error.retry_after:
+                now = self._clock()
+                pause = max(pause, min(error.retry_after, LONGEST_RETRY_AFTER_SECONDS))
+                self._paused = {job: end for job, end in self._paused.items() if end > now} | {key: now + pause}
+        self._done.pop((key, action), None)
+        self._again(key, pause)

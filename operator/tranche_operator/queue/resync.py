@@ -16,6 +16,7 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.queue.work_queue import LONGEST_RETRY_AFTER_SECONDS
 from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
 from tranche_operator.reconcile.observed import Observed, PodView
 from tranche_operator.reconcile.reconcile import reconcile
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 REQUEST_DELAY_SECONDS = 1.0
 """Delay between a request and the resync, so that the restarts of both watches cause one resync."""
 RETRY_SECONDS = 5.0
-"""Delay after a failed resync."""
+"""Delay after a failed resync, unless the API server asks for a longer one."""
 _YIELD_EVERY = 50
 """Number of jobs after which other tasks of the event loop may run."""
 
@@ -62,8 +63,10 @@ class Resync:
             try:
                 await self.look()
             except (ApiError, ValueError) as error:
-                logger.warning("cannot list jobs and pods, retrying in %.0f s: %s", RETRY_SECONDS, error)
-                await asyncio.sleep(RETRY_SECONDS)
+                asked = min(getattr(error, "retry_after", None) or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+                pause = max(RETRY_SECONDS, asked)
+                logger.warning("cannot list jobs and pods, retrying in %.0f s: %s", pause, error)
+                await asyncio.sleep(pause)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.resync_interval_seconds):

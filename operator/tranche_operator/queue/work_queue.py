@@ -2,6 +2,9 @@
 
 `KeyedQueue` is a state machine that takes the time as an argument; `Runner` runs it on an event loop. The queue is
 needed because Kopf never retries failed event handlers and handles events of one job concurrently.
+
+A webhook that does not answer for one namespace must not delay the others: the namespaces are served in turn, each with
+a bounded number of runs at a time, and those whose last run was slow have few places of their own.
 """
 
 import asyncio
@@ -10,8 +13,11 @@ import heapq
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import repeat
 from random import Random
 from typing import Any
+
+from tranche.runtime.fair_queue import FairQueue
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +29,11 @@ LONGEST_RETRY_AFTER_SECONDS = 300.0
 EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
 """Delay to which an event shortens the backoff of a failed key. It is not zero, so that a failure that causes events
 does not become a hot loop."""
+SLOW_SECONDS = 5.0
+"""Duration of a run after which the namespace has only the places for slow ones, until one of its runs is faster."""
+SLOW_PARALLEL = 8
+"""Number of these places, in addition to those of `Runner`."""
+SLOW_PER_NAMESPACE = 4
 
 
 @dataclass(slots=True)
@@ -61,6 +72,12 @@ class KeyedQueue:
             entry.due, entry.running = None, True
             return key
         return None
+
+    def begin(self, key: str, now: float) -> None:
+        """Record that the run of a taken key begins only now, and so serves what was requested until now."""
+        entry = self._entries[key]
+        if entry.due is not None and entry.due <= now:
+            entry.due = None
 
     def done(self, key: str, now: float, again_in: float | None = None) -> None:
         """Record a successful run, and schedule the next one after `again_in` seconds unless it is None."""
@@ -130,7 +147,8 @@ class Runner:
         Args:
             run: Called with a key; returns the seconds until the key's next run, or None.
             clock: Monotonic clock of the event loop, in seconds.
-            parallel: Highest number of keys that run at the same time.
+            parallel: Highest number of keys that run at the same time, besides `SLOW_PARALLEL` keys of namespaces
+                whose last run was slow. One namespace has at most four fifths of them.
             settle_seconds: Delay between an event and the run.
             expected: Errors that are logged without a traceback.
             random: Source of the jitter.
@@ -141,7 +159,12 @@ class Runner:
         self._expected = expected
         self._queue = KeyedQueue(random or Random(), settle_seconds)  # noqa: S311 (jitter, not a secret)
         self._changed = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready = FairQueue(max(1, parallel * 4 // 5))
+        self._slow = FairQueue(SLOW_PER_NAMESPACE)
+        """Keys of the namespaces in `_suspects`."""
+        self._suspects: set[str] = set()
+        """Namespaces whose last run was slow."""
+        self._running = 0
 
     def add(self, key: str, delay: float = 0.0) -> None:
         """Schedule a run of a key after a delay in seconds. Call it in the thread of the event loop."""
@@ -151,7 +174,7 @@ class Runner:
     @property
     def busy(self) -> bool:
         """Whether a run is in progress."""
-        return bool(self._tasks)
+        return bool(self._running)
 
     @property
     def waiting(self) -> int:
@@ -160,33 +183,40 @@ class Runner:
 
     async def serve(self) -> None:
         """Run keys when they are due, until cancelled; on return, all runs have been cancelled and have ended."""
-        try:
+        async with asyncio.TaskGroup() as workers:
+            for queue in (*repeat(self._ready, self._parallel), *repeat(self._slow, SLOW_PARALLEL)):
+                workers.create_task(self._work(queue))
             while True:
                 self._changed.clear()
-                self._start_due()
+                while (key := self._queue.take(self._clock())) is not None:
+                    self._ready.put(_namespace(key), key)
                 await self._wait()
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start_due(self) -> None:
-        while len(self._tasks) < self._parallel and (key := self._queue.take(self._clock())) is not None:
-            task = asyncio.create_task(self._run_one(key), name=key)
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._changed.set()
+    async def _work(self, queue: FairQueue) -> None:
+        while True:
+            namespace, key = await queue.get()
+            if queue is self._ready and namespace in self._suspects:
+                self._slow.put(namespace, key)
+            else:
+                began = self._clock()
+                self._running += 1
+                try:
+                    await self._run_one(key)
+                finally:
+                    self._running -= 1
+                    self._changed.set()
+                slow = self._clock() - began > SLOW_SECONDS
+                (self._suspects.add if slow else self._suspects.discard)(namespace)
+            queue.done(namespace)
 
     async def _wait(self) -> None:
-        due = self._queue.next_due() if len(self._tasks) < self._parallel else None
+        due = self._queue.next_due()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if due is None else max(due - self._clock(), 0.0)):
                 await self._changed.wait()
 
     async def _run_one(self, key: str) -> None:
+        self._queue.begin(key, self._clock())
         try:
             again_in = await self._run(key)
         except Exception as error:
@@ -197,3 +227,7 @@ class Runner:
             logger.warning(line, key, delay, text, exc_info=unforeseen, extra={"job": key})
         else:
             self._queue.done(key, self._clock(), again_in)
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]

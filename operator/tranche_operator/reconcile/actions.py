@@ -39,6 +39,7 @@ class DeletePod:
 
     name: str
     uid: str
+    grace_seconds: int
     version: int = 0
     """resourceVersion as observed, if the pod must not have changed since; 0: any."""
 

@@ -48,6 +48,7 @@ class PodView:
     gates: tuple[str, ...] = ()
     """Names of its scheduling gates."""
     grace_seconds: int = 30
+    """At least 1: with 0, a deletion would free the pod's resources while its containers still run."""
     plan: tuple[int, int] = (0, 0)
     """Term and revision of the plan from which it was created."""
     delay: StartDelay | None = None

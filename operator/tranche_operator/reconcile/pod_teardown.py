@@ -162,4 +162,4 @@ def _release(pod: PodView) -> tuple[Action, ...]:
 
 
 def _delete(pod: PodView, version: int = 0) -> tuple[Action, ...]:
-    return () if pod.terminating else (DeletePod(pod.name, pod.uid, version),)
+    return () if pod.terminating else (DeletePod(pod.name, pod.uid, pod.grace_seconds, version),)

@@ -82,7 +82,7 @@ def view(pod: Pod) -> PodView:
         ends_by=metadata.deletion_timestamp,
         finalizers=metadata.finalizers,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
-        grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else grace,
+        grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else max(1, grace),
         plan=plan_stamp(pod),
         delay=None if creating else delay,
         creating_since=_bound(pod) if creating else None,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import ANNOTATION_REPORT_CA
-from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche_operator import api_paths
 from tranche_operator.settings import ReportCa
 
@@ -42,8 +42,7 @@ async def follow(
         try:
             behind = await _read(client, authority, namespace, config_map) or behind
             if behind and authority.pem:
-                await _update(client, authority.pem, pods())
-                behind = False
+                behind = not await _update(client, authority.pem, pods())
         except ApiError as error:
             logger.warning("the CA of the report API cannot be read or given to pods: %s", error)
         await asyncio.sleep(CHECK_SECONDS if authority.pem else FIRST_CHECK_SECONDS)
@@ -59,7 +58,15 @@ async def _read(client: ApiClient, authority: ReportCa, namespace: str, config_m
     return True
 
 
-async def _update(client: ApiClient, pem: str, pods: AsyncIterator[Pod]) -> None:
+async def _update(client: ApiClient, pem: str, pods: AsyncIterator[Pod]) -> bool:
+    """Give the certificates to the pods, and return whether all of them have them.
+
+    A policy may deny the update of one pod forever, which must not keep the certificates from the others.
+
+    Raises:
+        ApiError: if the pods cannot be listed, or the API server is unreachable.
+    """
+    failed, first = 0, ""
     async for pod in pods:
         if pod.metadata.annotations.get(ANNOTATION_REPORT_CA, pem) == pem:
             continue
@@ -67,6 +74,11 @@ async def _update(client: ApiClient, pem: str, pods: AsyncIterator[Pod]) -> None
         path = api_paths.pod(pod.metadata.namespace, pod.metadata.name)
         try:
             await client.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+        except Unreachable:
+            raise
         except ApiError as error:
             if error.status not in (404, 409):
-                raise
+                failed, first = failed + 1, first or f"{pod.metadata.namespace}/{pod.metadata.name}: {error}"
+    if failed:
+        logger.warning("the CA of the report API cannot be given to %d pods, the first of them %s", failed, first)
+    return not failed

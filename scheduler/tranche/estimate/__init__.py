@@ -13,7 +13,7 @@ from tranche.estimate.iteration_time import (
 from tranche.estimate.job_size import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA, Sizes, believed_total
 from tranche.estimate.level_network import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.estimate.node_evidence import NodeEvidence
-from tranche.estimate.restart_cost import Restarts
+from tranche.estimate.restart_cost import CommonRestarts, Restarts
 from tranche.estimate.speed_model import SpeedModel
 from tranche.estimate.transfer_time import Ends, Uploads
 
@@ -22,6 +22,7 @@ __all__ = [
     "OVERRUN",
     "UNKNOWN_SIGMA",
     "USUAL_BITS_PER_SECOND",
+    "CommonRestarts",
     "DeclaredSizes",
     "Ends",
     "ForecastErrors",

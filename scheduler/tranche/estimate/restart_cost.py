@@ -1,19 +1,89 @@
-"""Cost of stopping a worker and starting it again, learnt from measured starts and stops if it is not declared."""
+"""Cost of stopping a worker and starting it again, learnt from measured starts and stops if it is not declared.
+
+A job without measurements of its own costs what those of the others cost. No single tenant decides that for all: the
+pods of a hostile one may start and stop as slowly as it likes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median_low
 
 LEARNING_RATE = 0.25
 """Weight of a new measurement against the earlier ones."""
+MOST_SECONDS = 600.0
+"""Largest measurement that counts for other jobs."""
+
+
+@dataclass(slots=True)
+class _Lessons:
+    """Mean measurement of each namespace, and what follows for jobs that have none."""
+
+    seconds: float | None = None
+    """Lower median over the namespaces; None while too few have measurements."""
+    _recalled: float | None = None
+    _means: dict[str, float] = field(default_factory=dict)
+
+    def recall(self, seconds: float | None) -> None:
+        self.seconds = self._recalled = None if seconds is None else min(seconds, MOST_SECONDS)
+
+    def add(self, namespace: str, seconds: float) -> None:
+        self._means[namespace] = _mean(self._means.get(namespace, self._recalled), min(seconds, MOST_SECONDS))
+
+    def settle(self, namespaces: int) -> None:
+        """Compute the value; if the cluster has jobs of several namespaces, two of them must have measurements."""
+        enough = len(self._means) >= max(1, min(2, namespaces))
+        self.seconds = median_low(self._means.values()) if enough else self._recalled
+
+
+class CommonRestarts:
+    """Start time of pods and save time of workers over the jobs of all namespaces."""
+
+    def __init__(self) -> None:
+        self._start, self._save = _Lessons(), _Lessons()
+        self._namespaces: set[str] = set()
+
+    @property
+    def start_seconds(self) -> float | None:
+        """Seconds between the opening of a window and the first batch; None if unknown."""
+        return self._start.seconds
+
+    @property
+    def save_seconds(self) -> float | None:
+        """Seconds between the signal to stop and the end; None if unknown."""
+        return self._save.seconds
+
+    def recall(self, start_seconds: float | None, save_seconds: float | None) -> None:
+        """Begin with what an earlier planner has learnt."""
+        self._start.recall(start_seconds)
+        self._save.recall(save_seconds)
+
+    def of_job(self, namespace: str) -> Restarts:
+        """Return the restart cost of a new job, which counts for its namespace."""
+        if namespace not in self._namespaces:
+            self._namespaces.add(namespace)
+            for lessons in (self._start, self._save):
+                lessons.settle(len(self._namespaces))
+        return Restarts(self, namespace)
+
+    def started(self, namespace: str, seconds: float) -> None:
+        """Record a start of a worker of the namespace."""
+        self._start.add(namespace, seconds)
+        self._start.settle(len(self._namespaces))
+
+    def saved(self, namespace: str, seconds: float) -> None:
+        """Record a stop of a worker of the namespace."""
+        self._save.add(namespace, seconds)
+        self._save.settle(len(self._namespaces))
 
 
 @dataclass(slots=True)
 class Restarts:
-    """Learnt start time of pods and save time of workers, of one job or of all jobs."""
+    """Learnt start time of pods and save time of workers of one job."""
 
-    others: Restarts | None = None
+    others: CommonRestarts | None = None
     """Restart cost over all jobs, used while no value of this job is known."""
+    namespace: str = ""
     start_seconds: float | None = None
     save_seconds: float | None = None
     settled: bool = False
@@ -31,14 +101,14 @@ class Restarts:
         if not self.settled:
             self.start_seconds = _mean(self.start_seconds, seconds)
             if self.others is not None:
-                self.others.started(seconds)
+                self.others.started(self.namespace, seconds)
 
     def saved(self, seconds: float) -> None:
         """Record that a worker ended `seconds` after the signal to stop, including the time to save."""
         if not self.settled:
             self.save_seconds = _mean(self.save_seconds, seconds)
             if self.others is not None:
-                self.others.saved(seconds)
+                self.others.saved(self.namespace, seconds)
 
     def for_rollout(self) -> Restarts:
         """Return a copy for a rollout, which keeps its values."""

@@ -12,6 +12,9 @@ from tranche.model.utility import Utility
 UNKNOWN_DURATION_SECONDS = 3600.0
 """Duration to assume for a job whose user declares none, when its maximum number of workers trains."""
 
+LONGEST_RESTART_SECONDS = 315_360_000.0
+"""Longest cost of a restart that the API accepts, 87,600 h."""
+
 OUTSIDE = "outside"
 """Value of `Job.data_site` for data that are at no site of the cluster: they must be copied to every site."""
 
@@ -104,12 +107,14 @@ class Job:
     """Time lost at every pod start, ρ_j."""
     restart_declared: bool = True
     """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learnt."""
+    restart_limit_seconds: float = LONGEST_RESTART_SECONDS
+    """Largest cost of a preemption that its namespace lets it have, whether declared or learnt."""
     suspended: bool = False
     backoff_limit: int = 6
     gpu_problem: str = ""
     """Why its request for GPUs cannot be planned in this installation, as a sentence; empty if it can."""
     limited: str = ""
-    """Sentence about the claims (weight, tier, preemption) that its namespace limits; empty if it limits none."""
+    """Sentence about the claims (weight, tier, preemption, restarts) that its namespace limits; empty if none."""
     order: int = 0
     """Rank among jobs submitted at the same time: the smaller comes first, then the smaller key."""
     owner: str = ""

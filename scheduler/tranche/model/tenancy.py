@@ -1,10 +1,10 @@
-"""Limits of what the jobs of a namespace may claim: weight, priority class, and that they are never preempted."""
+"""Limits of what the jobs of a namespace may claim: weight, priority class, cost of a restart, and policy Never."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from tranche.model.job import Job, Preemption
+from tranche.model.job import LONGEST_RESTART_SECONDS, Job, Preemption
 
 PRIORITY_CLASSES: Mapping[str, int] = MappingProxyType({"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8})
 """Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
@@ -29,6 +29,8 @@ class ClaimLimits:
     """Highest priority class that a job may have."""
     allow_never: bool = True
     """Whether a job may have the preemption policy Never."""
+    max_restart_seconds: float = LONGEST_RESTART_SECONDS
+    """Largest cost of a restart, declared or measured: a job that is too costly to preempt is never preempted."""
 
     def limited(self, job: Job) -> Job:
         """Return the job with claims within the limits, and with a sentence about those that exceeded them."""
@@ -43,10 +45,20 @@ class ClaimLimits:
         if preemption is Preemption.NEVER and not self.allow_never:
             preemption = Preemption.IMMEDIATE
             parts.append("preemption.policy to Immediate")
-        if not parts:
-            return job if not job.limited else replace(job, limited="")
-        told = f"namespace {job.namespace} limits {', '.join(parts)}"
-        return replace(job, weight=weight, priority=priority, preemption=preemption, limited=told)
+        restart = min(job.restart_seconds, self.max_restart_seconds)
+        if restart < job.restart_seconds:
+            parts.append(f"preemption.restartOverhead to {restart:g} s")
+        if not (parts or job.limited) and job.restart_limit_seconds == self.max_restart_seconds:
+            return job
+        return replace(
+            job,
+            weight=weight,
+            priority=priority,
+            preemption=preemption,
+            restart_seconds=restart,
+            restart_limit_seconds=self.max_restart_seconds,
+            limited=f"namespace {job.namespace} limits {', '.join(parts)}" if parts else "",
+        )
 
 
 @dataclass(frozen=True, slots=True)

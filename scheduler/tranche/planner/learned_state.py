@@ -41,9 +41,9 @@ class LearnedState:
     nodes: dict[str, float] = field(default_factory=dict)
     """Measured over expected seconds of a mini-batch, by node."""
     start_seconds: float | None = None
-    """Mean time from the opening of a window to its first mini-batch, over all jobs; None if unknown."""
+    """Time from the opening of a window to its first mini-batch, over the namespaces; None if unknown."""
     save_seconds: float | None = None
-    """Mean time from the closing of a window to the end of its worker, over all jobs; None if unknown."""
+    """Time from the closing of a window to the end of its worker, over the namespaces; None if unknown."""
     kinds: dict[str, float] = field(default_factory=dict)
     """Measured over expected seconds of a mini-batch, by GPU kind."""
     forecast_bounds: dict[str, float] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def recall(context: PlannerContext, learned: LearnedState) -> None:
             known.learn(factor)
     cluster.forecast_errors.recall(learned.forecast_bounds)
     node_exclusion.restore(context, learned.exclusions)
-    cluster.restarts.start_seconds, cluster.restarts.save_seconds = learned.start_seconds, learned.save_seconds
+    cluster.restarts.recall(learned.start_seconds, learned.save_seconds)
 
 
 def _promised(cluster: ClusterState, origin: str, target: str) -> float:

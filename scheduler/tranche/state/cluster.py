@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tranche.estimate import (
+    CommonRestarts,
     Ends,
     ForecastErrors,
     LevelNetwork,
     NetworkPrior,
-    Restarts,
     SpeedModel,
     Uploads,
     batch_seconds,
@@ -69,7 +69,7 @@ class ClusterState:
     """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     forecast_errors: ForecastErrors = field(default_factory=ForecastErrors)
     """Errors of earlier plans, from which the intervals of planned times follow."""
-    restarts: Restarts = field(default_factory=Restarts)
+    restarts: CommonRestarts = field(default_factory=CommonRestarts)
     """Measured cost of stopping and starting workers."""
     eviction_blocked_until: dict[str, float] = field(default_factory=dict)
     """Time until which a job is not preempted because an eviction of its pods was rejected, by job key."""

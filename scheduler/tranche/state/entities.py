@@ -538,7 +538,8 @@ class JobState:
     @property
     def restart_seconds(self) -> float:
         """Seconds lost by stopping a worker and starting it again, as declared, else as measured."""
-        return self.job.restart_seconds if self.job.restart_declared else self.restarts.seconds
+        job = self.job
+        return job.restart_seconds if job.restart_declared else min(self.restarts.seconds, job.restart_limit_seconds)
 
     def excludes(self, node: str | None, now: float) -> bool:
         """Return whether no pod of the job may be placed on that node now."""

@@ -184,6 +184,7 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("shareWeights.Team=2", "Team"),
         ("tenancy.namespaces.Team.maxWeight=2", "Team"),
         ("tenancy.defaults.maxWeight=0", "maxWeight"),
+        ("tenancy.defaults.maxRestartSeconds=10m", "maxRestartSeconds"),
         ("tenancy.defaults.highestPriorityClass=high", "highestPriorityClass"),
         ("nodeLossSeconds=-1", "nodeLossSeconds"),
         ("operator.checkpointDirectory=ckpt", "operator/checkpointDirectory"),

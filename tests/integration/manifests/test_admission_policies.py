@@ -21,10 +21,12 @@ LIMITS = {
     "highestPriorityClass": "tranche-normal",
     "allowNever": "false",
     "maxGraceSeconds": "600",
+    "maxRestartSeconds": "600",
     "maxWeight.research": "100",
     "highestPriorityClass.research": "tranche-high",
     "allowNever.research": "true",
     "maxGraceSeconds.research": "7200",
+    "maxRestartSeconds.research": "7200",
 }
 JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 
@@ -39,7 +41,7 @@ def guarded(cluster: Cluster) -> Cluster:
         cluster.kubectl(*binding, "editor", "--clusterrole=edit", f"--user={EDITOR}")
         cluster.kubectl("-n", namespace, "create", "role", "owner", *everything)
         cluster.kubectl(*binding, "owner", "--role=owner", f"--user={OWNER}")
-    apply(cluster, job("earlier", weight=500))
+    apply(cluster, job("earlier", weight=500, preemption={"restartOverhead": "1h"}))
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tranche-tenancy"}, "data": LIMITS}
     config["metadata"]["namespace"] = "tranche-system"  # type: ignore[index]
     apply(cluster, config)
@@ -47,7 +49,7 @@ def guarded(cluster: Cluster) -> Cluster:
         cluster.kubectl("apply", "-f", str(manifests() / name))
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
     eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
-    eventually(lambda: "leave it out" in refusal(cluster, pod("probe")), "policy tranche-pods")
+    eventually(lambda: "leave" in refusal(cluster, pod("probe")), "policy tranche-pods")
     return cluster
 
 
@@ -121,6 +123,10 @@ def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
             {"preemption": {"policy": "Never"}},
             "spec.preemption.policy: namespace default may not use Never: use Immediate or AtChunkEnd",
         ),
+        (
+            {"preemption": {"restartOverhead": "10m1s"}},
+            "spec.preemption.restartOverhead: namespace default may use at most 600 s, and this job has 10m1s",
+        ),
     ],
 )
 def test_claim_above_the_limit_is_refused(
@@ -154,31 +160,46 @@ def test_claims_within_the_limits_are_accepted(guarded: Cluster) -> None:
     assert refusal(guarded, job("modest")) == ""
     assert refusal(guarded, job("modest", workers={"maxReplicas": 1, **patient(600)})) == ""
     assert refusal(guarded, job("modest", weight=10, priorityClassName="tranche-normal")) == ""
+    assert refusal(guarded, job("modest", preemption={"restartOverhead": "10m"})) == ""
 
 
 def test_a_namespace_has_limits_of_its_own(guarded: Cluster) -> None:
-    claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": {"policy": "Never"}}
+    preemption = {"policy": "Never", "restartOverhead": "2h"}
+    claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": preemption}
     assert refusal(guarded, job("more", "research", **claims)) == ""
     assert "at most 100" in refusal(guarded, job("most", "research", weight=101))
 
 
 def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> None:
-    assert refusal(guarded, job("earlier", weight=500, suspend=True)) == ""
+    slow: dict[str, Any] = {"preemption": {"restartOverhead": "1h"}}
+    assert refusal(guarded, job("earlier", weight=500, suspend=True, **slow)) == ""
     assert refusal(guarded, job("earlier", weight=5)) == ""
-    assert "at most 10" in refusal(guarded, job("earlier", weight=501))
+    assert "at most 10" in refusal(guarded, job("earlier", weight=501, **slow))
+    assert "at most 600 s" in refusal(guarded, job("earlier", weight=500, preemption={"restartOverhead": "2h"}))
 
 
 @pytest.mark.parametrize("user", [EDITOR, OWNER, None])
 def test_tenant_cannot_create_a_pod_of_a_job_in_advance(guarded: Cluster, user: str | None) -> None:
     uid = load_yaml(guarded.kubectl("get", "trainingjob", "earlier", "-o", "json"))["metadata"]["uid"]
     owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "earlier", "uid": uid}
-    made = pod("earlier-ps-0-7", ownerReferences=[{**owner, "controller": True}])
-    assert "which only tranche-operator creates: leave it out" in refusal(guarded, made, user)
-    assert refusal(guarded, made, OPERATOR) == ""
+    for labelled in (True, False):
+        made = pod("earlier-ps-0-7", labelled, ownerReferences=[{**owner, "controller": True}])
+        assert "only tranche-operator creates pods of TrainingJobs: leave" in refusal(guarded, made, user)
+        assert refusal(guarded, made, OPERATOR) == ""
 
 
-def test_pods_without_the_label_are_not_affected(guarded: Cluster) -> None:
+def test_pod_without_label_cannot_get_a_job_as_owner(guarded: Cluster) -> None:
+    apply(guarded, pod("unlabelled", labelled=False))
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "uid": "0"}
+    patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
+    with pytest.raises(ClusterError, match="only tranche-operator makes a TrainingJob the owner of a pod"):
+        guarded.kubectl("patch", "pod", "unlabelled", f"--as={OWNER}", "--type=merge", "-p", patch)
+
+
+def test_pods_that_are_not_of_jobs_are_not_affected(guarded: Cluster) -> None:
     assert refusal(guarded, pod("plain", labelled=False)) == ""
+    namesake = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "name": "cats", "uid": "0"}
+    assert refusal(guarded, pod("plain", labelled=False, ownerReferences=[namesake])) == ""
 
 
 def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:

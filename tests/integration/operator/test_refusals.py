@@ -1,7 +1,9 @@
 """Refusals of the API server become a condition, an event and a pause; never a crash."""
 
 import copy
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -166,35 +168,54 @@ def test_foreign_pod_with_same_name_sets_name_taken_condition(lab: Lab) -> None:
     lab.has_pods("cats-worker-0-1")
 
 
-@pytest.fixture
-def policy(lab: Lab) -> Iterator[Callable[[str], None]]:
-    """Return a function that lets a ValidatingAdmissionPolicy deny an operation on pods of the namespace."""
-    names: list[str] = []
+def test_forged_owner_without_label_sets_name_taken_condition(lab: Lab) -> None:
+    lab.create()
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "controller": True}
+    references = [{**owner, "uid": lab.job("cats")["metadata"]["uid"]}]
+    taken = {"metadata": {"name": "cats-worker-0-1", "ownerReferences": references}, "spec": TEMPLATE["spec"]}
+    lab.ask("POST", lab.core("pods"), taken)
+    lab.plan(window(0, 1))
+    eventually(lambda: lab.condition("PodsRejected").get("reason") == "NameTaken")
+    lab.ask("DELETE", lab.core("pods", "cats-worker-0-1"))
+    lab.has_pods("cats-worker-0-1")
 
-    def deny(operation: str) -> None:
-        name = f"{lab.namespace}-{operation.lower()}"
-        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}
+
+@dataclass
+class DenyingPolicy:
+    """A ValidatingAdmissionPolicy that denies the creation of pods in the namespace of a lab, until it is lifted."""
+
+    lab: Lab
+
+    def __post_init__(self) -> None:
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
         spec = {
             "failurePolicy": "Fail",
             "matchConstraints": {"resourceRules": [rule]},
             "validations": [{"expression": "false", "message": "not today"}],
         }
-        here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": lab.namespace}}}
-        bound = {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
-        for kind, body in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound)):
-            whole = {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": name}, "spec": body}
-            plural = kind.lower().replace("policy", "policies") if kind.endswith("Policy") else f"{kind.lower()}s"
-            lab.ask("POST", f"/apis/{ADMISSION}/{plural}", whole)
-        names.append(name)
+        here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.lab.namespace}}}
+        bound = {"policyName": self.lab.namespace, "validationActions": ["Deny"], "matchResources": here}
+        for kind, plural, body in (
+            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies", spec),
+            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", bound),
+        ):
+            whole = {
+                "apiVersion": ADMISSION,
+                "kind": kind,
+                "metadata": {"name": self.lab.namespace},
+                "spec": body,
+            }
+            self.lab.ask("POST", f"/apis/{ADMISSION}/{plural}", whole)
 
-    yield deny
-    for name in names:
-        lab.ask("DELETE", f"/apis/{ADMISSION}/validatingadmissionpolicybindings/{name}")
-        lab.ask("DELETE", f"/apis/{ADMISSION}/validatingadmissionpolicies/{name}")
+    def lift(self) -> None:
+        for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            self.lab.cluster.request("DELETE", f"/apis/{ADMISSION}/{plural}/{self.lab.namespace}")
 
 
-def test_denial_by_a_policy_is_no_invalid_template(lab: Lab, policy: Callable[[str], None]) -> None:
-    policy("CREATE")
+@pytest.fixture
+def policy(lab: Lab) -> Iterator[DenyingPolicy]:
+    """A policy that is in force: the API server does not enforce a new one at once."""
+    made = DenyingPolicy(lab)
 
     def is_denied() -> bool:
         lab.create(name="probe")
@@ -203,11 +224,24 @@ def test_denial_by_a_policy_is_no_invalid_template(lab: Lab, policy: Callable[[s
         lab.ask("DELETE", lab.path("probe"))
         return bool(status == "Unknown")
 
-    eventually(is_denied, seconds=60.0)  # the API server does not enforce a new policy at once
+    eventually(is_denied, seconds=60.0)
+    yield made
+    made.lift()
+
+
+def test_denial_by_a_policy_is_no_invalid_template(lab: Lab, policy: DenyingPolicy) -> None:
     lab.create()
     eventually(lambda: lab.condition("InvalidTemplate").get("status") == "Unknown")
     assert "not today" in lab.condition("InvalidTemplate")["message"]
     eventually(lambda: "PodsNotAdmitted" in lab.events())
+    lab.plan(window(0, 1))
+    eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
+    policy.lift()
+    began = time.monotonic()
+    eventually(lambda: lab.pods())
+    lab.bind("cats-worker-0-1")
+    eventually(lambda: lab.status()["phase"] == "Running" and lab.condition("InvalidTemplate")["status"] == "False")
+    assert time.monotonic() - began < 70.0
 
 
 def test_admission_is_reported_with_what_it_adds(lab: Lab) -> None:

@@ -126,7 +126,7 @@ class TestPods:
     def test_a_late_eviction_does_not_hit_the_successor(self, lab: Lab) -> None:
         pod = make_pod(lab)
         assert apply(lab, EvictPod(pod.name, WRONG, 1, "late")) == CHANGED_SECONDS
-        assert apply(lab, DeletePod(pod.name, WRONG)) == CHANGED_SECONDS
+        assert apply(lab, DeletePod(pod.name, WRONG, 1)) == CHANGED_SECONDS
         assert not observe(lab).pods[0].terminating
 
     @pytest.mark.parametrize("finalizers", [(), ("example.com/other", "tranche.dev/ledger")])
@@ -185,7 +185,7 @@ class TestPods:
         lab.create()
         late = (
             EvictPod("x", WRONG, 1, "w"),
-            DeletePod("x", WRONG),
+            DeletePod("x", WRONG, 1),
             ReleasePod("x", WRONG, ()),
             UngatePod("x", WRONG, 0),
         )

@@ -14,6 +14,8 @@ DATA = {
     "allowNever": "false",
     "maxWeight.research": "1000",
     "allowNever.ops": "true",
+    "maxRestartSeconds": "600",
+    "maxRestartSeconds.ops": "3600",
 }
 
 
@@ -32,12 +34,12 @@ def mount(directory: Path, data: dict[str, str]) -> None:
 
 
 def test_namespaces_inherit_what_they_do_not_set() -> None:
-    defaults = ClaimLimits(10, "tranche-normal", allow_never=False)
+    defaults = ClaimLimits(10, "tranche-normal", allow_never=False, max_restart_seconds=600)
     assert to_tenancy(DATA) == Tenancy(
         defaults,
         {
-            "ops": ClaimLimits(10, "tranche-normal", allow_never=True),
-            "research": ClaimLimits(1000, "tranche-normal", allow_never=False),
+            "ops": ClaimLimits(10, "tranche-normal", allow_never=True, max_restart_seconds=3600),
+            "research": ClaimLimits(1000, "tranche-normal", allow_never=False, max_restart_seconds=600),
         },
     )
 
@@ -57,6 +59,7 @@ def test_without_limits_nothing_is_limited() -> None:
         ("allowNever.lab", "yes"),
         ("maxWieght", "1"),
         ("maxGraceSeconds.lab", "10m"),
+        ("maxRestartSeconds.lab", "10m"),
     ],
 )
 def test_limit_that_makes_no_sense_is_refused_by_name(key: str, value: str) -> None:

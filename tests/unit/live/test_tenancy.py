@@ -17,13 +17,18 @@ KEY = "default/greedy"
 
 def greedy(**status: Any) -> TrainingJob:
     whole = resource("greedy", **status).model_dump(by_alias=True, mode="json")
-    claims = {"weight": 1e6, "priorityClassName": "tranche-high", "preemption": {"policy": "Never"}}
+    claims = {
+        "weight": 1e6,
+        "priorityClassName": "tranche-high",
+        "preemption": {"policy": "Never", "restartOverhead": "2h"},
+    }
     return TrainingJob.model_validate({**whole, "spec": {**whole["spec"], **claims}})
 
 
 def limited(directory: Path) -> Controller:
     """Return a controller that has taken over the job under limits for all namespaces."""
-    for key, value in {"maxWeight": "10", "highestPriorityClass": "tranche-normal", "allowNever": "false"}.items():
+    limits = {"maxWeight": "10", "highestPriorityClass": "tranche-normal", "allowNever": "false"}
+    for key, value in {**limits, "maxRestartSeconds": "600"}.items():
         (directory / key).write_text(value)
     controller = asyncio.run(taken_over(greedy(), policy="chunk"))
     controller.tenancy = TenancyDirectory(directory)
@@ -36,13 +41,15 @@ def limited(directory: Path) -> Controller:
 def test_planner_counts_clamped_claims(tmp_path: Path) -> None:
     job = limited(tmp_path).planner.cluster.jobs[KEY].job
     assert (job.weight, job.priority, job.preemption) == (10, -9, Preemption.IMMEDIATE)
+    assert job.restart_seconds == 600.0
 
 
 def test_status_says_which_claims_are_clamped(tmp_path: Path) -> None:
     body = limited(tmp_path)._status(KEY)
     assert body is not None
     plan, conditions = body["status"]["plan"], {one["type"]: one for one in body["status"]["conditions"]}
-    told = "namespace default limits weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
+    limits = "weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
+    told = f"namespace default limits {limits}, preemption.restartOverhead to 600 s"
     assert plan["explanation"].endswith(f"; {told}")
     assert plan["priorityClassName"] == "tranche-normal"
     assert conditions["ClaimsLimited"]["message"] == told

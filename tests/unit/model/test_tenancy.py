@@ -1,5 +1,7 @@
 """Limits of what the jobs of a namespace may claim."""
 
+from dataclasses import replace
+
 import pytest
 
 from tranche.model import Job, PodShape, Preemption, Resources
@@ -36,6 +38,17 @@ def test_all_exceeded_limits_are_in_one_sentence() -> None:
     limited = STRICT.limited(claiming(weight=50, priority=-8, policy="Never"))
     parts = "weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
     assert limited.limited == f"namespace lab limits {parts}"
+
+
+def test_declared_restart_cost_is_clamped_and_told() -> None:
+    limits = ClaimLimits(max_restart_seconds=600)
+    limited = limits.limited(replace(claiming(), restart_seconds=3600.0))
+    assert (limited.restart_seconds, limited.limited) == (
+        600,
+        "namespace lab limits preemption.restartOverhead to 600 s",
+    )
+    within = limits.limited(replace(claiming(), restart_seconds=600.0))
+    assert (within.restart_seconds, within.limited) == (600, "")
 
 
 def test_policy_at_chunk_end_is_not_limited() -> None:

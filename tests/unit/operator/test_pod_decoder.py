@@ -54,6 +54,11 @@ def test_an_ordinary_pod() -> None:
     )
 
 
+@pytest.mark.parametrize(("template", "seconds"), [(0, 1), (1, 1), (None, 30)])
+def test_grace_period_is_never_zero(template: int | None, seconds: int) -> None:
+    assert read(raw_pod(spec={"terminationGracePeriodSeconds": template})).grace_seconds == seconds
+
+
 @pytest.mark.parametrize(
     "owner",
     [

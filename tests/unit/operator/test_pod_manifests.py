@@ -96,6 +96,14 @@ def test_scheduling() -> None:
     assert [term["matchFields"][0]["values"] for term in terms] == [["edge-a-0"], ["edge-a-1"]]
 
 
+def test_grace_period_of_zero_becomes_one_second() -> None:
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["terminationGracePeriodSeconds"] = 0
+    spec = worker(job_with_template(template))["spec"]
+    assert spec["terminationGracePeriodSeconds"] == 1
+    assert {"name": "TRANCHE_GRACE_SECONDS", "value": "1"} in spec["containers"][0]["env"]
+
+
 def test_our_variables_win_and_come_first_in_every_container() -> None:
     spec = worker(job_with_template())["spec"]
     containers = [*spec["initContainers"], *spec["containers"]]

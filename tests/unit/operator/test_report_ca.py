@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+import pytest
 
 from tranche.kube.api.core_types import Pod
-from tranche.kube.client.client import ApiError
+from tranche.kube.client.client import ApiError, Unreachable
 from tranche_operator.settings import ReportCa
 from tranche_operator.watch import report_ca
 
@@ -27,6 +28,10 @@ class Api:
             self.patched.append((path.rpartition("/")[2], body))
             if "gone" in path:
                 raise ApiError(404, "NotFound", "gone")
+            if "denied" in path:
+                raise ApiError(403, "Forbidden", "a policy became stricter")
+            if "unreachable" in path:
+                raise Unreachable("Timeout", "no answer")
             return {}
         assert path == "/api/v1/namespaces/system/configmaps/tranche-reports-ca"
         if len(self.published) == 1:
@@ -71,6 +76,18 @@ def test_pods_with_earlier_certificates_are_updated() -> None:
     api, _ = followed(NEW, pods=pods)
     assert [name for name, _ in api.patched] == ["old", "gone"]
     assert api.patched[0][1] == {"metadata": {"uid": "uid-old", "annotations": {"tranche.dev/report-ca": NEW}}}
+
+
+def test_pod_that_cannot_be_updated_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    pods = [pod("denied", OLD), pod("denied-too", OLD), pod("last", OLD)]
+    api, _ = followed(NEW, NEW, pods=pods)
+    assert [name for name, _ in api.patched] == 2 * ["denied", "denied-too", "last"]  # repeated at the next check
+    assert "cannot be given to 2 pods, the first of them lab/denied: 403" in caplog.text
+
+
+def test_unreachable_api_server_stops_the_update() -> None:
+    api, _ = followed(NEW, pods=[pod("unreachable", OLD), pod("last", OLD)])
+    assert [name for name, _ in api.patched] == ["unreachable"]
 
 
 def test_unchanged_certificates_cause_no_request_for_pods() -> None:

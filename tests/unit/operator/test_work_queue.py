@@ -13,6 +13,7 @@ from tranche_operator.queue.work_queue import (
     EVENT_DELAY_AFTER_FAILURE_SECONDS,
     LONGEST_BACKOFF_SECONDS,
     LONGEST_RETRY_AFTER_SECONDS,
+    SLOW_PER_NAMESPACE,
     KeyedQueue,
     Runner,
 )
@@ -152,6 +153,17 @@ async def serve_for(runner: Runner, seconds: float) -> None:
     await asyncio.wait([serving])
 
 
+def slow_runner(loop: JumpingLoop, slow: tuple[str, ...]) -> tuple[dict[str, float], Runner]:
+    """A runner of 20 keys at a time, whose runs of keys with these beginnings take 10 s, and when each key began."""
+    began: dict[str, float] = {}
+
+    async def work(key: str) -> None:
+        began[key] = loop.time()
+        await asyncio.sleep(10.0 if key.startswith(slow) else 0.01)
+
+    return began, Runner(work, clock=loop.time, parallel=20)
+
+
 class TestRunner:
     def test_one_run_at_a_time_per_key_and_few_in_all(self) -> None:
         async def main(loop: JumpingLoop) -> None:
@@ -228,6 +240,60 @@ class TestRunner:
 
         run(main)
         assert caplog.records[0].exc_info
+
+    def test_slow_namespace_leaves_places_for_the_others(self) -> None:
+        async def main(loop: JumpingLoop) -> None:
+            began, runner = slow_runner(loop, slow=("a/",))
+            for number in range(100):
+                runner.add(f"a/{number}")
+            for delay in (1.0, 25.0):
+                loop.call_later(delay, runner.add, f"b/{delay}")
+            await serve_for(runner, 29.0)
+            assert [began["b/1.0"], began["b/25.0"]] == pytest.approx([1.0, 25.0])
+            assert len(began) == 2 + 16 + 2 * SLOW_PER_NAMESPACE  # places of a: at first 4 of 5, then few
+
+        run(main)
+
+    def test_many_slow_namespaces_leave_places_for_the_others(self) -> None:
+        async def main(loop: JumpingLoop) -> None:
+            began, runner = slow_runner(loop, slow=("a", "c"))
+            for number in range(200):
+                runner.add(f"{'ac'[number % 2]}{number % 10}/{number}")
+            loop.call_later(1.0, runner.add, "b/first")
+            loop.call_later(25.0, runner.add, "b/later")
+            await serve_for(runner, 30.0)
+            assert [began["b/first"], began["b/later"]] == pytest.approx([10.0, 25.0])
+
+        run(main)
+
+    def test_namespace_that_is_fast_again_has_all_its_places(self) -> None:
+        async def main(loop: JumpingLoop) -> None:
+            began, runner = slow_runner(loop, slow=("a/slow",))
+            runner.add("a/slow")
+            for number in range(100):
+                loop.call_later(11.0, runner.add, f"a/{number}")
+            await serve_for(runner, 12.0)
+            assert len(began) == 101
+
+        run(main)
+
+    def test_news_of_a_key_that_waits_for_a_place_are_one_run(self) -> None:
+        async def main(loop: JumpingLoop) -> None:
+            runs: list[str] = []
+
+            async def work(key: str) -> None:
+                runs.append(key)
+                await asyncio.sleep(1.0)
+
+            runner = Runner(work, clock=loop.time, parallel=1)
+            for key in ("a/1", "a/2"):
+                runner.add(key)
+            loop.call_later(0.5, runner.add, "a/2")
+            await serve_for(runner, 10.0)
+            assert runs == ["a/1", "a/2"]
+            assert runner.waiting == 0
+
+        run(main)
 
     def test_stopping_ends_the_runs_under_way(self) -> None:
         async def main(loop: JumpingLoop) -> None:

@@ -69,6 +69,6 @@ def test_a_start_that_waited_for_a_node_teaches_no_restart_cost() -> None:
     cloud = cloud_attempt(p)
     (edge,) = [attempt for attempt in attempts if attempt != cloud]
     p.handle(WorkerStarted("default/a", cloud, 180.0), 180.0)
-    assert p.cluster.restarts.seconds == 0.0
+    assert p.cluster.restarts.of_job("default").seconds == 0.0
     p.handle(WorkerStarted("default/a", edge, 181.0), 181.0)
-    assert p.cluster.restarts.seconds > 0.0
+    assert p.cluster.restarts.of_job("default").seconds > 0.0

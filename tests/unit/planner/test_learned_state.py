@@ -25,8 +25,8 @@ def taught() -> Planner:
     p.handle(JobSubmitted(job("j", data_site="here", chunk_bytes=PROMISED)), 0.0)
     p.cluster.copy_measured(p.cluster.jobs["default/j"], "there", 32.0, 0.0)
     p.cluster.speed_model.observe("default/j", "", "there", "n2", 2.0, 1000.0)
-    p.cluster.restarts.started(20.0)
-    p.cluster.restarts.saved(3.0)
+    p.cluster.restarts.started("default", 20.0)
+    p.cluster.restarts.saved("default", 3.0)
     return p
 
 
@@ -45,7 +45,7 @@ def test_links_nodes_and_restarts_are_handed_on() -> None:
     assert (
         second.cluster.nodes["n2"].learnt == second.cluster.speed_model.node_factor("n2") == pytest.approx(known, 1e-5)
     )
-    assert second.cluster.restarts.seconds == 23.0
+    assert second.cluster.restarts.of_job("default").seconds == 23.0
     assert learned_state_of(second.cluster) == learned_state_of(first.cluster)
 
 

@@ -1,9 +1,13 @@
 """Costs of stopping and starting workers, learnt where users declare none, and weighed before each preemption."""
 
+from dataclasses import replace
+
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
+from tranche.estimate.restart_cost import MOST_SECONDS
+from tranche.model.tenancy import ClaimLimits, Tenancy
+from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.learned_state import LearnedState, learned_state_of, recall
 from tranche.planner.scheduling.windows import MOST_CHUNKS
 from tranche.state.entities import JobState
@@ -129,6 +133,43 @@ def test_restored_planner_recalls_restart_costs_and_learns_on() -> None:
     assert q.cluster.jobs["default/third"].restart_seconds == 18.0, "as both"
 
 
+def stop(p: Planner, key: str, at: float, seconds: float) -> None:
+    """Suspend the job, whose worker takes this time to stop."""
+    state = p.cluster.jobs[key]
+    (attempt,) = state.runs
+    p.handle(JobChanged(replace(state.job, suspended=True, generation=state.job.generation + 1)), at)
+    p.handle(WorkerEnded(key, attempt, "Preempted", at + seconds, {}), at + seconds)
+
+
+def test_one_tenant_does_not_teach_restart_costs_to_others() -> None:
+    p = planner("chunk:aging=0", [node("n1")])
+    start(p, untold("x", key="evil/x", seconds=1e5), 3e4)
+    stop(p, "evil/x", 4e4, 3.6e4)
+    assert p.cluster.jobs["evil/x"].restart_seconds == 6.6e4, "its own job costs what it costs"
+    long = start(p, untold("long", 1e5, seconds=1e4), 5.0)
+    assert long.restart_seconds == 5.0
+    out = p.handle(untold("short", 100_060.0, key="good/short", seconds=600.0), 100_060.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/long"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_restart_cost_above_the_limit_is_no_free_never(declared: bool) -> None:
+    p = planner("chunk:aging=0", [node("n1")], tenancy=Tenancy(ClaimLimits(max_restart_seconds=600.0)))
+    long = job("long", seconds=1e5, restart_declared=declared, restart_seconds=3e8 if declared else 0.0)
+    assert start(p, JobSubmitted(long), 9e4).restart_seconds == 600.0
+    out = p.handle(untold("short", 100_060.0, seconds=60.0), 100_060.0)
+    assert [one.job for one in of_type(CloseWindow, out)] == ["default/long"]
+
+
+def test_restart_cost_of_others_is_a_bounded_lower_median() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    for number, (namespace, seconds) in enumerate((("a", 30.0), ("b", 7200.0), ("c", 7200.0))):
+        start(p, untold("x", 1e4 * number, key=f"{namespace}/x"), seconds)
+    assert p.cluster.restarts.start_seconds == MOST_SECONDS
+    start(p, untold("x", 4e4, key="d/x"), 20.0)
+    assert p.cluster.restarts.start_seconds == 30.0
+
+
 def test_progress_includes_restart_cost() -> None:
     p = planner("chunk", [node("n1")])
     start(p, untold("first"), 20.0)
@@ -144,7 +185,7 @@ def test_forecast_does_not_change_learnt_restart_cost() -> None:
     p.handle(untold("second", 30.0), 30.0)
     p.forecast(31.0)
     p.handle(Tick(), 32.0)
-    assert p.cluster.restarts.seconds == 20.0
+    assert p.cluster.restarts.of_job("default").seconds == 20.0
 
 
 def test_window_of_short_chunks_and_long_restarts_is_capped() -> None:

@@ -1,8 +1,9 @@
 """Limits of namespaces from a mounted ConfigMap, which is also the parameter of the ValidatingAdmissionPolicy.
 
 A CEL expression of a policy cannot parse YAML, so the ConfigMap has one key for each limit: ``maxWeight``,
-``highestPriorityClass``, ``allowNever`` and ``maxGraceSeconds``, and the same with the suffix ``.NAMESPACE``. Mounted,
-each key is a file. The policy alone enforces ``maxGraceSeconds``: a grace period belongs to pods, not to the plan.
+``highestPriorityClass``, ``allowNever``, ``maxRestartSeconds`` and ``maxGraceSeconds``, and the same with the suffix
+``.NAMESPACE``. Mounted, each key is a file. The policy alone enforces ``maxGraceSeconds``: a grace period belongs to
+pods, not to the plan.
 """
 
 import logging
@@ -15,7 +16,7 @@ from tranche.model.tenancy import LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits,
 logger = logging.getLogger(__name__)
 
 MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER = "maxWeight", "highestPriorityClass", "allowNever"
-MAX_GRACE = "maxGraceSeconds"
+MAX_RESTART, MAX_GRACE = "maxRestartSeconds", "maxGraceSeconds"
 
 
 def to_tenancy(data: Mapping[str, str]) -> Tenancy:
@@ -26,9 +27,9 @@ def to_tenancy(data: Mapping[str, str]) -> Tenancy:
     """
     for key, value in data.items():
         limit = key.partition(".")[0]
-        if limit not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER, MAX_GRACE):
+        if limit not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER, MAX_RESTART, MAX_GRACE):
             raise ValueError(f"{key}: unknown limit")
-        if limit == MAX_GRACE and not value.isdecimal():
+        if limit in (MAX_RESTART, MAX_GRACE) and not value.isdecimal():
             raise ValueError(f"{key}: {value!r} is not a whole number of seconds")
     named = {key.partition(".")[2] for key in data} - {""}
     defaults = _limits(data, "", ClaimLimits())
@@ -40,6 +41,7 @@ def _limits(data: Mapping[str, str], suffix: str, defaults: ClaimLimits) -> Clai
         _weight(data, MAX_WEIGHT + suffix, defaults.max_weight),
         _one_of(data, HIGHEST_CLASS + suffix, PRIORITY_CLASSES, defaults.highest_class),
         _one_of(data, ALLOW_NEVER + suffix, ("true", "false"), str(defaults.allow_never).lower()) == "true",
+        float(data.get(MAX_RESTART + suffix, defaults.max_restart_seconds)),
     )
 
 

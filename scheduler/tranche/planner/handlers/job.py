@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tranche.estimate import Restarts
 from tranche.model import Job, JobPlan, parse_chunks
 from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
@@ -63,7 +62,7 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     """Add the job with its ledger and its running windows; chunks are dispatched when all jobs are added."""
     job, cluster, now = context.tenancy.limited(event.job), context.cluster, context.now
     state = cluster.jobs[job.key] = JobState(
-        job, idle_since=job.submitted, level_since=now, restarts=Restarts(cluster.restarts)
+        job, idle_since=job.submitted, level_since=now, restarts=cluster.restarts.of_job(job.namespace)
     )
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
     state.unplannable = objection(context.policy, job)
