@@ -1,7 +1,6 @@
 """Requests for chunks between workers, planner and written plans; the store of jobs is filled by hand."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 
 import pytest
@@ -170,14 +169,12 @@ def test_1600_chunk_requests_leave_turns_for_the_lease(others: int, monkeypatch:
         asked = [ChunkRequest(wide.key, one, one, dict.fromkeys(run.window.chunks, 10.0)) for one, run in runs.items()]
         tasks = [asyncio.create_task(controller.renewals.ask(one)) for one in asked]
         tasks.append(asyncio.create_task(controller._plan()))
-        largest, longest, before, began = 0, 0.0, 0, time.thread_time()
+        largest, before = 0, 0
         while decided[-1] < WORKERS and not tasks[-1].done():
             await asyncio.sleep(0)  # a turn of the renewal
             largest, before = max(largest, decided[-1] - before), decided[-1]
-            longest, began = max(longest, time.thread_time() - began), time.thread_time()
         assert len([run for run in runs.values() if run.window.renewed]) == 400
-        assert largest <= 50
-        assert longest < 0.25, "seconds of CPU time"
+        assert largest <= 50, "of 1,600 in one turn"
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
