@@ -6,6 +6,7 @@ import pytest
 
 from support.operator_lab import SITE, TEMPLATE, Lab, Process, server, window
 from support.waiting import changes, eventually
+from tranche_testcluster import Cluster
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -179,6 +180,48 @@ def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab) -> None:
     assert not left["metadata"].get("ownerReferences")
     assert "deletionTimestamp" not in left["metadata"]
     assert left["status"]["phase"] == "Running"
+
+
+def test_deleted_namespace_ends_with_its_jobs(cluster: Cluster, namespace: str) -> None:
+    lab = Lab(cluster, f"{namespace}-gone")
+    cluster.kubectl("create", "namespace", lab.namespace)
+    eventually(lambda: cluster.request("GET", lab.core("serviceaccounts", "default"))[0] == 200)
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    cluster.kubectl("delete", "namespace", lab.namespace, "--wait=false")
+    has_ended(lab, "cats-worker-0-1")  # Kubernetes deletes the pods before all other objects
+    assert "deletionTimestamp" not in lab.job()["metadata"]
+    lab.plan(window(0, 2))  # as the planner does when it has counted the pod
+    eventually(lambda: cluster.request("GET", f"/api/v1/namespaces/{lab.namespace}")[0] == 404, seconds=60.0)
+
+
+def test_job_restored_from_a_backup_starts_from_the_beginning(lab: Lab) -> None:
+    """A backup tool restores objects without status, and pods with their labels and the owner of that time."""
+    volume = {"volume": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}
+    lab.create(checkpoint=volume)
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    job, pod = lab.job(), lab.pods()["cats-worker-0-1"]
+    eventually(lambda: lab.status().get("checkpointDirectory") == f"cats-{job['metadata']['uid']}")
+    lab.ask("DELETE", lab.path("cats"))
+    lab.has_pods()
+    kept = {
+        field: pod["metadata"][field] for field in ("name", "labels", "annotations", "ownerReferences", "finalizers")
+    }
+    lab.ask("POST", lab.core("pods"), {"metadata": kept, "spec": pod["spec"]})
+    lab.ask("POST", lab.path(), {**job, "metadata": {"name": "cats"}})
+    uid = lab.job()["metadata"]["uid"]
+    assert uid != job["metadata"]["uid"]
+    lab.plan(window(0, 1))
+
+    def mounts() -> list[str]:
+        (container,) = lab.pods().get("cats-worker-0-1", pod)["spec"]["containers"]
+        return [one["subPath"] for one in container["volumeMounts"] if one["name"] == "tranche-checkpoint"]
+
+    eventually(lambda: mounts() == [f"cats-{uid}"])
+    assert lab.status()["checkpointDirectory"] == f"cats-{uid}"
 
 
 def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:

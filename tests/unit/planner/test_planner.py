@@ -199,6 +199,27 @@ def test_a_cordoned_node_keeps_what_runs_and_gets_nothing_new() -> None:
     assert len(of_type(OpenWindow, p.handle(WorkerEnded("default/a", 2, "Succeeded", 100.0), 100.0))) == 1
 
 
+def test_running_windows_survive_a_device_plugin_restart() -> None:
+    p = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
+    opened = {
+        one.window.attempt: one.window.node
+        for one in of_type(OpenWindow, p.handle(JobSubmitted(job("j", chunks=4)), 0.0))
+    }
+    running = {attempt for attempt, name in opened.items() if name == "n1"}
+    assert len(running) == 2
+    for attempt in running:
+        p.handle(WorkerBound("default/j", attempt, "n1"), 1.0)
+        p.handle(WorkerStarted("default/j", attempt, 1.0), 1.0)
+    assert not of_type(CloseWindow, p.handle(NodeChanged(node("n1", gpus=0)), 5.0))
+    closed = of_type(CloseWindow, p.handle(NodeChanged(node("n2", gpus=0)), 6.0))
+    assert {one.window.attempt for one in closed} == opened.keys() - running, "their pods are not bound"
+    assert not of_type(OpenWindow, p.handle(NodeChanged(node("n1", gpus=2)), 9.0)), "its windows still train there"
+    for one in closed:
+        p.handle(WorkerEnded("default/j", one.window.attempt, "Preempted", 10.0), 10.0)
+    assert len(of_type(OpenWindow, p.handle(NodeChanged(node("n2", gpus=2)), 11.0))) == 2
+    assert running < p.cluster.jobs["default/j"].runs.keys()
+
+
 def test_a_window_opens_only_when_its_data_have_come() -> None:
     p = planner("chunk-faithful", [node("n1", "edge-b")])
     arriving = job("a", data_site="edge-a", chunk_bytes=100e6 / 8 * 30)
