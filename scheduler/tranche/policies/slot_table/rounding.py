@@ -43,11 +43,12 @@ def bounding_factor(
 ) -> float:
     """Return the G that bounds violations of the `packing` or the `covering` rows of a placement.
 
-    [I] packing rows are those of the machines that the fractional solution uses; of the covering rows, only that of the
-    workers has a positive right-hand side.
+    [I] packing rows are those of the machines that the fractional solution uses; covering rows are those of the workers
+    and of the parameter servers, with the numbers of both as right-hand sides.
     """
     if side == "covering":
-        return covering_factor(2, delta, workers)
+        servers = job.least_servers_for(workers)
+        return covering_factor(2, delta, min(workers, servers) if servers > 0 else workers)
     largest = [max(parts) for parts in zip(job.worker, job.server, strict=True)]
     sides = [
         room / most

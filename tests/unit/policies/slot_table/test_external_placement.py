@@ -1,6 +1,6 @@
 """Placement on several machines and its rounding: the worked examples, an LP solver, and frequencies of violations."""
 
-from math import inf, log
+from math import inf, log, sqrt
 from random import Random
 
 import highspy
@@ -8,10 +8,11 @@ import pytest
 
 from tranche.policies.seeded_choice import uniform
 from tranche.policies.slot_table.cells import Cells
-from tranche.policies.slot_table.external_placement import relaxed_placement
+from tranche.policies.slot_table.external_placement import Relaxation, relaxed_placement
 from tranche.policies.slot_table.machine_table import external_cells, internal_cells
 from tranche.policies.slot_table.pool import Machine
 from tranche.policies.slot_table.rounding import (
+    bounding_factor,
     covering_factor,
     integral_cells,
     is_covering,
@@ -102,6 +103,16 @@ def test_one_side_is_violated_at_most_as_often_as_bounded(side: str) -> None:
         total = sum(int(value) + (draw.random() < value - int(value)) for _ in range(entries))
         violated += total > least_side if packing else total < least_side
     assert violated / count <= target + 3 * (target * (1 - target) / count) ** 0.5
+
+
+def test_covering_factor_bounds_parameter_servers_too() -> None:
+    """Two workers and a fifth of a parameter server on one machine: each covering row fails with at most δ/(3·2)."""
+    job, delta, count = pd_ors_job(workers_per_server=10.0), 0.5, 20_000
+    place = (2.0, 0.2)
+    factor = bounding_factor(job, 2, Relaxation(1.0, {"h1": place}), [machine("h1", 1.0, 2.0, 10.0)], "covering", delta)
+    draw, target = Random(3), delta / 6
+    missing = sum(rounded(place, factor, (draw.random(), draw.random()))[1] < 1 for _ in range(count))
+    assert missing / count <= target + 3 * sqrt(target * (1 - target) / count)
 
 
 def drawn_machines(draw: Random) -> list[Machine]:
