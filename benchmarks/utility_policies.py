@@ -42,8 +42,8 @@ POLICIES = (
     "pd-ors-like:price_ratio=1000",
     "rrh",
     "dorm",
-    "drf",
-    "fifo",
+    "drf:users=jobs",
+    "fifo:workers=30",
 )
 SCALES = (0.2, 1.0, 10.0)
 RATIOS = (1.0, 10.0, 100.0)

@@ -111,9 +111,7 @@ class Draft:
         return sum(self._parts(state))
 
     def _parts(self, state: JobState) -> list[float]:
-        ask, whole = self.unit_request(state), self.capacity
-        pairs = ((ask.gpus, whole.gpus), (ask.cpu, whole.cpu), (ask.memory, whole.memory))
-        return [part / total for part, total in pairs if total]
+        return self.unit_request(state).parts_of(self.capacity)
 
     def add(self, state: JobState) -> bool:
         """Give the job another unit, one that runs if possible; return False at its limit or without room."""
