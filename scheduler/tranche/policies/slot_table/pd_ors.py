@@ -47,6 +47,9 @@ class PdOrs(SlotTablePolicy):
         allocates_workers=True,
     )
 
+    quanta: float = 15.0
+    """Number of equal parts into which the work of each job is divided, fewer than under `oasis`, since an offer takes
+    longer."""
     locality: str = "on"
     """`on`: placements inside one machine are considered; `off`: only those on several."""
     rounding: str = "random"
