@@ -131,10 +131,10 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 		"benchmarks/network_cost.py" \
 		"benchmarks/selector_weights.py" \
 		"benchmarks/lwf_study.py" \
-		"benchmarks/utility_policies.py utility --jobs 15 30 45" \
-		"benchmarks/utility_policies.py arrival --jobs 8" \
-		"benchmarks/utility_policies.py scale --jobs 30" \
-		"benchmarks/utility_policies.py bandwidth --jobs 30" \
+		"benchmarks/utility_policies.py utility --jobs 15 30 45 --seeds 2" \
+		"benchmarks/utility_policies.py arrival --jobs 100" \
+		"benchmarks/utility_policies.py scale --jobs 30 --seeds 2" \
+		"benchmarks/utility_policies.py bandwidth --jobs 30 --seeds 2" \
 		"benchmarks/throughput_prediction.py --pairs" \
 		"benchmarks/interval_calibration.py" \
 		"benchmarks/worker_network.py" \

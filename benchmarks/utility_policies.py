@@ -17,6 +17,7 @@ from time import process_time
 from matplotlib.figure import Figure
 
 from tranche.model import Job, Link, Node, PodShape, Resources, Site, Utility
+from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
 from tranche.policies.slot_table.machine_table import MachineTable
 from tranche.policies.slot_table.offer import PricedTable, admit, offer
@@ -24,6 +25,7 @@ from tranche.policies.slot_table.pool import Pool
 from tranche.policies.slot_table.pooled_table import PooledTable
 from tranche.policies.slot_table.price import PriceRange
 from tranche.policies.slot_table.slot_job import Amounts, SlotJob
+from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.scenario import Scenario, run
 from tranche.simulation.workload.utility_draw import with_utilities
@@ -42,8 +44,8 @@ POLICIES = (
     "pd-ors-like:price_ratio=1000",
     "rrh",
     "dorm",
-    "drf",
-    "fifo",
+    "drf:users=jobs",
+    "fifo:workers=30",
 )
 SCALES = (0.2, 1.0, 10.0)
 RATIOS = (1.0, 10.0, 100.0)
@@ -167,6 +169,13 @@ def drawn_slot_job(number: int) -> SlotJob:
     )
 
 
+def default_quanta(kind: str) -> int:
+    """Return the number of quanta by default."""
+    policy = get_policy(kind)
+    assert isinstance(policy, SlotTablePolicy)
+    return int(policy.quanta)
+
+
 def offer_seconds(kind: str, jobs: int, quanta: int) -> list[float]:
     """Return the processor time of each offer, at 100 slots and 80 machines, while jobs fill the table."""
     prices = PriceRange(1e-4, Amounts(60.0, 20.0, 6.0))
@@ -194,7 +203,7 @@ def main() -> None:
     parser.add_argument("part", choices=("utility", "scale", "bandwidth", "arrival"))
     parser.add_argument("--jobs", type=int, nargs="+", default=[50, 100], help="numbers of jobs")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--quanta", type=int, default=50, help="quanta of an offer (arrival)")
+    parser.add_argument("--quanta", type=int, default=0, help="quanta of an offer (arrival; 0: those of the policy)")
     parser.add_argument("--pictures", action="store_true", help="write docs/pictures")
     options = parser.parse_args()
     seeds = range(1, options.seeds + 1)
@@ -230,7 +239,8 @@ def main() -> None:
     else:
         print("| policy | median | p99 | most |\n|:--|--:|--:|--:|")
         for kind in ("oasis", "pd-ors-like"):
-            seconds = sorted(offer_seconds(kind, options.jobs[-1], options.quanta))
+            quanta = options.quanta or default_quanta(kind)
+            seconds = sorted(offer_seconds(kind, options.jobs[-1], quanta))
             p99 = seconds[min(len(seconds) - 1, int(0.99 * len(seconds)))]
             print(f"| {kind} | {median(seconds):.3f} s | {p99:.3f} s | {seconds[-1]:.3f} s |", flush=True)
 

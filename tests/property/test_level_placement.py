@@ -1,5 +1,6 @@
 """Random gangs under the policies that place by topology level: invariants hold, all complete, preemptions are rare."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from tranche.model import Job
 from tranche.model.topology import RACK_LEVEL
 from tranche.planner import CloseWindow, Planner, PlannerSettings
 from tranche.policies import get_policy
+from tranche.policies.locality.most_delayed import batches_left, level_seconds
 from tranche.policies.locality.network_gain import preemption_quantum
 from tranche.policies.seeded_choice import uniform
 from tranche.simulation.engine.simulation import Simulation, prepare
@@ -70,3 +72,25 @@ def test_forecast_reaches_the_end_of_a_declining_gang(policy: str) -> None:
     assert len(planner.cluster.locality.jobs) == before
     simulation.run()
     assert len(simulation.result().jobs) == 3
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_gang_declines_longer_than_its_timers_or_its_gain(seed: int, scale: float) -> None:
+    timers = {0: 300.0, 1: 100.0, 2: 100.0}
+    nodes = [node(f"n{i}", f"edge-{i // 4}", 4, labels={RACK_LEVEL: f"r{i // 2}"}) for i in range(6)]
+    planner = Planner(get_policy("dally-like:timers=300/100"), PlannerSettings(validate=True, level_network=NETWORK))
+    simulation = Simulation(planner, RESTART_SECONDS)
+    jobs = [replace(one, gradient_bits=scale * one.gradient_bits) for one in drawn(seed, 40)]
+    prepare(simulation, jobs, nodes, [])
+    cluster, widest = planner.cluster, planner.cluster.places.topology.widest
+    while planner.next_wakeup() is not None or len(simulation.completed) < len(jobs):
+        simulation.step()
+        for key, known in cluster.locality.jobs.items():
+            state, waited = cluster.jobs.get(key), known.waited(simulation.now)
+            if state is None or not waited:
+                continue
+            narrowest = cluster.narrowest_level(state)
+            saved = level_seconds(state, cluster, widest) - level_seconds(state, cluster, narrowest)
+            gain = batches_left(state, state.idle_since) * saved
+            assert waited <= min(gain, sum(timers[level] for level in range(narrowest, widest))) + 1e-3

@@ -1,5 +1,6 @@
 """Small clusters and jobs for tests."""
 
+from random import Random
 from typing import Any, TypeVar
 
 from tranche.model import Job, Node, PodShape, Resources, Site
@@ -36,6 +37,16 @@ def job(name: str, submitted: float = 0.0, *, chunks: int = 1, seconds: float = 
 def gang(name: str, submitted: float = 0.0, members: int = 2, **changes: Any) -> Job:
     """Return a job whose members, of one GPU each, train together."""
     return job(name, submitted, **{"chunks": members, "is_gang": True, **changes})
+
+
+def drawn_jobs(seed: int) -> list[Job]:
+    """Return 25 chunked jobs of up to 6 workers, one every 30 s on average."""
+    draw, jobs, at = Random(seed), [], 0.0
+    for number in range(25):
+        at += draw.expovariate(1 / 30)
+        chunks, seconds = draw.randint(1, 6), draw.uniform(20, 400)
+        jobs.append(job(f"j{number}", at, chunks=chunks, seconds=seconds, max_workers=draw.randint(1, 6)))
+    return jobs
 
 
 def planner(policy: str, nodes: list[Node], sites: list[Site] | None = None, **settings: Any) -> Planner:

@@ -53,6 +53,11 @@ class Resources:
             self.gpu_resource or other.gpu_resource,
         )
 
+    def parts_of(self, whole: Self) -> list[float]:
+        """Return the parts of the whole's GPUs, CPU and memory, those of which it has nothing left out."""
+        pairs = ((self.gpus, whole.gpus), (self.cpu, whole.cpu), (self.memory, whole.memory))
+        return [part / total for part, total in pairs if total]
+
     def fits(self, room: Self) -> bool:
         """Return whether this request fits into the given free resources."""
         return (

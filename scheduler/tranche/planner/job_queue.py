@@ -427,6 +427,8 @@ class JobQueue:
             self.invalidate_preemption({run.home.site for run in state.runs.values()})
         if policy.traits.preemptive:
             self.note_running(state, now)
+        if not policy.traits.allocates_workers:
+            state.granted = policy.worker_limit(state, self.cluster)
         sites: tuple[str, ...] = ()
         wants = wants_windows(state, now)
         if wants or state.runs:

@@ -201,6 +201,17 @@ class QueuePolicy(Policy):
         """
         return True
 
+    def fills_progressively(self) -> bool:
+        """Return whether a chunked job gets one worker at a time, and ranks are compared again after each."""
+        return False
+
+    def worker_limit(self, state: JobState, cluster: ClusterState) -> int | None:
+        """Return the most workers on nodes that a chunked job may have; None: as many as it asks for.
+
+        The planner calls it whenever it ranks the job, unless the policy `allocates_workers`.
+        """
+        return None
+
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """Return how many workers each job may have at most, and which windows go on.
 

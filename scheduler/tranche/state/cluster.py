@@ -113,10 +113,22 @@ class ClusterState:
 
     def dominant_share(self, tenant: str) -> float:
         """Return the tenant's largest share of any resource of all nodes, 0 … 1."""
+        self._measure()
+        return self.shares.dominant(tenant)
+
+    def dominant_share_of(self, state: JobState) -> float:
+        """Return the job's largest share of any resource of all nodes, 0 … 1, with its parameter servers."""
+        self._measure()
+        pods = [run.requests for run in state.runs.values() if run.home.node]
+        pods += [server.requests for server in state.servers if server.planned.node]
+        held = sum(pods, start=Resources())
+        return max(held.parts_of(self.shares.capacity), default=0.0)
+
+    def _measure(self) -> None:
+        """Add up the capacity of all nodes if they have changed."""
         if self._measured != self.epoch:
             self._measured = self.epoch
             self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
-        return self.shares.dominant(tenant)
 
     def hosts(self, state: JobState) -> Hosts[NodeState]:
         """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""

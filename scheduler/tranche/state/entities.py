@@ -28,7 +28,7 @@ from tranche.model import (
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
-from tranche.state.slot_plan import SlotPlan
+from tranche.state.slot_plan import SlotCells, SlotPlan
 
 UNKNOWN_REQUESTS = Resources()
 
@@ -346,6 +346,8 @@ class JobState:
     """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
     place: int = 0
     """Place in the order of that allocation."""
+    preferred: SlotCells | None = None
+    """Nodes on which its pods start as long as they have room, under a policy with a slot table."""
     topology_level: int | None = None
     """Topology level of a gang's windows: the narrowest one that their nodes share; None without windows."""
     slot_plan: SlotPlan | None = None

@@ -113,11 +113,7 @@ class Shares:
     def dominant(self, tenant: str) -> float:
         """Return the tenant's largest share of any resource (GPUs, CPU, memory), 0 … 1."""
         held = self.held.get(tenant)
-        if held is None:
-            return 0.0
-        whole = self.capacity
-        pairs = ((held.gpus, whole.gpus), (held.cpu, whole.cpu), (held.memory, whole.memory))
-        return max((part / total for part, total in pairs if total), default=0.0)
+        return 0.0 if held is None else max(held.parts_of(self.capacity), default=0.0)
 
 
 @dataclass(slots=True)

@@ -113,3 +113,19 @@ def test_fit_never_has_a_negative_fixed_time() -> None:
     found = fitted([(10, 0.1), (20, 0.5)], SampleTime(1.0, 1.0))
     assert found.fixed_seconds == 0
     assert found.seconds_per_sample == pytest.approx(0.02)
+
+
+def test_samples_of_the_example_take_their_worked_times() -> None:
+    serial, prefetch = workers(), workers(prefetch=True)
+    assert [one.seconds_per_sample for one in serial] == pytest.approx([0.01, 0.02, 0.03])
+    assert prefetch[2].seconds_per_sample == pytest.approx(0.02)
+    assert split(workers(local=(1.0, 1.0, 1.0)), 96).exact == pytest.approx((38.4, 19.2, 38.4))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=8), st.floats(1e3, 1e9), st.floats(1e3, 1e9))
+def test_loft_is_lb_bsp_where_all_data_are_local(computes: list[float], sample_bits: float, rate: float) -> None:
+    total = 32 * len(computes)
+    for prefetch in (False, True):
+        loft = [SampleTime(0.1, seconds_per_sample(c, 1.0, sample_bits, rate, prefetch=prefetch)) for c in computes]
+        assert split(loft, total) == split([SampleTime(0.1, c) for c in computes], total)

@@ -123,3 +123,19 @@ def test_roofline_takes_the_slower_of_flops_and_bytes() -> None:
     assert few[-1].forward_seconds == pytest.approx(1.5 * 4 * (4096 * 1000 + 1000 + 5096) / 1e9)
     assert few[-1].backward_seconds == 2 * few[-1].forward_seconds
     assert few[-1].gradient_bits == 32 * (4096 * 1000 + 1000)
+
+
+def test_example_without_overlap_takes_40() -> None:
+    """Computation, pushes and pulls one after the other; with overlap the iteration takes 31."""
+    computation = sum(layer.forward_seconds + layer.backward_seconds for layer in LAYERS)
+    transfer = sum(layer.gradient_bits for layer in LAYERS) / FAST.up_bits_per_second
+    assert computation + 2 * transfer == 40.0
+    assert asynchronous_seconds(FAST) == 31.0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_slower_pulls_never_shorten_an_iteration(seed: int) -> None:
+    worker = _worker(Random(f"down {seed}"))
+    slower = replace(worker, down_bits_per_second=worker.down_bits_per_second / 2)
+    assert asynchronous_seconds(slower) >= asynchronous_seconds(worker)
+    assert synchronous_seconds([slower, worker]) >= synchronous_seconds([worker, worker])

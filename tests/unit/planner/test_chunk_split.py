@@ -1,6 +1,7 @@
 """Splitting the chunks of a worker that lags behind idle slots (option `split` of `chunk`)."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -61,3 +62,15 @@ def test_window_is_not_split_before_it_has_trained_for_a_while() -> None:
     assert completed("chunk:split=2", short) == pytest.approx(28.0), "the slow node never trains for 30 s"
     longer = job("a", chunks=3, seconds=16.0)
     assert completed("chunk:split=2", longer) == pytest.approx(40.0), "half of chunk 3 is left by 32 s"
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("factor", [1, 2])
+def test_splitting_never_delays_a_job_that_is_alone(seed: int, factor: int) -> None:
+    draw = Random(seed)
+    nodes = tuple(node(f"n{n}", speed=draw.choice([0.25, 0.5, 1.0, 1.5])) for n in range(draw.randint(2, 4)))
+    restart = draw.choice([0.0, 10.0])
+    one = job("a", chunks=draw.randint(2, 9), seconds=draw.uniform(40, 300), restart_seconds=restart)
+    assert completed(f"chunk:faster=0:split={factor}", one, nodes) <= completed("chunk:faster=0", one, nodes) * (
+        1 + 1e-9
+    )

@@ -2,10 +2,11 @@
 
 import pytest
 
-from support.builders import job, node, of_type, planner, worker
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow
+from support.builders import drawn_jobs, job, node, of_type, planner, worker
+from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, PlannerSettings
 from tranche.policies import get_policy
 from tranche.policies.allocation.optimus import Optimus
+from tranche.simulation.engine.simulation import Simulation, prepare
 
 
 def test_second_of_two_contending_workers_gains_50() -> None:
@@ -55,3 +56,16 @@ def test_running_job_keeps_its_last_worker() -> None:
 def test_negative_contention_is_refused() -> None:
     with pytest.raises(ValueError, match="contention"):
         get_policy("optimus:contention=-1")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_job_that_has_started_always_keeps_a_worker(seed: int) -> None:
+    made = Planner(get_policy("optimus"), PlannerSettings(validate=True))
+    simulation, jobs, started = Simulation(made), drawn_jobs(seed), set[str]()
+    prepare(simulation, jobs, [node("n0", gpus=3), node("n1", gpus=2)], [])
+    while made.next_wakeup() is not None or len(simulation.completed) < len(jobs):
+        simulation.step()
+        for key, state in made.cluster.jobs.items():
+            if any(not run.closing for run in state.runs.values()):
+                started.add(key)
+            assert key not in started or state.runs or not state.active

@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,16 @@ RECONSTRUCTED = {
     "optimus": "Optimus-like",
     "themis": "Themis-like",
     "pd-ors-like": "PD-ORS-like",
+    "dally-like": "Dally-like",
+    "selector": "ASET-like",
 }
+LIKE = {
+    "tranche.estimate.iteration.bandwidth_share": "SaSP-like",
+    "tranche.estimate.iteration.batch_size": "LOFT-like",
+    "tranche.estimate.iteration.batch_search": "LOFT-like",
+    "tranche.estimate.layer_schedule": "DeepProphet-like",
+}
+"""Modules of systems of which only an abstract was read, with the name that each gives itself."""
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - CUSTOMARY.keys()))
@@ -51,6 +61,15 @@ def test_reconstructed_policy_says_so_in_its_source(name: str) -> None:
     source = POLICIES[name].source
     assert source.startswith(RECONSTRUCTED[name])
     assert MARK.search(source)
+
+
+@pytest.mark.parametrize(("module", "name"), LIKE.items())
+def test_module_of_an_unread_system_says_so(module: str, name: str) -> None:
+    said = inspect.getdoc(import_module(module)) or ""
+    assert name in said
+    assert re.search(r"\[(R|I)\]", said)
+    assert "faithful" not in said
+    assert not PART.search(said)
 
 
 @pytest.mark.parametrize("name", sorted(CUSTOMARY.keys() | READ.keys()))

@@ -2,10 +2,11 @@
 
 import pytest
 
-from support.builders import job, node, of_type, planner
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, Tick, WorkerStarted
+from support.builders import drawn_jobs, job, node, of_type, planner
+from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner, PlannerSettings, Tick, WorkerStarted
 from tranche.policies import get_policy
 from tranche.policies.queue.themis import fairness_of, finish_time_fairness
+from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.scenario import Scenario, run
 
 
@@ -69,3 +70,14 @@ def test_jobs_that_are_alike_share_workers_after_the_lease() -> None:
 def test_lease_without_sense_is_refused(lease: str) -> None:
     with pytest.raises(ValueError, match="lease"):
         get_policy(f"themis:lease={lease}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_worker_is_stopped_within_its_lease(seed: int) -> None:
+    simulation = Simulation(Planner(get_policy("themis:lease=120"), PlannerSettings(validate=True)))
+    prepare(simulation, drawn_jobs(seed), [node("n0", gpus=3), node("n1", gpus=2)], [])
+    simulation.run()
+    closed = [(at, one.window) for at, one in simulation.history if isinstance(one, CloseWindow)]
+    stopped = [(at, window) for at, window in closed if window.preempted_by]
+    assert stopped
+    assert all(at >= window.start + 120 - 1e-6 for at, window in stopped)

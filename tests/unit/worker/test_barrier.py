@@ -1,5 +1,10 @@
 """Barriers of a parameter server, in virtual time."""
 
+from math import inf
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tranche_worker import Barrier, StalenessBound
 
 
@@ -87,3 +92,37 @@ def test_a_new_worker_starts_beside_the_slowest() -> None:
     bound.trained(1, 1.0)
     assert bound.may_start(0, 1.0)
     assert bound.may_start(1, 1.0)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([0, 1, 3, inf]), st.lists(st.integers(0, 5), max_size=60))
+def test_rounds_have_k_pushes_and_nobody_misses_more_than_s(
+    count: int, enough: int, staleness: float, order: list[int]
+) -> None:
+    barrier, pushed, missed = Barrier(enough, staleness), set[int](), [0] * count
+    for worker in range(count):
+        barrier.contact(worker, 0.0)
+    for worker in (one % count for one in order):
+        barrier.push(worker, 1.0)
+        pushed.add(worker)
+        late = any(missed[one] >= staleness for one in range(count) if one not in pushed)
+        assert barrier.may_close(1.0) is (len(pushed) >= min(enough, count) and not late)
+        if barrier.may_close(1.0):
+            barrier.close()
+            missed = [0 if one in pushed else missed[one] + 1 for one in range(count)]
+            assert all(rounds <= staleness for rounds in missed)
+            pushed.clear()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 5), st.integers(0, 4), st.lists(st.integers(0, 4), max_size=80))
+def test_no_worker_is_more_than_s_plus_one_batches_ahead(count: int, staleness: int, order: list[int]) -> None:
+    bound, trained = StalenessBound(staleness), [0] * count
+    for worker in range(count):
+        bound.contact(worker, 0.0)
+    for worker in (one % count for one in order):
+        if bound.may_start(worker, 1.0):
+            bound.trained(worker, 1.0)
+            trained[worker] += 1
+        assert max(trained) - min(trained) <= staleness + 1
+        assert bound.may_start(trained.index(min(trained)), 1.0), "the slowest may always start"

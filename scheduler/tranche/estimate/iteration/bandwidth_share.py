@@ -1,6 +1,6 @@
 """Shares of a parameter server's port among the workers of one job, SaSP-like.
 
-Source: Network Scheduling for Distributed Machine Learning Jobs, thesis, HKUST, 2019. [P, abstract] SaSP allocates the
+Source: Network Scheduling for Distributed Machine Learning, thesis, HKUST, 2019. [P, abstract] SaSP allocates the
 resources of the processes of one job on different servers, and decouples computation from communication; the abstract
 claims 25 to 50 % shorter training over different synchronization schemes. Only the abstract was read: all formulas are
 reconstructed [I].

@@ -1,5 +1,6 @@
 """Free capacity on nodes: nodes that could take workers of a job now."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -56,6 +57,8 @@ def free_nodes(
         order: Sort key of nodes otherwise: the best fit, or `BY_PACE` for the least predicted time of a mini-batch.
     """
     request = state.job.worker.requests
+    if state.preferred is not None:
+        return _preferred_nodes(nodes, state, wanted)
     if wanted == 1 and not first_fit:
         best = min(nodes, key=order, default=None)
         if best is not None and not best.has_room(request):
@@ -69,6 +72,24 @@ def free_nodes(
             room = room - request
         if len(found) == wanted:
             break
+    return found
+
+
+def _preferred_nodes(nodes: Sequence[NodeState], state: JobState, wanted: int) -> list[NodeState]:
+    """Return nodes with free capacity as `free_nodes`: those that the policy prefers, then by best fit."""
+    assert state.preferred is not None
+    request, cells = state.job.worker.requests, Counter(dict(state.preferred.workers))
+    cells.subtract(run.home.node or "" for run in state.runs.values() if not run.closing)
+    rooms = {node.node.name: node.capacity - node.reserved for node in nodes}
+    found: list[NodeState] = []
+    for is_preferred in (True, False):
+        for node in sorted(nodes, key=BEST_FIT):
+            name = node.node.name
+            most = min(wanted - len(found), cells[name]) if is_preferred else wanted - len(found)
+            fit = count_fitting(request, [rooms[name]], max(0, most))
+            for _ in range(fit):
+                rooms[name] = rooms[name] - request
+            found += [node] * fit
     return found
 
 

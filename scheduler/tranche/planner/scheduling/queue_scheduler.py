@@ -126,7 +126,7 @@ class SchedulingCycle:
         if candidate is None:
             return False
         rank, _, number, one, state = candidate
-        queue, now = self.queue, self.now
+        queue, now, before = self.queue, self.now, len(state.runs)
         may_preempt = queue.may_preempt(one, state)
         if self._is_too_large(one, state, rank, may_preempt=may_preempt):
             one.tried = state
@@ -134,6 +134,10 @@ class SchedulingCycle:
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
         )
+        if queue.policy.fills_progressively() and len(state.runs) > before and wants_at(state, one.site, now):
+            if (again := queue.candidate(one, number, now)) is not None:
+                heappush(self.heap, again)
+            return True
         exhausted = False
         if wants_at(state, one.site, now):
             if self._blocks_others(one, state, rank):
@@ -317,6 +321,8 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = context.cluster.quotas.most_workers(job, wanted)
+        progressive = context.queue is not None and context.queue.policy.fills_progressively()
+        wanted = min(1, wanted) if progressive else wanted
     if job.is_gang and level_placement.applies(context.policy, state):
         places = level_placement.place(context, state, nodes, now)
         if places:

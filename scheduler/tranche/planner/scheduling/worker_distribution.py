@@ -25,9 +25,9 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
     queue.distributed = given
     draft = queue.policy.allocate_workers(cluster, now)
     for state in cluster.jobs.values():
-        state.granted, state.place = 0, len(draft.jobs)
+        state.granted, state.place, state.preferred = 0, len(draft.jobs), None
     for place, state in enumerate(draft.jobs):
-        state.granted, state.place = draft.workers(state), place
+        state.granted, state.place, state.preferred = draft.workers(state), place, draft.preferred(state)
     for key, plan in draft.plans.items():
         cluster.jobs[key].slot_plan = plan
     for state, run in list(draft.stopped()):

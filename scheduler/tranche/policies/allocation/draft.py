@@ -2,9 +2,11 @@
 
 Ours [I]: a worker that runs keeps its node as long as its job keeps the worker, the oldest first; a new one takes the
 node with the fewest GPUs left, and nodes where no worker has to stop before all others. A gang counts as one unit: all
-of its members or none.
+of its members or none. Where a job has cells of a slot table, it takes the nodes of these cells before all others, and
+a worker that runs elsewhere moves there.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +14,7 @@ from tranche.model import Resources
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
-from tranche.state.slot_plan import SlotPlan
+from tranche.state.slot_plan import SlotCells, SlotPlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,8 @@ class Draft:
         """Number of units that must not be stopped, by job."""
         self.plans: dict[str, SlotPlan] = {}
         """Plans on a slot table by job, under policies that have one; the planner stores them in `JobState`."""
+        self.cells: dict[str, SlotCells] = {}
+        """Nodes for the job's pods under the same policies, by job: those of its cells."""
         self.capacity = sum((node.capacity for node in cluster.nodes.values()), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}
@@ -107,9 +111,7 @@ class Draft:
         return sum(self._parts(state))
 
     def _parts(self, state: JobState) -> list[float]:
-        ask, whole = self.unit_request(state), self.capacity
-        pairs = ((ask.gpus, whole.gpus), (ask.cpu, whole.cpu), (ask.memory, whole.memory))
-        return [part / total for part, total in pairs if total]
+        return self.unit_request(state).parts_of(self.capacity)
 
     def add(self, state: JobState) -> bool:
         """Give the job another unit, one that runs if possible; return False at its limit or without room."""
@@ -118,9 +120,12 @@ class Draft:
             return False
         kept = {run.window.attempt for unit in units for run in unit.runs}
         running = (
-            unit for unit in self._present(state) if not kept.intersection(run.window.attempt for run in unit.runs)
+            unit
+            for unit in self._present(state)
+            if not kept.intersection(run.window.attempt for run in unit.runs) and self._holds(unit)
         )
-        unit = next((unit for unit in running if self._holds(unit)), None) or self._found(state)
+        unit = self._in_cells(state, running) if state.job.key in self.cells else next(running, None)
+        unit = unit or self._found(state)
         if unit is None:
             return False
         self._take(unit)
@@ -164,6 +169,13 @@ class Draft:
                 self._unused[name] = self._unused[name] + request
             self._gpus += request.gpus
 
+    def _in_cells(self, state: JobState, running: Iterator[Unit]) -> Unit | None:
+        """Return a unit where the job has cells left, one that runs if possible; else the first one that runs."""
+        left, able, new = self._workers_left(state), list(running), self._found(state)
+        units = (*able, new) if new else able
+        in_cells = (one for one in units if any(left[name] > 0 for name, _ in one.taken[: one.workers]))
+        return next(in_cells, able[0] if able else None)
+
     def _found(self, state: JobState) -> Unit | None:
         """Return a new unit of the job, with the parameter servers and the chief that it lacks; None without room."""
         job = state.job
@@ -173,29 +185,56 @@ class Draft:
         helpers = [job.server] * job.servers + [job.chief] if starts else []
         wanted = [job.worker] * job.min_available + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
-        for shape in wanted:
+        cells = self.cells.get(job.key)
+        workers, servers = self._workers_left(state), Counter(dict(cells.servers if cells else ()))
+        for number, shape in enumerate(wanted):
             hosts = [node.node.name for node in self.cluster.eligible(shape) if self._serves(node, state)]
-            name = self._best(hosts, shape.requests, taken)
+            left = workers if number < job.min_available else servers
+            name = self._best(hosts, shape.requests, taken, left)
             if name is None:
                 return None
+            left[name] -= 1
             taken.append((name, shape.requests))
         return Unit(job.min_available, (), tuple(taken))
+
+    def _workers_left(self, state: JobState) -> Counter[str]:
+        """Return the workers by node that the job has cells for and not yet in the draft."""
+        cells = self.cells.get(state.job.key)
+        left = Counter(dict(cells.workers if cells else ()))
+        left.subtract(name for unit in self._units[state.job.key] for name, _ in unit.taken[: unit.workers])
+        return left
+
+    def preferred(self, state: JobState) -> SlotCells | None:
+        """Return the nodes of the job's cells and of its workers beyond these; None under policies without cells."""
+        cells = self.cells.get(state.job.key)
+        if cells is None:
+            return None
+        more = Counter(name for unit in self._units[state.job.key] for name, _ in unit.taken[: unit.workers])
+        told = Counter(dict(cells.workers))
+        beyond = self.workers(state) - told.total()
+        for name in sorted(more - told) if beyond > 0 else ():
+            count = min(beyond, more[name] - told[name])
+            told[name] += count
+            beyond -= count
+        return cells._replace(workers=tuple(told.items()))
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
         """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""
         return not state.excludes(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
-    def _best(self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]]) -> str | None:
+    def _best(
+        self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]], left: Counter[str]
+    ) -> str | None:
         used: dict[str, Resources] = {}
         for name, amount in taken:
             used[name] = used.get(name, Resources()) + amount
-        best: tuple[bool, int, str] | None = None
+        best: tuple[bool, bool, int, str] | None = None
         for name in hosts:
             more = used[name] + request if name in used else request
             if more.fits(self._rooms[name]):
-                order = (not more.fits(self._unused[name]), self._rooms[name].gpus, name)
+                order = (left[name] <= 0, not more.fits(self._unused[name]), self._rooms[name].gpus, name)
                 best = order if best is None else min(best, order)
-        return None if best is None else best[2]
+        return None if best is None else best[3]
 
     def _present(self, state: JobState) -> Iterator[Unit]:
         """Yield the job's open windows as units; one whose node is gone takes nothing until its end is reported."""

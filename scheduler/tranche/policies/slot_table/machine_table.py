@@ -102,7 +102,7 @@ def external_cells(
     if servers == 0:
         placed = cheapest_counts(machines, job.worker, workers)
         return None if placed is None else Cells(placed[0], placed[1])
-    relaxation = relaxed_placement(job, workers, max(job.least_servers, workers / job.workers_per_server), machines)
+    relaxation = relaxed_placement(job, workers, job.least_servers_for(workers), machines)
     if relaxation is None:
         return None
     factor = bounding_factor(job, workers, relaxation, machines, bounded, delta) if bounded else 1.0

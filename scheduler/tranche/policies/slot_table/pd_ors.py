@@ -6,8 +6,7 @@ locality, an integer programme of packing and covering, and randomised rounding.
 of OASiS, read in full, on one pool with memory [R]; synchronous training has the bandwidth inside a machine only if all
 pods are on one [D]; rounding, its repair and its factor are described in `tranche.policies.slot_table.rounding`.
 Ours [I]: a sample is a mini-batch of one worker; a job has all the parameter servers that it declares while it has
-workers; the machines of the table decide price and admission only, since the planner places each worker; horizon,
-offers to jobs that were not admitted, and unreserved cells are those of
+workers; horizon, offers to jobs that were not admitted, unreserved cells, and the nodes of pods are those of
 `tranche.policies.slot_table.slot_table_policy`.
 """
 
@@ -48,6 +47,9 @@ class PdOrs(SlotTablePolicy):
         allocates_workers=True,
     )
 
+    quanta: float = 15.0
+    """Number of equal parts into which the work of each job is divided, fewer than under `oasis`, since an offer takes
+    longer."""
     locality: str = "on"
     """`on`: placements inside one machine are considered; `off`: only those on several."""
     rounding: str = "random"

@@ -2,10 +2,10 @@
 
 Source: PD-ORS (arXiv 2108.02917), reconstructed [R]: each entry of G times the solution is rounded up with the
 probability of its fraction, and again until all constraints hold. [I] at most a given number of tries; then the
-solution is rounded down, and pods are added one by one where they are cheapest. [I] surplus workers are dropped after
-success, on the dearest machine first. G = 1 by default, the value with which the group's paper SMD evaluates [P]: with
-G < 1 a covering constraint fails almost surely. The factors for bounds on one side follow from Chernoff's inequality
-[D]: both are roots of ``1 − G + ln G = −c``.
+solution is rounded down, and pods are added one by one where they are cheapest. [I] surplus workers are dropped before
+the constraints are checked, on the dearest machine first, so that more tries succeed. G = 1 by default, the value with
+which the group's paper SMD evaluates [P]: with G < 1 a covering constraint fails almost surely. The factors for bounds
+on one side follow from Chernoff's inequality [D]: both are roots of ``1 − G + ln G = −c``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,11 +43,12 @@ def bounding_factor(
 ) -> float:
     """Return the G that bounds violations of the `packing` or the `covering` rows of a placement.
 
-    [I] packing rows are those of the machines that the fractional solution uses; of the covering rows, only that of the
-    workers has a positive right-hand side.
+    [I] packing rows are those of the machines that the fractional solution uses; covering rows are those of the workers
+    and of the parameter servers, with the numbers of both as right-hand sides.
     """
     if side == "covering":
-        return covering_factor(2, delta, workers)
+        servers = job.least_servers_for(workers)
+        return covering_factor(2, delta, min(workers, servers) if servers > 0 else workers)
     largest = [max(parts) for parts in zip(job.worker, job.server, strict=True)]
     sides = [
         room / most

@@ -82,6 +82,10 @@ class SlotJob:
         """Return the number of parameter servers beside the workers."""
         return max(self.least_servers, self.covering_servers(workers)) if workers > 0 else 0
 
+    def least_servers_for(self, workers: float) -> float:
+        """Return the least number of parameter servers of a fractional placement."""
+        return max(self.least_servers, workers / self.workers_per_server)
+
     def covering_servers(self, workers: float) -> int:
         """Return the number of parameter servers whose bandwidth serves the workers."""
         return up(workers / self.workers_per_server)

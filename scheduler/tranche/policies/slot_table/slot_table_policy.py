@@ -5,7 +5,9 @@ Counts of workers hold for one slot and change at its boundary. Ours [I], common
 * The table has the nodes only. An unlimited site has no shortage, and jobs that complete there sooner start there, as
   under every policy.
 * A job that arrives within a slot may use cells from the next slot on, and the horizon moves with it.
-* A table says how many workers a job has. The planner chooses their nodes as under all queue policies.
+* Pods run on the machines of their cells as long as these have room, and workers move there when a slot begins. Until
+  its first cells a job runs on the machines of these. Parameter servers do not move, because they hold the model: a job
+  whose cells are inside another machine than that of its parameter servers stays where it is.
 * A job that is not admitted is not dropped. It is offered again when a slot begins and when a job has given back its
   cells, at most `REOFFERED` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
 * Cells that no job has reserved are not left empty: in the present slot they go to the jobs without cells, those that
@@ -15,6 +17,7 @@ Counts of workers hold for one slot and change at its boundary. Ours [I], common
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf
@@ -24,12 +27,14 @@ from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, node_runs
 from tranche.policies.allocation.utility import utility_of
 from tranche.policies.base import PooledPolicy
+from tranche.policies.seeded_choice import choose
 from tranche.policies.slot_table.cells import Cells
 from tranche.policies.slot_table.offer import PricedTable, offer
 from tranche.policies.slot_table.price import Claim, PriceRange, price_range
 from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.node import NodeState
 from tranche.state.slot_plan import SlotCells, SlotPlan
 
 LEAST_HORIZON, MOST_HORIZON = 24, 300
@@ -88,6 +93,8 @@ class SlotTablePolicy(DistributingPolicy):
         draft = Draft(cluster, now)
         slot = floor(now / self.slot + NEARLY)
         draft.plans = self._plans(cluster, draft, now)
+        for key, plan in draft.plans.items():
+            draft.cells[key] = _preferred_nodes(cluster.jobs[key], plan, slot)
         reserved = {key: workers_in(plan, slot) for key, plan in draft.plans.items()}
         first = [state for state in draft.jobs if reserved[state.job.key]]
         for state in first:
@@ -106,6 +113,15 @@ class SlotTablePolicy(DistributingPolicy):
             while draft.add(state):
                 pass
         return draft
+
+    def choose_server_node(
+        self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
+    ) -> NodeState:
+        """Return the first node on which the job has cells for parameter servers, else one drawn by the seed."""
+        left = Counter(dict(state.preferred.servers if state.preferred else ()))
+        left.subtract(server.planned.node or "" for server in state.servers)
+        reserved = [node for node in feasible if left[node.node.name] > 0]
+        return reserved[0] if reserved else choose(feasible, seed, state.job.uid, index)
 
     # ---- offers
 
@@ -235,6 +251,16 @@ def _nominal(state: JobState) -> float:
 def _has_overrun(state: JobState, slot: int) -> bool:
     """Return whether the job had cells, all of them in slots that are over."""
     return state.slot_plan is not None and -1 < state.slot_plan.last_slot < slot
+
+
+def _preferred_nodes(state: JobState, plan: SlotPlan, slot: int) -> SlotCells:
+    """Return the job's next cells, or, if they are inside one machine without its parameter servers, its nodes."""
+    cells = next((one for one in plan.cells if one.slot >= slot), SlotCells(slot, (), ()))
+    machines = {name for name, _ in (*cells.workers, *cells.servers)}
+    if len(machines) == 1 and any(server.planned.node not in machines for server in state.servers):
+        present = Counter(run.home.node or "" for run in node_runs(state))
+        return SlotCells(slot, tuple(present.items()), ())
+    return cells
 
 
 def workers_in(plan: SlotPlan, slot: int) -> int:

@@ -1,6 +1,6 @@
 """Placement on several machines and its rounding: the worked examples, an LP solver, and frequencies of violations."""
 
-from math import inf, log
+from math import comb, exp, floor, inf, log, sqrt
 from random import Random
 
 import highspy
@@ -8,10 +8,11 @@ import pytest
 
 from tranche.policies.seeded_choice import uniform
 from tranche.policies.slot_table.cells import Cells
-from tranche.policies.slot_table.external_placement import relaxed_placement
+from tranche.policies.slot_table.external_placement import Relaxation, relaxed_placement
 from tranche.policies.slot_table.machine_table import external_cells, internal_cells
 from tranche.policies.slot_table.pool import Machine
 from tranche.policies.slot_table.rounding import (
+    bounding_factor,
     covering_factor,
     integral_cells,
     is_covering,
@@ -102,6 +103,16 @@ def test_one_side_is_violated_at_most_as_often_as_bounded(side: str) -> None:
         total = sum(int(value) + (draw.random() < value - int(value)) for _ in range(entries))
         violated += total > least_side if packing else total < least_side
     assert violated / count <= target + 3 * (target * (1 - target) / count) ** 0.5
+
+
+def test_covering_factor_bounds_parameter_servers_too() -> None:
+    """Two workers and a fifth of a parameter server on one machine: each covering row fails with at most δ/(3·2)."""
+    job, delta, count = pd_ors_job(workers_per_server=10.0), 0.5, 20_000
+    place = (2.0, 0.2)
+    factor = bounding_factor(job, 2, Relaxation(1.0, {"h1": place}), [machine("h1", 1.0, 2.0, 10.0)], "covering", delta)
+    draw, target = Random(3), delta / 6
+    missing = sum(rounded(place, factor, (draw.random(), draw.random()))[1] < 1 for _ in range(count))
+    assert missing / count <= target + 3 * sqrt(target * (1 - target) / count)
 
 
 def drawn_machines(draw: Random) -> list[Machine]:
@@ -218,3 +229,31 @@ def test_internal_placement_takes_the_cheapest_machine_with_room() -> None:
     roomy = [machine("h1", 1.0, 0.5, 3.0), machine("h2", 2.0, 1.0, 10.0), machine("h3", 3.0, 1.0, 10.0)]
     cells = internal_cells(PRICED, 4, roomy)
     assert cells == Cells(10.0, (("h2", 4),), (("h2", 2),))
+
+
+@pytest.mark.parametrize(("factor", "probability"), [(0.8, 0.0), (0.95, 0.348633), (1.0, 0.636719), (1.1, 0.972703)])
+def test_factor_decides_how_often_twenty_workers_are_covered(factor: float, probability: float) -> None:
+    """Each machine has 2.5 workers in the fractional solution; the number of parts that go up is binomial."""
+    whole = floor(20 / 8 * factor)
+    part = 20 / 8 * factor - whole
+    exact = sum(comb(8, ups) * part**ups * (1 - part) ** (8 - ups) for ups in range(9) if 8 * whole + ups >= 20)
+    assert exact == pytest.approx(probability, abs=1e-6)
+    draw, count = Random(1), 20_000
+    covered = sum(
+        sum(rounded((20 / 8, 0.0), factor, (draw.random(), 0.0))[0] for _ in range(8)) >= 20 for _ in range(count)
+    )
+    assert covered / count == pytest.approx(exact, abs=3 * sqrt(exact * (1 - exact) / count) + 1e-12)
+
+
+def test_quadratic_form_of_the_packing_factor_exceeds_the_target() -> None:
+    """With 81 rows, δ = 0.5 and W_b = 8 the quadratic form is no bound; therefore it is not used."""
+    x = 3 * log(3 * 81 / 0.5) / (2 * 8)
+    quadratic, target = 1 + x - sqrt(x * x + 2 * x), 0.5 / (3 * 81)
+
+    def chernoff(factor: float) -> float:
+        return exp(8 * (1 - factor + log(factor)))
+
+    assert quadratic == pytest.approx(0.245435, abs=5e-7)
+    assert target == pytest.approx(2.058e-3, abs=5e-7)
+    assert chernoff(quadratic) == pytest.approx(5.51e-3, abs=5e-6)
+    assert chernoff(packing_factor(81, 0.5, 8)) == pytest.approx(target, rel=1e-9)

@@ -62,6 +62,23 @@ def test_job_gets_the_workers_of_its_cells(policy: str) -> None:
     assert made.cluster.jobs["default/a"].granted == 8  # no other job could use the rest
 
 
+@pytest.mark.parametrize("policy", ["oasis", "pd-ors-like:internal=1e12:external=1e8"])
+def test_workers_run_on_the_machines_of_their_cells(policy: str) -> None:
+    """Best fit would take n1, which has less room; the table has reserved n0."""
+    made = planner(policy, [node("n0", gpus=4), node("n1", gpus=2)])
+    one = job(
+        "a", chunks=2, seconds=HOUR, servers=1, server=worker(0), gradient_bits=1e8, utility=worth(50.0, 2 * HOUR)
+    )
+    made.handle(JobSubmitted(one), 0.0)
+    state = made.cluster.jobs["default/a"]
+    assert state.slot_plan is not None
+    cells = state.slot_plan.cells[0]
+    assert sorted(run.home.node or "" for run in state.runs.values()) == [
+        name for name, count in cells.workers for _ in range(count)
+    ]
+    assert {server.planned.node for server in state.servers} == {name for name, _ in cells.servers}
+
+
 @pytest.mark.parametrize("policy", BOTH)
 def test_job_waits_while_others_hold_all_cells(policy: str) -> None:
     dear = job("dear", chunks=8, seconds=24 * HOUR, utility=worth(100.0, 30 * HOUR))
