@@ -52,6 +52,7 @@ async def taken_over(
     quotas: tuple[QuotaObject, ...] = (),
     policy: str = "chunk-faithful",
     term: int = 2,
+    config: PlannerConfig | None = None,
 ) -> Controller:
     """A controller that has just read these objects; the client is never used: nothing is sent."""
     watches = Informers(None)  # type: ignore[arg-type]
@@ -69,7 +70,7 @@ async def taken_over(
         },
     }
     watches.nodes.store["n1"] = msgspec.convert(node, NodeObject)
-    planner = PlannerConfig(policy).planner(validate=True)
+    planner = (config or PlannerConfig(policy)).planner(validate=True)
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW, stopwatch=Stopwatch())  # type: ignore[arg-type]
     controller.term = term
     controller.restore()
