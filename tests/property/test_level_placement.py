@@ -1,7 +1,9 @@
 """Random gangs under the policies that place by topology level: invariants hold, all complete, preemptions are rare."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from support.builders import gang, job, node, worker
 from tranche.estimate import LevelNetwork
 from tranche.model import Job
 from tranche.model.topology import RACK_LEVEL
-from tranche.planner import CloseWindow, Planner, PlannerSettings
+from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged, WorkerStarted
+from tranche.planner.learned_state import learned_state_of, recall
 from tranche.policies import get_policy
 from tranche.policies.locality.most_delayed import batches_left, level_seconds
 from tranche.policies.locality.network_gain import preemption_quantum
@@ -94,3 +97,44 @@ def test_no_gang_declines_longer_than_its_timers_or_its_gain(seed: int, scale: f
             saved = level_seconds(state, cluster, widest) - level_seconds(state, cluster, narrowest)
             gain = batches_left(state, state.idle_since) * saved
             assert waited <= min(gain, sum(timers[level] for level in range(narrowest, widest))) + 1e-3
+
+
+def successor(planner: Planner, now: float) -> Planner:
+    """Return a planner that has restored what this one has written."""
+    made, cluster = Planner(planner.policy, planner.settings), planner.cluster
+    for site in cluster.sites.values():
+        made.handle(SiteChanged(site), now)
+    for known in cluster.nodes.values():
+        made.handle(NodeChanged(known.node), now)
+    recall(made.context, learned_state_of(cluster, now))
+    jobs = [
+        JobSubmitted(one.job, planner.plan_of(key, now), planner.progress_of(key)) for key, one in cluster.jobs.items()
+    ]
+    runs = [(key, run) for key, one in cluster.jobs.items() for run in one.runs.values()]
+    starts = [WorkerStarted(key, run.window.attempt, run.started) for key, run in runs if run.started is not None]
+    made.restore(jobs, now, starts)
+    return made
+
+
+def completions(policy: str, seed: int, take_overs: Sequence[float] = ()) -> dict[str, float]:
+    """Return when each job completes if another planner takes over at these times."""
+    nodes = [node(f"n{i}", f"edge-{i // 4}", 4, labels={RACK_LEVEL: f"r{i // 2}"}) for i in range(6)]
+    simulation = Simulation(
+        Planner(get_policy(policy), PlannerSettings(validate=True, level_network=NETWORK)), RESTART_SECONDS
+    )
+    prepare(simulation, drawn(seed, 40), nodes, [])
+    for at in (*take_overs, inf):
+        while simulation.now < at and len(simulation.completed) < 40:
+            simulation.step()
+        if at < inf:
+            simulation.planner = successor(simulation.planner, simulation.now)
+    return {one.key: one.completed for one in simulation.result().jobs}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", [3, 4])
+def test_take_overs_by_other_planners_change_no_completion(policy: str, seed: int) -> None:
+    """A take-over is one more decision, which may preempt earlier; with these seeds it does not."""
+    expected = completions(policy, seed)
+    assert len(expected) == 40
+    assert completions(policy, seed, range(100, 4000, 100)) == pytest.approx(expected, abs=1e-3)

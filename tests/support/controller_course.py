@@ -126,9 +126,9 @@ def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
     return job.model_copy(update={"metadata": job.metadata.model_copy(update=created)})
 
 
-def successor(course: Course) -> Planner:
+def successor(course: Course, config: PlannerConfig | None = None) -> Planner:
     """Return the planner of a scheduler that takes over at this moment."""
-    planner = PlannerConfig("chunk").planner(validate=True)
+    planner = (config or PlannerConfig("chunk")).planner(validate=True)
     learned = read_learned_state(course.controller.learned_annotations())
     restore_planner(planner, course.objects(), GPU_RESOURCES, course.now, learned)
     return planner

@@ -55,6 +55,7 @@ async def taken_over(
     nodes: int = 1,
     gpus: int = 2,
     validate: bool = True,
+    config: PlannerConfig | None = None,
 ) -> Controller:
     """A controller that has just read these objects, and nodes with `gpus` GPUs each.
 
@@ -76,7 +77,7 @@ async def taken_over(
             },
         }
         watches.nodes.store[name] = msgspec.convert(node, NodeObject)
-    planner = PlannerConfig(policy).planner(validate=validate)
+    planner = (config or PlannerConfig(policy)).planner(validate=validate)
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW, stopwatch=Stopwatch())  # type: ignore[arg-type]
     controller.term = term
     controller.restore()

@@ -1,13 +1,14 @@
 """Option types of the command line. Numbers are finite and bounded, so that sums do not overflow."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, TypeVar
 
 import click
 
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model.gpu_kind import GPU_KIND_LABELS
-from tranche.model.quantity import parse_bytes
+from tranche.model.quantity import parse_bytes, parse_quantity
 from tranche.model.topology import Topology
 from tranche.policies import Policy, get_live_policy, get_policy
 
@@ -127,14 +128,38 @@ def _levels(context: click.Context, parameter: click.Parameter, values: tuple[st
         raise click.BadParameter(str(error), context, parameter) from None
 
 
-TOPOLOGY_LEVELS = click.option(
-    "--topology-level",
-    "topology_levels",
-    multiple=True,
-    default=Topology().labels,
-    show_default=True,
-    callback=_levels,
-    help="Node label of a topology level, the narrowest first. May be repeated; the WAN is always the widest level.",
+def _bandwidths(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[float, ...]:
+    """Parse bandwidths in bit/s."""
+    try:
+        bandwidths = tuple(float(parse_quantity(value)) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
+    if not all(0 < one < inf for one in bandwidths):
+        raise click.BadParameter("a bandwidth is more than 0 bit/s", context, parameter)
+    return bandwidths
+
+
+TOPOLOGY_LEVELS = (
+    click.option(
+        "--topology-level",
+        "topology_levels",
+        multiple=True,
+        default=Topology().labels,
+        show_default=True,
+        callback=_levels,
+        help="Node label of a topology level, the narrowest first. May be repeated; the WAN is always the widest "
+        "level.",
+    ),
+    click.option(
+        "--level-bandwidth",
+        "level_bandwidths",
+        multiple=True,
+        metavar="QUANTITY",
+        callback=_bandwidths,
+        help="Capacity in bit/s, such as 100G, of a link of each topology level and, at the end, of the WAN. May be "
+        "repeated: the last one counts for all wider levels. Without it, the communication between the members of a "
+        "gang takes no time.",
+    ),
 )
 GPU_KINDS = (
     click.option(

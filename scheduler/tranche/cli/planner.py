@@ -65,6 +65,7 @@ class PlannerOptions:
     gpu_kind_labels: tuple[str, ...]
     gpu_speeds: dict[str, float]
     topology_levels: tuple[str, ...]
+    level_bandwidths: tuple[float, ...]
     tenancy_dir: Path | None
     seed: int
     estimate_seconds: float
@@ -94,6 +95,7 @@ class PlannerOptions:
             gpu_kind_labels=self.gpu_kind_labels,
             gpu_speeds=dict(self.gpu_speeds),
             topology_levels=self.topology_levels,
+            level_bandwidths=self.level_bandwidths,
             health=HealthSettings(
                 jobs=self.node_health_jobs,
                 first_seconds=self.node_exclusion_seconds,

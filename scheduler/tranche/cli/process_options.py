@@ -187,7 +187,7 @@ PLANNER = (
         help="With fair=1: fair-share weight of a namespace; other namespaces have weight 1. May be repeated.",
     ),
     *GPU_KINDS,
-    TOPOLOGY_LEVELS,
+    *TOPOLOGY_LEVELS,
     click.option(
         "--tenancy-dir",
         type=click.Path(exists=True, file_okay=False, path_type=Path),

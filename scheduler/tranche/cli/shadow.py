@@ -39,6 +39,7 @@ class ShadowProcess:
             gpu_kind_labels=options["gpu_kind_labels"],
             gpu_speeds=dict(options["gpu_speeds"]),
             topology_levels=options["topology_levels"],
+            level_bandwidths=options["level_bandwidths"],
         )
 
     def run(self, log: LogSettings) -> None:

@@ -7,8 +7,9 @@ Worked numbers: docs/reference/systems/dally-like.md.
 """
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, inf
 
 KEPT = 20
 """Number of observations of a class and level that the timer is the mean of."""
@@ -25,6 +26,16 @@ class CapacityWaits:
     def add(self, size_class: int, level: int, seconds: float) -> None:
         """Record that a job of the class waited this long for capacity at the level."""
         self._seen.setdefault((size_class, level), deque(maxlen=KEPT)).append(seconds)
+
+    def samples(self) -> Iterator[tuple[int, int, tuple[float, ...]]]:
+        """Return class, level and last observations, oldest first, of all classes and levels with observations."""
+        return ((size_class, level, tuple(seen)) for (size_class, level), seen in sorted(self._seen.items()))
+
+    def recall(self, size_class: int, level: int, seconds: Iterable[float]) -> None:
+        """Restore the observations of an earlier planner; values that no observation has are ignored."""
+        for one in seconds:
+            if 0 <= one < inf:
+                self.add(size_class, level, one)
 
     def timer(self, size_class: int, level: int) -> float:
         """Return the mean of the last observations in seconds; 0 while there are few."""

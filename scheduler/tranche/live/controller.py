@@ -194,7 +194,8 @@ class Controller:
         """Return the Lease annotations with what the leader has learnt and observed; empty before the restore."""
         if not self.reports.restored:
             return {}
-        return {**annotations_of(learned_state_of(self.planner.cluster)), **scheduler_annotation(self._silent_since)}
+        learned = learned_state_of(self.planner.cluster, self.clock())
+        return {**annotations_of(learned), **scheduler_annotation(self._silent_since)}
 
     def restore(self, learned: LearnedState | None = None) -> None:
         """Restore the planner's state from the watch stores and from what an earlier planner learnt."""

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from tranche.estimate import LevelNetwork
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.timestamp import rfc3339
 from tranche.model.gpu_kind import GPU_KIND_LABELS, GpuKinds
@@ -49,6 +50,9 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """Declared speeds by GPU kind."""
     topology_levels: tuple[str, ...] = Topology().labels
     """Label keys of the topology levels below the WAN, narrowest first."""
+    level_bandwidths: tuple[float, ...] = ()
+    """Capacity of a link of each topology level and, at the end, of the WAN, in bit/s; empty: communication between
+    the members of a gang takes no time."""
     limits: dict[str, ClaimLimits] = {}
     """Limits of namespaces; "" has those of all others."""
 
@@ -81,6 +85,7 @@ class PlannerConfig(msgspec.Struct, frozen=True, rename="camel"):
                 self.limits.get("", ClaimLimits()), {name: limits for name, limits in self.limits.items() if name}
             ),
             topology=Topology(self.topology_levels),
+            level_network=LevelNetwork(self.level_bandwidths) if self.level_bandwidths else None,
             gpu_kinds=GpuKinds(self.gpu_kind_labels, self.gpu_speeds),
             jobs_per_node_factor=JOBS_PER_NODE_FACTOR,
         )

@@ -34,6 +34,27 @@ class LearnedLink:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnedWaits:
+    """Observed waits of gangs for capacity at a topology level (`tranche.estimate.capacity_wait`)."""
+
+    level: str
+    """Label key of the topology level."""
+    size_class: int
+    seconds: tuple[float, ...]
+    """Last observations, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedGang:
+    """Declined places of a gang, and waits that have not ended (`tranche.state.gang_locality`)."""
+
+    declined_seconds: float
+    """Time for which it has declined places since it began to wait."""
+    observed: dict[str, float] = field(default_factory=dict)
+    """Times since which there has been no capacity for it, by label key of the topology level."""
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedState:
     """Learned state of a planner; empty if it has learnt nothing."""
 
@@ -50,10 +71,16 @@ class LearnedState:
     """Bounds of the errors of plans (`tranche.estimate.ForecastErrors`), by name."""
     exclusions: list[Exclusion] = field(default_factory=list)
     """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
+    waits: list[LearnedWaits] = field(default_factory=list)
+    gangs: dict[str, LearnedGang] = field(default_factory=dict)
+    """Gangs that decline places or wait for capacity, by job."""
+    moves: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes of the members of stopped gangs that move to a narrower topology level, by job."""
 
 
-def learned_state_of(cluster: ClusterState) -> LearnedState:
-    """Return the learned state of a planner's cluster."""
+def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
+    """Return the learned state of a planner's cluster at a time of its clock."""
+    known, level_name = cluster.locality, cluster.places.topology.name
     return LearnedState(
         links=[
             LearnedLink(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
@@ -71,7 +98,24 @@ def learned_state_of(cluster: ClusterState) -> LearnedState:
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
         exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MOST],
+        waits=[
+            LearnedWaits(level_name(level), size_class, tuple(map(_digits, seconds)))
+            for size_class, level, seconds in known.waits.samples()
+        ],
+        gangs=_waiting_gangs(cluster, now),
+        moves=dict(list(known.moving.items())[:MOST]),
     )
+
+
+def _waiting_gangs(cluster: ClusterState, now: float) -> dict[str, LearnedGang]:
+    """Return the gangs that have declined places for longest, or wait for capacity."""
+    found = {}
+    for key, gang in cluster.locality.jobs.items():
+        declined = gang.waited(now)
+        if declined > 0 or gang.observed:
+            observed = {cluster.places.topology.name(level): since for level, since in gang.observed.items()}
+            found[key] = LearnedGang(declined, observed)
+    return dict(sorted(found.items(), key=lambda one: (-one[1].declined_seconds, one[0]))[:MOST])
 
 
 def recall(context: PlannerContext, learned: LearnedState) -> None:
@@ -93,6 +137,22 @@ def recall(context: PlannerContext, learned: LearnedState) -> None:
     cluster.forecast_errors.recall(learned.forecast_bounds)
     node_exclusion.restore(context, learned.exclusions)
     cluster.restarts.recall(learned.start_seconds, learned.save_seconds)
+    if context.policy.traits.places_by_level:
+        _recall_gangs(cluster, learned)
+
+
+def _recall_gangs(cluster: ClusterState, learned: LearnedState) -> None:
+    """Restore what is known about gangs by a policy that places them by topology level."""
+    level_of = cluster.places.topology.level
+    for waits in learned.waits:
+        if (level := level_of(waits.level)) is not None:
+            cluster.locality.waits.recall(waits.size_class, level, waits.seconds)
+    for key, gang in learned.gangs.items():
+        known = cluster.locality.of(key)
+        known.declined_seconds = max(0.0, gang.declined_seconds)
+        observed = ((level_of(name), since) for name, since in gang.observed.items())
+        known.observed = {level: since for level, since in observed if level is not None}
+    cluster.locality.moving.update(learned.moves)
 
 
 def _promised(cluster: ClusterState, origin: str, target: str) -> float:

@@ -66,6 +66,7 @@ SETS: dict[str, dict[str, Any]] = {
         "gpuResources": ["nvidia.com/gpu", "amd.com/gpu"],
         "gpuKindLabels": ["example.org/gpu"],
         "topologyLevels": ["kubernetes.io/hostname", "example.org/island", "tranche.dev/rack"],
+        "levelBandwidths": ["300G", "100G", "1G"],
         "gpuSpeeds": {"Tesla-T4": 0.3, "NVIDIA-A100-SXM4-80GB": 1},
     },
     "the least": {
@@ -198,6 +199,11 @@ def test_gpu_settings_reach_the_planner(render: Render, chosen: Callable[[dict[s
         "--topology-level=kubernetes.io/hostname",
         "--topology-level=example.org/island",
         "--topology-level=tranche.dev/rack",
+    ]
+    assert [arg for arg in found["planner"]["args"] if arg.startswith("--level")] == [
+        "--level-bandwidth=300G",
+        "--level-bandwidth=100G",
+        "--level-bandwidth=1G",
     ]
     for name in ("extender", "api"):
         resources = [arg for arg in found[name]["args"] if arg.startswith("--gpu")]

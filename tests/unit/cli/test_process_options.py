@@ -2,10 +2,14 @@
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tranche.cli import process_options
+from tranche.cli.option_types import TOPOLOGY_LEVELS
 from tranche.cli.process_options import run_process
+from tranche.estimate import LevelNetwork
 from tranche.kube.client.errors import ApiError
+from tranche.live.lease_annotations import PlannerConfig
 from tranche.runtime.log_output import LogSettings
 
 REFUSED = ApiError(401, "Unauthorized", "no valid token")
@@ -36,3 +40,19 @@ def test_unexpected_error_in_a_group_is_raised_as_it_is(others: list[Exception])
     with pytest.raises(ExceptionGroup) as raised:
         run(fault)
     assert raised.value is fault
+
+
+@pytest.mark.parametrize(
+    ("texts", "network"),
+    [((), None), (("100G", "1.5M"), LevelNetwork((100e9, 1.5e6))), (("0",), "more than 0 bit/s"), (("x",), "quantity")],
+)
+def test_level_bandwidths_are_the_network_of_the_planner(
+    texts: tuple[str, ...], network: LevelNetwork | str | None
+) -> None:
+    given: list[tuple[float, ...]] = []
+    command = click.Command("planner", callback=lambda level_bandwidths: given.append(level_bandwidths))
+    result = CliRunner().invoke(TOPOLOGY_LEVELS[1](command), [f"--level-bandwidth={text}" for text in texts])
+    if isinstance(network, str):
+        assert network in result.output
+    else:
+        assert PlannerConfig(level_bandwidths=given[0]).settings().level_network == network

@@ -71,6 +71,21 @@ def test_topology_level_of_a_gang_is_read(topology: dict[str, str] | None, level
     assert (job.required_level, job.preferred_level) == levels
 
 
+@pytest.mark.parametrize(
+    ("model", "duration", "bits"),
+    [
+        ({"gradientSize": "1M"}, "1h", 8e6),
+        ({"gradientSize": "1M", "stepTime": "2s"}, None, 8e6),
+        ({"gradientSize": "1M", "stepTime": "2s"}, "1h", 1800 * 8e6),
+        ({"stepTime": "2s"}, "1h", 0.0),
+    ],
+)
+def test_run_of_a_gang_sends_gradients_of_all_mini_batches(
+    model: dict[str, str], duration: str | None, bits: float
+) -> None:
+    assert to_job(resource(model=model, estimatedDuration=duration)).gradient_bits == bits
+
+
 def test_declared_utility_is_converted_to_seconds() -> None:
     job = to_job(resource(utility={"priority": 40, "target": "2h", "decay": 0.5}))
     assert job.utility is not None

@@ -173,7 +173,7 @@ def test_kind_slower_than_declared_is_learned_from_several_jobs() -> None:
     speeds = one.cluster.speed_model
     assert speeds.node_factor("new", SLOW) / speeds.node_factor("new", FAST) == pytest.approx(1.6, rel=0.2)
     successor = made(*nodes, speeds={}, jobs_per_node_factor=3)
-    recall(successor.context, learned_state_of(one.cluster))
+    recall(successor.context, learned_state_of(one.cluster, 0.0))
     assert successor.cluster.speed_model.node_factor("new", SLOW) == pytest.approx(
         speeds.node_factor("new", SLOW), 1e-4
     )

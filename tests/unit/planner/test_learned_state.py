@@ -7,7 +7,15 @@ import pytest
 from support.builders import job, node, planner
 from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
-from tranche.planner.learned_state import MOST, LearnedLink, LearnedState, learned_state_of, recall
+from tranche.planner.learned_state import (
+    MOST,
+    LearnedGang,
+    LearnedLink,
+    LearnedState,
+    LearnedWaits,
+    learned_state_of,
+    recall,
+)
 
 PROMISED = 1e9
 
@@ -38,7 +46,7 @@ def delta(p: Planner) -> float:
 def test_links_nodes_and_restarts_are_handed_on() -> None:
     first, second = taught(), fresh()
     assert delta(second) == 8.0, "as promised"
-    recall(second.context, learned_state_of(first.cluster))
+    recall(second.context, learned_state_of(first.cluster, 0.0))
     assert delta(second) == pytest.approx(32.0)
     known = first.cluster.speed_model.node_factor("n2")
     assert known > 1.1
@@ -46,16 +54,16 @@ def test_links_nodes_and_restarts_are_handed_on() -> None:
         second.cluster.nodes["n2"].learnt == second.cluster.speed_model.node_factor("n2") == pytest.approx(known, 1e-5)
     )
     assert second.cluster.restarts.of_job("default").seconds == 23.0
-    assert learned_state_of(second.cluster) == learned_state_of(first.cluster)
+    assert learned_state_of(second.cluster, 0.0) == learned_state_of(first.cluster, 0.0)
 
 
 def test_a_planner_that_has_learnt_nothing_hands_on_nothing() -> None:
-    assert learned_state_of(fresh().cluster) == LearnedState()
+    assert learned_state_of(fresh().cluster, 0.0) == LearnedState()
 
 
 def test_measured_link_is_reset_when_its_bandwidth_changes() -> None:
     slower = fresh(PROMISED / 2)
-    recall(slower.context, learned_state_of(taught().cluster))
+    recall(slower.context, learned_state_of(taught().cluster, 0.0))
     assert delta(slower) == 16.0
     p = taught()
     p.handle(SiteChanged(sites(PROMISED / 2)[0]), 1.0)
@@ -79,7 +87,29 @@ def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     for number in range(MOST + 50):
         p.cluster.speed_model.recall_node(f"node-{number:03}", 1.0 + number / 100)
         p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
-    learned = learned_state_of(p.cluster)
+    learned = learned_state_of(p.cluster, 0.0)
     assert list(learned.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
     assert [one.target for one in learned.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
     assert learned.links[0] == LearnedLink("here", "site-050", 100e6, 1.5)
+
+
+GANGS = LearnedState(
+    waits=[LearnedWaits("tranche.dev/rack", 2, (10.0, 20.5))],
+    gangs={"default/a": LearnedGang(30.0, {"kubernetes.io/hostname": 70.0}), "default/b": LearnedGang(0.0, {"x": 1.0})},
+    moves={"default/c": ("n1", "n1")},
+)
+
+
+def test_waits_clocks_and_moves_of_gangs_are_handed_on() -> None:
+    p = fresh(policy="dally-like")
+    recall(p.context, GANGS)
+    p.cluster.locality.jobs["default/a"].decline(100.0)
+    known = learned_state_of(p.cluster, 105.0)
+    assert (known.waits, known.moves) == (GANGS.waits, GANGS.moves)
+    assert known.gangs == {"default/a": LearnedGang(35.0, {"kubernetes.io/hostname": 70.0})}, "there is no level x"
+
+
+def test_gangs_are_not_recalled_by_other_policies() -> None:
+    p = fresh(policy="srsf")
+    recall(p.context, GANGS)
+    assert learned_state_of(p.cluster, 0.0) == LearnedState()

@@ -330,7 +330,7 @@ def test_repaired_node_is_used_at_once(first: object) -> None:
 def test_exclusion_survives_a_change_of_leader() -> None:
     p = excluded_node()
     after = planner("chunk", [node("bad"), node("n1"), node("n2"), node("n3")])
-    recall(after.context, learned_state_of(p.cluster))
+    recall(after.context, learned_state_of(p.cluster, 0.0))
     after.handle(JobSubmitted(on("bad", job("a"))), 2.0)
     assert not after.cluster.jobs["default/a"].runs
     after.handle(Tick(), 301.0)

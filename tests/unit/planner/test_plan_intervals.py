@@ -114,7 +114,7 @@ def test_what_if_has_the_interval_of_the_plan() -> None:
 def test_successor_continues_with_the_learnt_bounds() -> None:
     p, successor = waiting(), planner("chunk", [node("n1")])
     completed(p, 1000.0)
-    recall(successor.context, learned_state_of(p.cluster))
+    recall(successor.context, learned_state_of(p.cluster, 0.0))
     found = successor.cluster.forecast_errors
     assert found.completions.high == pytest.approx(NORMAL + 0.09, abs=1e-5)
-    assert learned_state_of(successor.cluster).forecast_bounds == learned_state_of(p.cluster).forecast_bounds
+    assert learned_state_of(successor.cluster, 0.0).forecast_bounds == learned_state_of(p.cluster, 0.0).forecast_bounds

@@ -121,7 +121,7 @@ def test_restored_planner_recalls_restart_costs_and_learns_on() -> None:
     p = planner("chunk", [node("n1"), node("n2")])
     state = start(p, untold("first", seconds=1e4), 20.0)
     q = planner("chunk", [node("n1"), node("n2")])
-    recall(q.context, learned_state_of(p.cluster))
+    recall(q.context, learned_state_of(p.cluster, 0.0))
     q.restore([JobSubmitted(state.job, p.plan_of(state.job.key, 50.0), p.progress_of(state.job.key))], 50.0)
     q.handle(WorkerStarted(state.job.key, 1, 51.0), 51.0)
     assert q.cluster.jobs[state.job.key].restart_seconds == 20.0, "the opening of its window is unknown"

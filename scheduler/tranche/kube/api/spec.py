@@ -128,7 +128,8 @@ class TrainingModel(Resource):
     gradient_size: Quantity | None = None
     """Size of the gradients that a worker pushes per mini-batch (q), such as 98Mi."""
     step_time: PositiveDuration | None = None
-    """Time of one mini-batch on one worker without communication, such as 120ms."""
+    """Time of one mini-batch on one worker without communication, such as 120ms. Without data, estimatedDuration over
+    it is the number of mini-batches, each of which exchanges the gradients."""
     step_times: dict[str, PositiveDuration] = Field(default={}, max_length=32)
     """The same time on single GPU kinds, by the name of the kind, such as {Tesla-T4: 400ms}. On other kinds, stepTime
     applies, with the speeds that the administrator declares."""
@@ -269,8 +270,8 @@ class TrainingJobSpec(Resource):
                 "a job without data has no chunks: preemption.policy must be Immediate or Never",
             ),
             (
-                "!has(self.model) || !has(self.model.stepTime) || !has(self.estimatedDuration)",
-                "give model.stepTime or estimatedDuration, not both",
+                "!has(self.data) || !has(self.model) || !has(self.model.stepTime) || !has(self.estimatedDuration)",
+                "with data, give model.stepTime or estimatedDuration, not both",
             ),
             (
                 "!has(self.communication) || !has(self.communication.bandwidthShares) "

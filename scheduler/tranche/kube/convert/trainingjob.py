@@ -88,7 +88,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
     spec, data = resource.spec, resource.spec.data
     chunks = data.chunks if data else spec.workers.max_replicas
     workers = min(spec.workers.max_replicas, chunks)
-    model, servers = spec.model, spec.parameter_servers
+    servers = spec.parameter_servers
     created = resource.metadata.creation_timestamp
     worker_pod = pod_of_template(spec.workers.template)
     declared = pod_requests(worker_pod, gpu_resources)
@@ -109,7 +109,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         batches_per_chunk=data.batches_per_chunk if data else 1,
         step_seconds=declared_step_seconds(resource),
         step_seconds_by_kind=_step_seconds_by_kind(spec),
-        gradient_bits=8 * parse_bytes(model.gradient_size) if model and model.gradient_size is not None else 0.0,
+        gradient_bits=_gradient_bits(resource),
         chunk_bytes=parse_bytes(data.chunk_size) if data and data.chunk_size is not None else 0.0,
         data_site=data.site if data else None,
         staged=_is_staged(resource, gpu_resources),
@@ -209,6 +209,17 @@ def declared_step_seconds(resource: TrainingJob) -> float:
         return known
     workers = min(spec.workers.max_replicas, data.chunks)
     return known / (ceil(data.chunks / workers) * data.epochs * data.batches_per_chunk)
+
+
+def _gradient_bits(resource: TrainingJob) -> float:
+    """Return the size of the gradients of one mini-batch in bits; the whole run of a gang counts as one mini-batch."""
+    spec, model = resource.spec, resource.spec.model
+    if model is None or model.gradient_size is None:
+        return 0.0
+    bits = 8.0 * parse_bytes(model.gradient_size)
+    if spec.data is None and model.step_time and spec.estimated_duration:
+        bits *= max(1.0, parse_duration(spec.estimated_duration) / parse_duration(model.step_time))
+    return bits
 
 
 def _step_seconds_by_kind(spec: TrainingJobSpec) -> dict[str, float]:

@@ -20,6 +20,7 @@ from tranche.planner.job_actions import (
     unbind_chunks,
     watch_idle_servers,
 )
+from tranche.planner.scheduling import level_relocation
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
@@ -76,6 +77,8 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     if event.plan is not None:
         _restore_plan(context, state, event.plan)
         _catch_up(context, state, event.plan, event.outdated)
+        if context.policy.traits.places_by_level:
+            level_relocation.restore(context, state, event.plan)
     state.settle_busy(now)
     _avoid_failed_nodes(context, state)
     if job.suspended or state.unplannable or state.failed:  # perhaps no planner was running then to stop it

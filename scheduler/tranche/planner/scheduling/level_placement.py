@@ -154,6 +154,7 @@ def settle(context: PlannerContext, now: float) -> None:
     for key, known in cluster.locality.jobs.items():
         if known.declining_since is not None and (known.declined_at != now or fits.of(cluster.jobs[key]) is None):
             known.fits_nowhere(now)
+            cluster.jobs[key].awaits_faster = False
 
 
 def requests_by_node(runs: Mapping[int, TrackedWindow]) -> list[tuple[str, Resources]]:

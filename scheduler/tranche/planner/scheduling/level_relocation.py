@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from tranche.model import JobPlan, WindowState
+from tranche.model.attempt_record import unpack
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window, preempt_window
 from tranche.planner.job_queue import JobQueue, wants_windows
@@ -49,6 +51,26 @@ def relocate(context: PlannerContext, queue: JobQueue, now: float, *, has_grown:
     preempt_for_first(context, queue, now)
     if has_grown:
         move_one(context, now)
+
+
+def restore(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
+    """Restore when a job that an earlier planner has planned was last preempted, and last moved.
+
+    [I] Both count from the ends of its workers, or from now while these are stopped. The decisions were earlier by the
+    time that the workers take to save.
+    """
+    if not _takes_part(state):
+        return
+    known = context.cluster.locality.of(state.job.key)
+    known.waits = not plan.windows
+    stopped = [(one.preempted_by, one.why, context.now) for one in plan.windows if one.state is WindowState.CLOSING]
+    records = (unpack(one) if isinstance(one, str) else one for one in state.history)
+    ended = [(one.preempted_by, one.why, one.ended) for one in records if one is not None and one.ended is not None]
+    for preemptor, why, at in (*ended, *stopped):
+        if preemptor and not preemptor.startswith("pod/"):
+            known.preempted_at = max(known.preempted_at, at)
+        elif why == MOVES:
+            known.moved_at = max(known.moved_at, at)
 
 
 def move_one(context: PlannerContext, now: float) -> None:
@@ -112,6 +134,7 @@ def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> N
             cluster.locality.of(one.state.job.key).preempted_at = now
             preempt_window(context, one.state, next(iter(one.state.runs.values())), state, _why(context, state, one))
         open_windows(context, state, "", nodes, now)
+        state.awaits_faster = False
 
 
 def _why(context: PlannerContext, state: JobState, victim: Running) -> str:

@@ -18,7 +18,6 @@ TRAITS = PolicyTraits(
     precedence_reason="which waiting or the network has delayed more",
     places_by_level=True,
     ranks_each_decision=True,
-    recoverable=False,  # timers, declined time, moves and preemptions are not in status
 )
 
 
