@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -156,6 +157,28 @@ class Whole(Jobs):
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"})
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
+
+    def pod_token(self, pod: Mapping[str, Any] | None, audience: str = "tranche.dev") -> str:
+        """Return a token as the kubelet projects it into a pod; bound to none without a pod."""
+        spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
+        if pod is not None:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+        status, answer = self.cluster.request("POST", path, {"spec": spec})
+        assert status == 201, answer
+        return str(answer["status"]["token"])
+
+    def report(self, job: str, token: str, body: Mapping[str, Any], replica: str = "scheduler") -> tuple[int, str]:
+        """Report the progress of a job to a replica; return status and error."""
+        url = f"http://127.0.0.1:{self.stack.report_ports[replica]}/v1/jobs/default/{job}/progress"
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())["error"]
 
     def until_trained(self, name: str, batches: int) -> None:
         """Wait until the pods of a job that run now have each trained at least this many batches."""

@@ -3,9 +3,6 @@
 kwok's nodes run no containers, so the test reports on the pods' behalf.
 """
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,31 +37,8 @@ def running(whole: Whole) -> dict[str, dict[str, Any]]:
     }
 
 
-def token(whole: Whole, pod: dict[str, Any] | None, audience: str = "tranche.dev") -> str:
-    """As the kubelet projects it into the pod; bound to none without a pod."""
-    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
-    if pod is not None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
-    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
-    status, answer = whole.cluster.request("POST", path, {"spec": spec})
-    assert status == 201, answer
-    return str(answer["status"]["token"])
-
-
 def attempt(pod: dict[str, Any]) -> int:
     return int(pod["metadata"]["labels"]["tranche.dev/attempt"])
-
-
-def post(whole: Whole, bearer: str, body: dict[str, Any], job: str = "cats") -> tuple[int, str]:
-    url = f"{whole.stack.report_url}/v1/jobs/default/{job}/progress"
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {bearer}"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, ""
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read())["error"]
 
 
 def told(whole: Whole) -> dict[str, Any]:
@@ -85,22 +59,25 @@ def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: Whole) -> 
     pods = running(cats)
     assert cats.until("the job has been seen to train", lambda: told(cats)["estimated"])
     body = {"attempt": attempt(pods["ps"]), "applied": {"0": 20}, "durable": {"0": 15}, "batchSeconds": 2.5}
-    assert post(cats, token(cats, pods["ps"]), body) == (204, "")
+    assert cats.report("cats", cats.pod_token(pods["ps"]), body) == (204, "")
     known = cats.until("the planner has counted it", lambda: told(cats)["reported"] and told(cats))
     assert known["batches"] == pytest.approx(20, abs=1)
     assert (known["of"], known["estimated"], known["timings"]["batch_seconds"]) == (BATCHES, False, 2.5)
     refused = {
-        "no token": (post(cats, "nonsense", body)[0], 401),
-        "of another audience": (post(cats, token(cats, pods["ps"], "https://elsewhere"), body)[0], 401),
-        "bound to no pod": (post(cats, token(cats, None), body)[0], 401),
-        "of a worker": (post(cats, token(cats, pods["worker"]), body)[0], 403),
-        "for another job": (post(cats, token(cats, pods["ps"]), body, "dogs")[0], 403),
-        "of an older attempt": (post(cats, token(cats, pods["ps"]), {**body, "attempt": 0})[0], 409),
-        "of another attempt": (post(cats, token(cats, pods["ps"]), {**body, "attempt": 99})[0], 409),
-        "malformed": (post(cats, token(cats, pods["ps"]), {"attempt": "x"})[0], 422),
-        "of less than nothing": (post(cats, token(cats, pods["ps"]), {**body, "applied": {"0": -1}})[0], 422),
-        "of no chunk": (post(cats, token(cats, pods["ps"]), {**body, "applied": {"-1": 1}})[0], 422),
-        "before it began": (post(cats, token(cats, pods["ps"]), {**body, "batchSeconds": -1})[0], 422),
+        "no token": (cats.report("cats", "nonsense", body)[0], 401),
+        "of another audience": (cats.report("cats", cats.pod_token(pods["ps"], "https://elsewhere"), body)[0], 401),
+        "bound to no pod": (cats.report("cats", cats.pod_token(None), body)[0], 401),
+        "of a worker": (cats.report("cats", cats.pod_token(pods["worker"]), body)[0], 403),
+        "for another job": (cats.report("dogs", cats.pod_token(pods["ps"]), body)[0], 403),
+        "of an older attempt": (cats.report("cats", cats.pod_token(pods["ps"]), {**body, "attempt": 0})[0], 409),
+        "of another attempt": (cats.report("cats", cats.pod_token(pods["ps"]), {**body, "attempt": 99})[0], 409),
+        "malformed": (cats.report("cats", cats.pod_token(pods["ps"]), {"attempt": "x"})[0], 422),
+        "of less than nothing": (
+            cats.report("cats", cats.pod_token(pods["ps"]), {**body, "applied": {"0": -1}})[0],
+            422,
+        ),
+        "of no chunk": (cats.report("cats", cats.pod_token(pods["ps"]), {**body, "applied": {"-1": 1}})[0], 422),
+        "before it began": (cats.report("cats", cats.pod_token(pods["ps"]), {**body, "batchSeconds": -1})[0], 422),
     }
     assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
 
@@ -123,20 +100,20 @@ def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
     metadata = {"name": name, "labels": labels, "ownerReferences": like["metadata"]["ownerReferences"]}
     status, made = whole.cluster.request("POST", path, {"metadata": metadata, "spec": spec})
     assert status == 201, made
-    return token(whole, made)
+    return whole.pod_token(made)
 
 
 def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> None:
     like, body = running(cats)["ps"], {"attempt": 99, "applied": {"0": 20}}
     cats.stack.kill("operator")  # it deletes pods that are not in the plan
     old = lone_pod(cats, like, 99)
-    cats.until("it is known", lambda: post(cats, old, body)[0] != 403)
+    cats.until("it is known", lambda: cats.report("cats", old, body)[0] != 403)
     before = reviews(cats)
-    assert {post(cats, old, body)[0] for _ in range(3)} == {204}, "it is no older attempt"
+    assert {cats.report("cats", old, body)[0] for _ in range(3)} == {204}, "it is no older attempt"
     assert reviews(cats) == before
     new = lone_pod(cats, like, 99)
-    cats.until("the other one is known", lambda: post(cats, new, body)[0] != 403)
-    assert post(cats, old, body)[0] == 403
+    cats.until("the other one is known", lambda: cats.report("cats", new, body)[0] != 403)
+    assert cats.report("cats", old, body)[0] == 403
     assert reviews(cats) == before + 1, "of the other one's"
     path = f"/api/v1/namespaces/default/pods/{like['metadata']['name'].rpartition('-')[0]}-99"
     cats.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
@@ -145,9 +122,9 @@ def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> Non
 
 def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> None:
     old = running(cats)["ps"]
-    bearer = token(cats, old)
+    bearer = cats.pod_token(old)
     body = {"attempt": attempt(old), "applied": {"0": 30}, "durable": {"0": 25}}
-    assert post(cats, bearer, body) == (204, "")
+    assert cats.report("cats", bearer, body) == (204, "")
     saved = cats.until("the checkpoint is written", lambda: cats.status("cats")["progress"].get("checkpoint"))
     assert (saved["attempt"], saved["done"], batches(saved)) == (attempt(old), "", [(0, 25)])
     cats.stack.kill("scheduler")
@@ -161,13 +138,13 @@ def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> N
 
     new = cats.until("another server runs", successor)
     assert batches(cats.status("cats")["progress"]) == [(0, 25)]
-    assert post(cats, bearer, body)[0] in (401, 403), "its pod is gone"
+    assert cats.report("cats", bearer, body)[0] in (401, 403), "its pod is gone"
     found = {
         "attempt": attempt(new),
         "applied": {"0": 22},
         "durable": {"0": 22},
     }  # an older checkpoint than was reported
-    assert post(cats, token(cats, new), found) == (204, "")
+    assert cats.report("cats", cats.pod_token(new), found) == (204, "")
     cats.until("the checkpoint wins", lambda: batches(cats.status("cats")["progress"]) == [(0, 22)])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, LEASE, Whole
+from support.full_stack import API, LEASE, Whole, is_running
 from support.object_history import History
 from tranche_testcluster import free_port
 
@@ -199,6 +199,31 @@ def test_follower_reserves_room_for_planned_pods(whole: Whole, pair: Pair) -> No
     whole.until_phase("planned", "Succeeded")
     whole.until("both offer it", lambda: offered() == [True, True])
     whole.delete("planned")
+
+
+def test_report_to_the_follower_reaches_the_leader(whole: Whole, pair: Pair) -> None:
+    server = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+    whole.submit("reported", seconds=600.0, zone="edge-b", parameterServers={"template": {"spec": server}})
+
+    def reporter() -> dict[str, Any] | None:
+        found = [pod for pod in whole.pods("reported") if pod["metadata"]["labels"]["tranche.dev/role"] == "ps"]
+        return found[0] if found and is_running(found[0]) else None
+
+    def saved() -> list[float]:
+        checkpoint = whole.status("reported")["progress"].get("checkpoint", {})
+        return [one["batches"] for one in checkpoint.get("running", ())]
+
+    pod = whole.until("the parameter server runs", reporter)
+    whole.until_phase("reported", "Running")
+    token, attempt = whole.pod_token(pod), int(pod["metadata"]["labels"]["tranche.dev/attempt"])
+    leader = pair.leader()
+    (follower,) = pair.ports.keys() - {leader}
+    for replica, batches in ((follower, 10.0), (leader, 20.0), (follower, 30.0)):
+        body = {"attempt": attempt, "applied": {"0": batches}, "durable": {"0": batches}}
+        assert whole.report("reported", token, body, replica) == (204, "")
+        whole.until(f"the ledger has {batches:g} batches", lambda batches=batches: saved() == [batches])  # type: ignore[misc]
+    assert pair.leader() == leader
+    whole.delete("reported")
 
 
 def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: Pair, history: History) -> None:
