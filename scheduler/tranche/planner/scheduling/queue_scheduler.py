@@ -320,9 +320,7 @@ def _take_free(
     ):
         return
     if not job.is_gang:
-        wanted = context.cluster.quotas.most_workers(job, wanted)
-        progressive = context.queue is not None and context.queue.policy.fills_progressively()
-        wanted = min(1, wanted) if progressive else wanted
+        wanted = _most_workers(context, state, wanted)
     if job.is_gang and level_placement.applies(context.policy, state):
         places = level_placement.place(context, state, nodes, now)
         if places:
@@ -344,6 +342,13 @@ def _take_free(
             context.wake(later, job.key)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
+
+
+def _most_workers(context: PlannerContext, state: JobState, wanted: int) -> int:
+    """Return how many of the wanted windows of a chunked job may open now, by quotas and policy."""
+    if context.queue is not None and context.queue.policy.fills_progressively():
+        wanted = min(1, wanted)
+    return context.cluster.quotas.most_workers(state.job, wanted)
 
 
 def _free_elsewhere(
