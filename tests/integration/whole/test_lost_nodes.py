@@ -101,6 +101,30 @@ def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
     sited.delete("pair")
 
 
+def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
+    """The site tolerates silence for an hour, but a worker on the other node waits for the server."""
+    container = {"name": "serve", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    template = {"spec": {"containers": [container], "nodeSelector": {"topology.kubernetes.io/zone": "patient"}}}
+    sited.submit("served", chunks=2, seconds=600.0, zone="patient", parameterServers={"template": template})
+    sited.until("both run", lambda: [p["status"]["phase"] for p in sited.pods("served")] == 3 * ["Running"])
+    assert {node for _, node in windows(sited, "served")} == {"patient-0", "patient-1"}
+
+    def servers() -> list[tuple[int, str]]:
+        return [(one["attempt"], one["node"]) for one in sited.status("served")["plan"]["parameterServers"]]
+
+    ((attempt, node),) = servers()
+    sited.cluster.silence(node)
+    try:
+        sited.until("it is silent", lambda: ready(sited, node) == "Unknown")
+        silent = time.monotonic()
+        sited.until("it is replaced", lambda: [one for one in servers() if one[0] > attempt], seconds=100.0)
+        assert time.monotonic() - silent >= RIGID_TOLERANCE_SECONDS - 3
+        assert {name for number, name in servers() if number > attempt} == {"patient-0", "patient-1"} - {node}
+    finally:
+        sited.cluster.revive(node)
+    sited.delete("served")
+
+
 def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
     node = run_one(sited, "drained", "patient", seconds=8.0)
     sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
