@@ -19,11 +19,12 @@ from tranche.planner.forecast.wait_reason import VERIFIED, wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.handlers.cluster import with_kind
 from tranche.planner.instructions import Instruction, PublishPlan
-from tranche.planner.job_actions import end_preemption_pause, release_idle_servers, unplaced_pods
+from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
 from tranche.planner.settings import PlannerSettings
+from tranche.planner.unplaced_pods import end_preemption_pause, unplaced_pods
 from tranche.policies import Policy
 from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState

@@ -16,8 +16,9 @@ from tranche.planner.events import (
     SiteChanged,
     SiteRemoved,
 )
-from tranche.planner.job_actions import displace, readmit_node, shorten_pauses, unbind_chunks
+from tranche.planner.job_actions import displace, readmit_node, unbind_chunks
 from tranche.planner.scheduling.slot_scheduler import bind_window
+from tranche.planner.unplaced_pods import shorten_pauses
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
 

@@ -12,14 +12,13 @@ from tranche.planner.job_actions import (
     displace,
     exclude_node,
     hold,
-    hold_unplaced,
-    note_unplaced,
     pause_after_failure,
     reopen_servers,
     stop,
     stop_gang,
     unbind_chunks,
 )
+from tranche.planner.unplaced_pods import hold_unplaced, note_unplaced
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server, TrackedWindow
 

@@ -11,7 +11,6 @@ from tranche.planner.job_actions import (
     finish,
     note_server,
     pause_after_failure,
-    pause_after_refusal,
     remove_servers,
     roll_back_to_checkpoint,
     stop,
@@ -19,6 +18,7 @@ from tranche.planner.job_actions import (
     why_gang_stops,
 )
 from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.unplaced_pods import pause_after_refusal
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server
 

@@ -8,20 +8,18 @@ from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted, TenancyChanged
 from tranche.planner.job_actions import (
-    abandon_preemption,
     close_window,
     drop_servers,
     end_window,
     enlarge_job,
     forget_exclusions,
-    renew_placement,
-    restore_unplaced,
     stop,
     unbind_chunks,
     watch_idle_servers,
 )
 from tranche.planner.scheduling import level_relocation
 from tranche.planner.scheduling.slot_scheduler import bind_window
+from tranche.planner.unplaced_pods import abandon_preemption, renew_placement, restore_unplaced
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow

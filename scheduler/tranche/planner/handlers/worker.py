@@ -11,15 +11,14 @@ from tranche.planner.job_actions import (
     end_window,
     finish,
     has_started,
-    note_placed,
     pause_after_failure,
-    pause_after_refusal,
     stop,
     stop_gang,
     unbind_chunks,
     why_gang_stops,
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
+from tranche.planner.unplaced_pods import note_placed, pause_after_refusal
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.phases import WindowPhase

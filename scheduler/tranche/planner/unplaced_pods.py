@@ -1,0 +1,204 @@
+"""Pods that found no place or that the API server rejected, and what follows for the preemptions of their job.
+
+`tranche.state.placement_record` has the rules.
+"""
+
+from math import inf
+
+from tranche.model import Admission, UnplacedPods
+from tranche.planner.context import PlannerContext
+from tranche.planner.job_actions import exclude_node, hold
+from tranche.state.entities import JobState
+from tranche.state.phases import WindowPhase
+from tranche.state.placement_record import PlacementRecord, PreemptionScope
+
+
+def note_unplaced(context: PlannerContext, state: JobState, node: str | None, message: str, opened: float = inf) -> int:
+    """Record that a pod of the job found no place, or that the API server rejected it; the job preempts no other now.
+
+    Pods that were planned before the last failure belong to the same attempt, which counts once.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        node: Planned node of the pod; None if the pod did not exist.
+        message: What kube-scheduler or the API server said.
+        opened: Time at which the pod was planned, in seconds.
+
+    Returns:
+        Number of earlier failures since a pod of the job was placed.
+    """
+    record, settings = state.placement, context.settings
+    if node is not None:
+        record.nodes[node] = None
+    if (record.failures or record.failed_preemptions) and opened <= record.failed_at:
+        return max(record.failures - 1, 0)
+    before = record.failures
+    earlier = max(before, record.failed_preemptions)
+    record.failures, record.placed, record.message, record.failed_at = before + 1, False, message, context.now
+    record.paused_until = context.now + settings.pause_seconds(settings.preemption_pause_seconds, earlier)
+    _note_failed_preemption(context, state)
+    context.wake(record.paused_until, state.job.key)
+    context.touch(state)
+    context.publish(state.job.key)
+    return before
+
+
+def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
+    """Count the last preemption of a job as failed, unless it has succeeded or is counted."""
+    record, cluster, settings = state.placement, context.cluster, context.settings
+    if record.preempted_at is None:
+        return
+    record.preempted_at, record.failed_preemptions = None, record.failed_preemptions + 1
+    namespace = state.job.namespace
+    until = cluster.failed_preemptions.note(namespace, context.now, settings.failed_preemptions_per_hour)
+    if until is not None:
+        for other in cluster.jobs.values():
+            if other.job.namespace == namespace:
+                context.wake(until, other.job.key)
+                context.touch(other)
+
+
+def abandon_preemption(context: PlannerContext, state: JobState, message: str) -> None:
+    """Count the last preemption of a job as failed whose user stops it before its pods are placed."""
+    record, settings = state.placement, context.settings
+    if record.preempted_at is None:
+        return
+    record.message, record.failed_at = message, context.now
+    record.paused_until = context.now + settings.pause_seconds(
+        settings.preemption_pause_seconds, record.failed_preemptions
+    )
+    context.wake(record.paused_until, state.job.key)
+    _note_failed_preemption(context, state)
+
+
+def renew_placement(context: PlannerContext, state: JobState) -> None:
+    """Let a job with a new specification try again: in free capacity at once, and soon at the cost of others.
+
+    Its failed preemptions still count, so that a specification that changes all the time does not stop others all the
+    time.
+    """
+    old, settings = state.placement, context.settings
+    state.placement = PlacementRecord(
+        preempted_at=old.preempted_at,
+        failed_preemptions=old.failed_preemptions,
+        message=old.message,
+        failed_at=old.failed_at,
+    )
+    if old.failed_preemptions and old.paused:
+        shortened = old.failed_at + settings.pause_seconds(settings.node_exclusion_seconds, old.failed_preemptions - 1)
+        state.placement.paused_until = max(context.now, min(old.paused_until, shortened))
+        context.wake(state.placement.paused_until, state.job.key)
+
+
+def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reason: str) -> None:
+    """Hold a job with an unschedulable pod; for long if that was on several different nodes in a row."""
+    record, settings = state.placement, context.settings
+    nodes = len(record.nodes)
+    if nodes >= settings.nodes_before_hold:
+        record.nodes.clear()
+        seconds, reason = settings.unplaced_hold_seconds, f"{nodes} nodes in a row: {reason}"
+    if seconds:
+        hold(context, state, seconds, reason)
+
+
+def note_placed(context: PlannerContext, state: JobState) -> None:
+    """Record that kube-scheduler has placed a worker of a job; for a gang, all of its members.
+
+    The failures of the job are forgotten. Its failed preemptions are forgotten when one has succeeded: when all
+    windows that were opened since are placed.
+    """
+    record = state.placement
+    if record.placed and record.preempted_at is None and state.job.admission is Admission.PASSED:
+        return
+    pending = [run for run in state.runs.values() if run.phase is WindowPhase.PENDING]
+    if state.job.is_gang and pending:
+        return
+    limited = context.cluster.preemption_scope(state) is not PreemptionScope.ALL
+    preempted_at = record.preempted_at
+    if preempted_at is not None and any(run.opened >= preempted_at for run in pending):
+        return
+    if preempted_at is None and record.failed_preemptions:
+        record.placed, record.failures = True, 0
+        record.nodes.clear()
+    else:
+        state.placement = PlacementRecord(placed=True)
+    if limited:
+        context.touch(state)
+        context.publish(state.job.key)
+
+
+def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
+    """Return the job's failures to be placed as a value for its plan."""
+    record = state.placement
+    if not (record.failures or record.failed_preemptions):
+        return None
+    held = state.held_until if state.held_until > now else 0.0
+    return UnplacedPods(
+        record.failures,
+        tuple(record.nodes),
+        record.message,
+        record.failed_at,
+        record.paused_until,
+        held,
+        record.failed_preemptions,
+    )
+
+
+def restore_unplaced(context: PlannerContext, state: JobState, known: UnplacedPods) -> None:
+    """Restore what `unplaced_pods` returned to an earlier planner."""
+    state.placement = PlacementRecord(
+        placed=not known.failures,
+        failed_preemptions=known.failed_preemptions,
+        failures=known.failures,
+        nodes=dict.fromkeys(known.nodes),
+        message=known.message,
+        failed_at=known.failed_at,
+        paused_until=known.paused_until,
+    )
+    if known.paused_until:
+        context.wake(known.paused_until, state.job.key)
+    if known.held_until > context.now:
+        hold(context, state, known.held_until - context.now, known.message)
+
+
+def end_preemption_pause(context: PlannerContext, state: JobState) -> None:
+    """Let a job preempt again whose pause is over, or whose namespace has fewer failed preemptions again."""
+    record = state.placement
+    if record.paused and record.paused_until <= context.now:
+        record.paused_until = 0.0
+    context.cluster.failed_preemptions.forget(state.job.namespace, context.now)
+
+
+def shorten_pauses(context: PlannerContext) -> None:
+    """Let jobs try again that could not be placed, because nodes have changed that may now take their pods.
+
+    A job waits for at least the time for which it excludes a node, so that a node that changes all the time does not
+    make it preempt other jobs all the time.
+    """
+    for state in context.cluster.jobs.values():
+        record, settings = state.placement, context.settings
+        failures = max(record.failures, record.failed_preemptions)
+        if not failures:
+            continue
+        earliest = record.failed_at + settings.pause_seconds(settings.node_exclusion_seconds, failures - 1)
+        at = max(context.now, earliest)
+        if record.paused_until > at:
+            record.paused_until = at
+            context.wake(at, state.job.key)
+        if state.held_until > at and state.placement.failures:
+            state.held_until = at
+            context.wake(at, state.job.key)
+
+
+def pause_after_refusal(context: PlannerContext, state: JobState, node: str | None, reason: str) -> None:
+    """Exclude the node whose kubelet refused a pod for the job; from the second such pod in a row, back off too.
+
+    A gang backs off at once, since all of its pods start again. Meanwhile the job preempts no other.
+    """
+    exclude_node(context, state, node)
+    note_unplaced(context, state, node, reason)
+    before, state.refusals = state.refusals, state.refusals + 1
+    if before or state.job.is_gang or node not in context.cluster.nodes:
+        pause = context.settings.backoff_seconds(context.settings.failure_backoff_seconds, before)
+        hold(context, state, pause, reason)
