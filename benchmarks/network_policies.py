@@ -25,7 +25,13 @@ from tranche.simulation.recipe import FileLog, FixedCluster, LoggedJobs, Recipe
 from tranche.simulation.scenario import run
 from tranche.simulation_report.plot_style import LIGHT, Theme, heading, legend_below, render
 
-GPUS = {"elasticflow_cluster06": 128, "elasticflow_cluster04": 512}
+GPUS = {
+    "elasticflow_cluster06": 128,
+    "elasticflow_cluster04": 512,
+    "elasticflow_cluster01": 64,
+    "elasticflow_cluster02": 128,
+    "helios_venus_vcvGl": 160,
+}
 POLICIES = ("no-wait", "consolidate", "dally-like", "dally-like:timers=600/600", "srsf", "tiresias")
 NODE_GPUS, RACK_NODES = 8, 4
 BETWEEN_RACKS = {"idle": 100e9, "congested": 10e9}

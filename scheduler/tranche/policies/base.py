@@ -212,6 +212,10 @@ class QueuePolicy(Policy):
         """
         return None
 
+    def prefers_levels(self, state: JobState, cluster: ClusterState) -> bool:
+        """Return whether a gang that names no topology level takes the narrowest one that has room for it now."""
+        return False
+
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """Return how many workers each job may have at most, and which windows go on.
 

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
+from tranche.estimate import LevelNetwork
 from tranche.model import Constraints, Job, Node, Preemption, Site, Tier
 from tranche.model.topology import NODE_LEVEL, RACK_LEVEL, SITE_LEVEL
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, WorkerEnded
 from tranche.simulation.scenario import Scenario, run
 
+NETWORK = LevelNetwork((300e9, 100e9, 10e9, 1e9))
 POLICIES = ("chunk", "fifo", "first-fit", "srsf", "las", "dally-like", "optimus")
 
 
@@ -65,6 +67,25 @@ def test_preferred_rack_with_room_is_used() -> None:
         p = planner("fifo", nodes)
         opened = of_type(OpenWindow, p.handle(JobSubmitted(gang("g", members=3, preferred_level=wish)), 0.0))
         assert racks_of(opened, nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "gradient_bits", "network", "expected"),
+    [
+        ("chunk", 1e9, NETWORK, {"b"}),
+        ("chunk:levels=0", 1e9, NETWORK, {"a", "b"}),
+        ("chunk", 0.0, NETWORK, {"a", "b"}),
+        ("chunk", 1e9, None, {"a", "b"}),
+        ("srsf", 1e9, NETWORK, {"a", "b"}),
+    ],
+)
+def test_chunk_prefers_the_narrowest_level_of_known_capacity(
+    policy: str, gradient_bits: float, network: LevelNetwork | None, expected: set[str]
+) -> None:
+    nodes = racks("a1", "b2", "b2")
+    p = planner(policy, nodes, level_network=network)
+    one = gang("g", members=3, gradient_bits=gradient_bits)
+    assert racks_of(of_type(OpenWindow, p.handle(JobSubmitted(one), 0.0)), nodes) == expected
 
 
 @pytest.mark.parametrize("policy", ["chunk:aging=0", "srsf"])

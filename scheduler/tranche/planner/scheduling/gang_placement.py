@@ -14,7 +14,7 @@ from tranche.state.node import NodeState
 
 
 def find_places(
-    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float, *, first_fit: bool
+    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float, *, first_fit: bool, by_level: bool
 ) -> tuple[list[NodeState], list[NodeState]] | None:
     """Return nodes with free capacity for all members and for the pods that start with them; None if one does not fit.
 
@@ -24,8 +24,9 @@ def find_places(
         nodes: Nodes that members may use, by name.
         now: Clock, in seconds.
         first_fit: Choose nodes for members by name instead of best fit.
+        by_level: Choose nodes for members within the narrowest topology level that has room for them.
     """
-    if state.job.required_level or state.job.preferred_level:
+    if by_level:
         rooms = LevelRooms(cluster, state, nodes)
         fit = rooms.fit()
         chosen = [] if fit is None else rooms.nodes(fit)

@@ -77,10 +77,16 @@ class Fits:
         return self._known[demand]
 
 
-def applies(policy: Policy, state: JobState) -> bool:
-    """Return whether the members of the job are placed by topology level, because the policy or the job asks for it."""
-    job = state.job
-    return job.is_gang and bool(policy.traits.places_by_level or job.required_level or job.preferred_level)
+def prefers(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Return whether the gang takes the narrowest level that has room for it, because it or the policy says so."""
+    if state.job.required_level or state.job.preferred_level:
+        return True
+    return isinstance(policy, QueuePolicy) and policy.prefers_levels(state, cluster)
+
+
+def applies(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Return whether the members of the job are placed by topology level."""
+    return state.job.is_gang and (policy.traits.places_by_level or prefers(cluster, policy, state))
 
 
 def groups(cluster: ClusterState, state: JobState) -> list[Hosts[NodeState]]:

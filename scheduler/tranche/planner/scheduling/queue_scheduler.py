@@ -310,7 +310,8 @@ def _take_free(
     if job.is_gang and context.queue is not None and context.queue.policy.groups_by_bandwidth():
         nodes = best_connected(context.cluster, state, nodes)
     if job.is_gang and job.helper_count:
-        found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit)
+        by_level = level_placement.prefers(context.cluster, context.policy, state)
+        found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit, by_level=by_level)
         if found is not None:
             gang_placement.start_helpers(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
@@ -321,7 +322,7 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = _most_workers(context, state, wanted)
-    if job.is_gang and level_placement.applies(context.policy, state):
+    if job.is_gang and level_placement.applies(context.cluster, context.policy, state):
         places = level_placement.place(context, state, nodes, now)
         if places:
             open_windows(context, state, site, places, now)

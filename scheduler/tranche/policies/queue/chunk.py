@@ -79,6 +79,10 @@ class Chunk(QueuePolicy):
     """1: expected uploads share the uplinks of both of their sites, and data go where they arrive first;
     0: they share the uplink of the site with the data. This concerns only the simulator's network model."""
 
+    levels: float = 1.0
+    """1: a gang that names no topology level and sends gradients starts at the narrowest level that has room for it, if
+    the capacities of the levels are known (network model, `levelBandwidths`); 0: it takes the best fit."""
+
     def __post_init__(self) -> None:
         if self.faster and not self.faster >= 1:
             raise ValueError("chunk needs faster ≥ 1, or 0")
@@ -88,6 +92,10 @@ class Chunk(QueuePolicy):
             raise ValueError("chunk needs halflife > 0")
         if not self.price >= 0:
             raise ValueError("chunk needs price ≥ 0")
+
+    def prefers_levels(self, state: JobState, cluster: ClusterState) -> bool:
+        """Return whether the option is set, the levels differ in speed, and the gang sends gradients."""
+        return bool(self.levels) and cluster.level_network is not None and state.job.gradient_bits > 0
 
     def tier(self, state: JobState, cluster: ClusterState) -> float:
         """Return the tier: the highest priority class first; in it, under `fair`, tenants below their share first."""
