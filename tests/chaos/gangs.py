@@ -1,8 +1,9 @@
 """Check that gangs start and end as a whole. Pure, over the history of jobs and pods.
 
-The members of a gang, its parameter servers and its chief are planned together or not at all. None of them succeeds
-before all have been created, and one that was created with a scheduling gate, because its gang had been refused a pod,
-gets no node before. The chief's success is the end of the job: nothing of it is started afterwards.
+The members of a gang, its parameter servers and its chief are planned together or not at all. Its chief, or, without
+one, no member succeeds before all have been created. A simulated worker beside a chief may: it does not wait for its
+peers, and its success finishes nothing. A pod that was created with a scheduling gate, because its gang had been
+refused a pod, gets no node before. The chief's success is the end of the job: nothing of it is started afterwards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,9 +90,10 @@ def _lived(gang: _Gang, before: Mapping[str, Any], pod: Mapping[str, Any]) -> It
         gang.gated.add(attempt)
     is_new_on_node = pod["spec"].get("nodeName") and not before.get("spec", {}).get("nodeName")
     succeeded = has_succeeded(msgspec.convert(pod, Pod))
+    finishes = succeeded and (labels[LABEL_ROLE] == ROLE_CHIEF or not gang.has_chief)
     missing = gang.together.get(attempt, frozenset()) - gang.created
-    if missing and ((is_new_on_node and attempt in gang.gated) or succeeded):
-        what = "has succeeded" if succeeded else "is bound"
+    if missing and ((is_new_on_node and attempt in gang.gated) or finishes):
+        what = "has succeeded" if finishes else "is bound"
         yield f"{what}, and attempts {sorted(missing)} of its gang do not exist"
     if labels[LABEL_ROLE] == ROLE_CHIEF and gang.chief == attempt and succeeded:
         gang.won = attempt

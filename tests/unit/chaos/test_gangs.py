@@ -84,12 +84,24 @@ def test_gated_pod_bound_before_the_others_exist_is_found(history: History, miss
     assert "is bound, and attempts" in problem(history)
 
 
-def test_pod_that_succeeds_before_the_others_exist_is_found(history: History) -> None:
-    history.pod(1, "0", node=None, phase="Pending")
-    history.pod(1, "0")
+def test_chief_that_succeeds_before_the_others_exist_is_found(history: History) -> None:
+    history.pod(4, role="chief", gpus=0, node=None, phase="Pending")
+    history.pod(4, role="chief", gpus=0)
     assert check(history.changes) == [], "without a gate, a pod may be bound before the others exist"
+    history.pod(4, role="chief", gpus=0, phase="Succeeded")
+    assert "has succeeded, and attempts [1, 2, 3] of its gang do not exist" in problem(history)
+
+
+def test_member_that_succeeds_before_the_others_exist_is_found() -> None:
+    history = History(members=2)
+    history.job((1, [0]), (2, [1]), revision=2)
     history.pod(1, "0", phase="Succeeded")
-    assert "has succeeded, and attempts [2, 3, 4] of its gang do not exist" in problem(history)
+    assert "has succeeded, and attempts [2] of its gang do not exist" in problem(history)
+
+
+def test_early_success_of_a_worker_beside_a_chief_is_in_order(history: History) -> None:
+    history.pod(1, "0", phase="Succeeded")
+    assert check(history.changes) == []
 
 
 def test_gang_restarted_after_chief_success_is_found(
