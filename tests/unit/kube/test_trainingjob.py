@@ -86,6 +86,12 @@ def test_run_of_a_gang_sends_gradients_of_all_mini_batches(
     assert to_job(resource(model=model, estimatedDuration=duration)).gradient_bits == bits
 
 
+def test_gang_with_a_step_time_of_zero_is_an_error() -> None:
+    """The API server rejects it, but objects of a file or a record reach the planner without that check."""
+    with pytest.raises(ValueError, match="longer than zero"):
+        to_job(resource(model={"gradientSize": "1M", "stepTime": "0s"}, estimatedDuration="1h"))
+
+
 def test_declared_utility_is_converted_to_seconds() -> None:
     job = to_job(resource(utility={"priority": 40, "target": "2h", "decay": 0.5}))
     assert job.utility is not None

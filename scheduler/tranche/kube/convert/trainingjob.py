@@ -218,7 +218,10 @@ def _gradient_bits(resource: TrainingJob) -> float:
         return 0.0
     bits = 8.0 * parse_bytes(model.gradient_size)
     if spec.data is None and model.step_time and spec.estimated_duration:
-        bits *= max(1.0, parse_duration(spec.estimated_duration) / parse_duration(model.step_time))
+        step_seconds = parse_duration(model.step_time)
+        if step_seconds <= 0:
+            raise ValueError("spec.model.stepTime: must be longer than zero")
+        bits *= max(1.0, parse_duration(spec.estimated_duration) / step_seconds)
     return bits
 
 
