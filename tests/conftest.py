@@ -1,12 +1,17 @@
-"""Collection of the tests, and the order in which their modules run."""
+"""Collection of the tests, the order in which their modules run, and settings of the property tests."""
 
 import gc
 from collections.abc import Generator
 from itertools import groupby
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from support.module_order import in_order
+
+settings.register_profile("tests", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
+"""Each run has the same examples, and no example fails because the machine is busy."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

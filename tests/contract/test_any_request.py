@@ -27,7 +27,6 @@ from tranche.worker_api.app import create_report_app
 
 BOUNDED = settings(
     max_examples=60 * FUZZ,
-    deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=list(HealthCheck),

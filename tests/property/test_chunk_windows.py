@@ -55,7 +55,7 @@ def finished(simulation: Simulation) -> SimulationResult:
 
 
 @given(jobs=workloads(), gpus=NODES, policy=BINDING, cloud=st.booleans(), restart=st.sampled_from([0.0, 7.0]))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_executed_windows_of_a_chunk_sum_to_its_work(
     jobs: list[Job], gpus: list[int], policy: str, cloud: bool, restart: float
 ) -> None:
@@ -77,7 +77,7 @@ def test_executed_windows_of_a_chunk_sum_to_its_work(
     gpus=st.lists(st.integers(2, 4), min_size=1, max_size=2),
     policy=BINDING,
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_windows_on_one_slot_never_overlap(jobs: list[Job], wide: list[bool], gpus: list[int], policy: str) -> None:
     some = [
         job(
@@ -102,7 +102,7 @@ def test_windows_on_one_slot_never_overlap(jobs: list[Job], wide: list[bool], gp
 
 
 @given(jobs=workloads(), gpus=NODES, policy=BINDING, cloud=st.booleans())
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 def test_after_the_last_arrival_a_bound_plan_comes_true(
     jobs: list[Job], gpus: list[int], policy: str, cloud: bool
 ) -> None:
@@ -131,7 +131,7 @@ def assert_came_true(before: ChunkWindow, after: ChunkWindow, now: float) -> Non
 
 
 @given(jobs=workloads(last_at=0), gpus=NODES)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_without_arrivals_the_forecast_of_chunks_comes_true(jobs: list[Job], gpus: list[int]) -> None:
     simulation = prepared("chunk", jobs, gpus, cloud=False)
     simulation.step()
@@ -146,7 +146,7 @@ def test_without_arrivals_the_forecast_of_chunks_comes_true(jobs: list[Job], gpu
 
 
 @given(jobs=workloads(), gpus=NODES, cloud=st.booleans())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_on_an_idle_cluster_windows_are_as_planned_at_dispatch(jobs: list[Job], gpus: list[int], cloud: bool) -> None:
     result = finished(prepared("chunk-faithful", jobs[:1], gpus, cloud=cloud))
     for row in result.chunks[jobs[0].key]:

@@ -39,7 +39,7 @@ def completed(jobs: list[Job], nodes: list[Node], epsilon: float) -> float:
 
 
 @given(seed=SEEDS, epsilon=EPSILONS)
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 def test_flow_at_higher_speed_keeps_the_bound_of_the_relaxation(seed: int, epsilon: float) -> None:
     jobs, nodes = drawn_relaxed(random.Random(seed))
     least, _ = relaxed_flow_seconds(jobs, nodes)
@@ -47,7 +47,7 @@ def test_flow_at_higher_speed_keeps_the_bound_of_the_relaxation(seed: int, epsil
 
 
 @given(seed=SEEDS, epsilon=EPSILONS)
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 def test_flow_at_higher_speed_keeps_the_bound_of_the_optimum(seed: int, epsilon: float) -> None:
     jobs, nodes = drawn_exact(random.Random(seed))
     optimum = least_flow_seconds(jobs, nodes)

@@ -38,7 +38,7 @@ def played(policy: str, jobs: list[Job], gpus: list[int]) -> tuple[Simulation, d
 
 
 @given(sizes=JOBS, gpus=GPUS)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 def test_without_arrivals_a_bound_plan_comes_true_to_the_second(
     sizes: list[tuple[int, float]], gpus: list[int]
 ) -> None:
@@ -49,7 +49,7 @@ def test_without_arrivals_a_bound_plan_comes_true_to_the_second(
 
 
 @given(sizes=JOBS, gpus=GPUS)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 def test_without_arrivals_a_fifo_plan_comes_true_to_the_second(sizes: list[tuple[int, float]], gpus: list[int]) -> None:
     jobs = [job(f"j{i}", chunks=chunks, seconds=seconds) for i, (chunks, seconds) in enumerate(sizes)]
     simulation, estimates = played("fifo", jobs, gpus)
@@ -68,7 +68,7 @@ MIXED = st.lists(
 
 
 @given(sizes=MIXED, gpus=GPUS)
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 def test_plan_without_arrivals_equals_simulated_times(
     sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]
 ) -> None:
@@ -94,7 +94,7 @@ def test_plan_without_arrivals_equals_simulated_times(
 
 @pytest.mark.slow
 @given(sizes=MIXED, gpus=GPUS)
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 def test_a_forecast_changes_nothing(sizes: list[tuple[int, float, bool, str | None]], gpus: list[int]) -> None:
     def history(*, asked: bool) -> list[tuple[float, Instruction]]:
         simulation = Simulation(Planner(get_policy("chunk"), PlannerSettings(validate=True)))

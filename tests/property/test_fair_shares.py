@@ -55,7 +55,7 @@ SHAPES = st.builds(Shape, st.integers(0, 2000), st.integers(1, 12), st.sampled_f
     gpus=st.integers(1, 4),
 )
 @example([Shape(0, 12, 300.0)], Shape(0, 3, 300.0), 8, 1)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_split_job_delays_other_tenants_by_at_most_the_grain(
     honest: list[Shape], part: Shape, pieces: int, gpus: int
 ) -> None:

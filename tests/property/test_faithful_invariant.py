@@ -54,7 +54,7 @@ def workloads(draw: st.DrawFn) -> list[Job]:
 
 
 @given(jobs=workloads(), gpus=st.lists(st.integers(1, 3), min_size=1, max_size=4), cloud=st.booleans())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_dispatch_costs_sum_to_weighted_chunk_completion_times(jobs: list[Job], gpus: list[int], cloud: bool) -> None:
     policy = Recording()
     simulation = Simulation(Planner(policy, PlannerSettings(validate=True)))

@@ -203,7 +203,7 @@ class GangMachine(RuleBasedStateMachine):
 def _case(name: str, examples: int) -> type[TestCase]:
     machine: Any = type(f"{name}GangMachine", (GangMachine,), {"policy": name})
     case: Any = machine.TestCase
-    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40, deadline=None, derandomize=True)
+    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40)
     return case  # type: ignore[no-any-return]
 
 

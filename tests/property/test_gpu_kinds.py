@@ -70,7 +70,7 @@ def played(made: Planner, jobs: list[Job]) -> dict[str, float]:
     return done
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(POLICIES, NODES, st.integers(1, 12))
 def test_job_alone_completes_no_later_than_on_any_free_gpu(
     policy: str, kinds: list[tuple[str, int]], chunks: int
@@ -81,7 +81,7 @@ def test_job_alone_completes_no_later_than_on_any_free_gpu(
     assert weighed["default/j"] <= greedy["default/j"] + 1e-6
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(POLICIES, NODES, st.lists(st.tuples(st.integers(1, 6), st.floats(1, 500)), min_size=1, max_size=8))
 def test_every_job_completes_on_gpus_of_several_kinds(
     policy: str, kinds: list[tuple[str, int]], asked: list[tuple[int, float]]

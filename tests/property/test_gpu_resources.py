@@ -58,7 +58,7 @@ class Course:
             assert sum(count for (_, resource), count in free.items() if resource == name) == whole[name] - held[name]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(live_policies()), NODES, JOBS, st.data())
 def test_each_worker_holds_gpus_of_its_own_resource_only(
     policy: str, nodes: list[tuple[str, str, int]], jobs: list[tuple[str, int, int, bool]], data: st.DataObject

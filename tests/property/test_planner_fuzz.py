@@ -381,7 +381,7 @@ class PlannerMachine(RuleBasedStateMachine):
 def _case(name: str, examples: int, *, cloud: bool = False) -> type[TestCase]:
     machine: Any = type(f"{name}Machine", (PlannerMachine,), {"policy": name, "cloud": cloud})
     case: Any = machine.TestCase
-    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40, deadline=None, derandomize=True)
+    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40)
     return case  # type: ignore[no-any-return]
 
 

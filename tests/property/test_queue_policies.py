@@ -98,7 +98,7 @@ JOB = st.tuples(st.integers(0, 12), st.integers(1, MOST_GPUS), st.integers(1, 8)
     policy=st.sampled_from(["srsf", "srtf", "sjf", "fifo", "fifo-skip"]),
 )
 @example([(0, 4, 3), (0, 3, 4), (0, 1, 12), (3, 2, 6), (3, 6, 2)], 6, "srsf")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_job_completes_when_the_naive_simulator_says(
     given_jobs: list[tuple[int, int, int]], gpus: int, policy: str
 ) -> None:

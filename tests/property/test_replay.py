@@ -13,7 +13,7 @@ from tranche.simulation import Simulation
     sizes=st.lists(st.tuples(st.integers(1, 4), st.floats(1, 100), st.floats(0, 200)), min_size=1, max_size=8),
     policy=st.sampled_from(["chunk-faithful", "fifo"]),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 def test_the_same_events_lead_to_the_same_instructions(sizes: list[tuple[int, float, float]], policy: str) -> None:
     def play() -> list[str]:
         simulation = Simulation(Planner(get_policy(policy), PlannerSettings(seed=3, validate=True)))

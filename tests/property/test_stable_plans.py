@@ -77,7 +77,7 @@ async def observed(arrivals: Arrivals, later: int) -> Observed:
     return Observed(live, after_restart, moved, course.now - began, guess, plan)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 @given(ARRIVALS, st.sampled_from((60, 600, 3600)))
 def test_plans_agree_and_hold_despite_overruns(arrivals: Arrivals, later: int) -> None:
     """A plan after a restart agrees with the one before, and a what-if with the plan of the job.

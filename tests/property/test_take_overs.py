@@ -63,7 +63,7 @@ def gang_of(job: TrainingJob) -> TrainingJob:
     return TrainingJob.model_validate(declared)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ARRIVALS)
 @example([(120, 1, 600), (60, 1, 1200), (60, 1, 1200), (30, 4, 60), (120, 3, 60)])  # no worker is stopped that was not
 @example(CHEAPER)
@@ -74,7 +74,7 @@ def test_who_takes_over_plans_what_the_one_before_has_planned(arrivals: list[tup
 
 
 @pytest.mark.parametrize("policy", BY_LEVEL)
-@settings(max_examples=10, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=10, phases=(Phase.explicit, Phase.generate))
 @given(arrivals=ARRIVALS)
 @example(arrivals=PREEMPTED)
 def test_take_over_keeps_what_is_known_about_gangs(policy: str, arrivals: list[tuple[int, int, int]]) -> None:

@@ -51,7 +51,7 @@ async def both(present: list[tuple[int, int]], asked: tuple[int, int]) -> tuple[
     return guess, controller.planner.plan_of(new.key, NOW)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JOBS)
 def test_a_what_if_is_the_plan_that_the_job_gets(jobs: list[tuple[int, int]]) -> None:
     guess, plan = asyncio.run(both(jobs[1:], jobs[0]))

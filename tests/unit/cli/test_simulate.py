@@ -340,7 +340,7 @@ def assert_orderly(result: Result) -> None:
 
 
 @given(words=st.lists(WORDS, max_size=8))
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_words_give_a_traceback(log: Path, words: list[str]) -> None:
     assert_orderly(run(log, *(str(log) if word == "LOG" else word for word in words)))
 
@@ -352,7 +352,7 @@ ROWS = st.lists(st.lists(CELLS, max_size=5).map(",".join), max_size=6).map("\n".
 
 
 @given(content=st.one_of(st.binary(max_size=200), ROWS.map(lambda rows: (HEADER + rows).encode("utf-8", "replace"))))
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_give_a_traceback(tmp_path: Path, content: bytes) -> None:
     log = written(tmp_path, content)
     for words in (("--mode", "gang"), ("--mode", "elastic", "--on-error", "skip")):

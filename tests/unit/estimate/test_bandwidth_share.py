@@ -65,7 +65,7 @@ def test_a_window_without_batches_receives_no_share() -> None:
         assert rule(loads, 1, 3)[:3] == pytest.approx(rule(LOADS, 1, 3)), name
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(WORKERS, st.floats(0.1, 10), st.floats(0.1, 30))
 def test_shares_keep_port_and_links_and_beat_equal_ones(
     loads: list[WorkerLoad], gradient_bits: float, port: float
@@ -81,7 +81,7 @@ def test_shares_keep_port_and_links_and_beat_equal_ones(
         assert best <= equal * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(WORKERS, st.floats(0.1, 30), st.floats(1, 3))
 def test_latest_end_never_grows_with_port_or_link(loads: list[WorkerLoad], port: float, factor: float) -> None:
     def end(some: list[WorkerLoad], width: float) -> float:

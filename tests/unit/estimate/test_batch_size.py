@@ -77,7 +77,7 @@ MODELS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(MODELS, st.integers(1, 600))
 def test_sizes_sum_to_the_batch_and_keep_their_limits(models: list[SampleTime], total: int) -> None:
     assume(sum(one.smallest for one in models) <= total <= sum(one.largest for one in models))
@@ -89,7 +89,7 @@ def test_sizes_sum_to_the_batch_and_keep_their_limits(models: list[SampleTime], 
             assert model.seconds(exact) == pytest.approx(found.seconds, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.builds(SampleTime, st.floats(0, 2), st.floats(0.001, 1)), min_size=1, max_size=8))
 def test_split_is_never_slower_than_equal_sizes(models: list[SampleTime]) -> None:
     total = 32 * len(models)
@@ -122,7 +122,7 @@ def test_samples_of_the_example_take_their_worked_times() -> None:
     assert split(workers(local=(1.0, 1.0, 1.0)), 96).exact == pytest.approx((38.4, 19.2, 38.4))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=8), st.floats(1e3, 1e9), st.floats(1e3, 1e9))
 def test_loft_is_lb_bsp_where_all_data_are_local(computes: list[float], sample_bits: float, rate: float) -> None:
     total = 32 * len(computes)

@@ -26,7 +26,7 @@ def test_bsp_goes_on_without_workers_that_are_done() -> None:
     assert end_seconds((1, 4), (6, 2), BSP) == (12, 8)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.floats(0.1, 5), st.integers(1, 12)), min_size=1, max_size=5),
     st.integers(0, 4),

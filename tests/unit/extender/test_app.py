@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.extender_objects import Stores, window
@@ -147,7 +147,6 @@ FUZZED.stores.add_job("cats", window(0, 1, "n1", "n2"), window(1, 1, None), serv
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
-@settings(deadline=None)
 @given(pod=ANY_JSON | LIKE_OURS, names=ANY_JSON | st.lists(TEXTS, max_size=3), victims=ANY_JSON)
 def test_no_json_makes_a_verb_fail(verb: str, pod: Any, names: Any, victims: Any) -> None:
     content = json.dumps({"Pod": pod, "NodeNames": names, "NodeNameToVictims": victims})
@@ -155,7 +154,6 @@ def test_no_json_makes_a_verb_fail(verb: str, pod: Any, names: Any, victims: Any
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
-@settings(deadline=None)
 @given(content=st.binary(max_size=50) | ANY_JSON.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_make_a_verb_fail(verb: str, content: bytes) -> None:
     assert FUZZED.client.post(f"/{verb}", content=content).status_code in (200, 400)

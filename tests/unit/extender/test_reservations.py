@@ -238,5 +238,5 @@ class AnyOrder(RuleBasedStateMachine):
             assert kept.refusals(*kind).keys() == built.refusals(*kind).keys()
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestAnyOrder = AnyOrder.TestCase

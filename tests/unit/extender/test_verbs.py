@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.extender_objects import Stores, stranger, window, worker
@@ -245,7 +245,6 @@ PLANNED = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(names=NAMES, planned=PLANNED, used=NAMES, ours=st.booleans(), stamp=st.sampled_from(["1.1", "0.9", "1.2"]))
 def test_every_input_node_is_named_exactly_once_in_every_answer(
     names: list[str], planned: dict[str, Any], used: list[str], ours: bool, stamp: str

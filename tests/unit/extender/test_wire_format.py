@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tranche.extender.wire_format import MalformedError, MetaPod, MetaVictims, decode_candidates, decode_names
@@ -71,7 +71,6 @@ def test_no_victims_at_all_are_an_empty_answer() -> None:
     assert decode_candidates(body(Pod=POD, NodeNameToVictims=None)).victims == {}
 
 
-@settings(deadline=None)
 @given(ANY_JSON, ANY_JSON, ANY_JSON)
 def test_any_json_is_read_or_refused(pod: Any, names: Any, victims: Any) -> None:
     raw = body(Pod=pod, NodeNames=names, NodeNameToMetaVictims=victims)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tranche.kube.convert.pods_and_nodes import (
@@ -169,7 +169,6 @@ class TestEnds:
 
 
 class TestProgress:
-    @settings(deadline=None)
     @given(st.dictionaries(st.integers(0, 1999), st.integers(0, 10**12), max_size=20))
     def test_what_a_worker_writes_is_read_back(self, batches: dict[int, int]) -> None:
         assert termination_progress(pod(status=ended(143, json.dumps(batches)))) == batches
@@ -191,7 +190,6 @@ class TestProgress:
     def test_any_other_message_says_nothing(self, message: str) -> None:
         assert termination_progress(pod(status=ended(1, message))) is None
 
-    @settings(deadline=None)
     @given(st.text(max_size=100))
     def test_garbage_never_raises(self, message: str) -> None:
         progress = termination_progress(pod(status=ended(1, message)))

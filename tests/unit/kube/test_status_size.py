@@ -50,7 +50,7 @@ def written(progress: JobProgress) -> dict[str, Any]:
     return progress_status(progress, job("a", chunks=MAX_CHUNKS), 0.0, estimated=False)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(RECORDS, min_size=1, max_size=12), st.integers(1, 100), st.lists(VICTIMS, max_size=40), st.integers(1, 9)
 )

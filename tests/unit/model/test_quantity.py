@@ -3,7 +3,7 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tranche.model.quantity import parse_bytes, parse_duration, parse_millicores, parse_quantity
@@ -46,19 +46,16 @@ def test_what_is_no_quantity_is_refused_with_an_example(text: str) -> None:
         parse_quantity(text)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 5))
 def test_a_binary_suffix_multiplies_by_a_power_of_1024(number: int, power: int) -> None:
     assert parse_bytes(f"{number}{BINARY[power]}") == min(number * 1024 ** (power + 1), 2**63 - 1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 6))
 def test_a_decimal_suffix_multiplies_by_a_power_of_1000(number: int, power: int) -> None:
     assert parse_bytes(f"{number}{DECIMAL[power]}") == min(number * 1000**power, 2**63 - 1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12))
 def test_millicores_survive_the_way_through_text(millicores: int) -> None:
     assert parse_millicores(f"{millicores}m") == millicores
@@ -75,7 +72,6 @@ def test_too_large_quantity_is_capped() -> None:
     assert parse_millicores("9E") == 2**63 - 1
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200) | st.integers() | st.floats())
 def test_any_input_is_a_number_or_a_value_error(value: str | float) -> None:
     number = Decimal(0)
@@ -105,14 +101,12 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
 def test_the_parts_of_a_duration_add_up(hours: int, minutes: int, seconds: int, milliseconds: int) -> None:
     total = hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
     assert math.isclose(parse_duration(f"{hours}h{minutes}m{seconds}s{milliseconds}ms"), total)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
     seconds = 0.0

@@ -71,7 +71,7 @@ def test_one_of_five_running_jobs_makes_room_for_a_sixth() -> None:
     assert workers(made, "abcdef") == [2, 2, 2, 2, 1, 1]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80)
 @given(
     gpus=st.integers(2, 12),
     steps=st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(1, 2)), min_size=4, max_size=14),

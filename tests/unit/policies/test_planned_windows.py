@@ -106,7 +106,7 @@ def test_a_chunk_restored_from_a_status_has_no_planned_window() -> None:
 
 
 @given(jobs=workloads(), gpus=st.lists(st.integers(1, 3), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_an_arrival_shifts_less_dense_chunks_by_its_length(jobs: list[Job], gpus: list[int]) -> None:
     *before, last = jobs
     nodes = [node(f"n{i}", gpus=count) for i, count in enumerate(gpus)]
@@ -146,7 +146,7 @@ def shifted(windows: list[Interval], after: float, seconds: float) -> list[Inter
 
 
 @given(jobs=workloads(), count=st.integers(1, 4))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_executed_windows_of_a_chunk_sum_to_its_length(jobs: list[Job], count: int) -> None:
     simulation = simulated(jobs, [node(f"n{i}") for i in range(count)])
     simulation.run()
@@ -169,7 +169,7 @@ def test_executed_windows_of_a_chunk_sum_to_its_length(jobs: list[Job], count: i
 
 
 @given(jobs=workloads(), gpus=st.lists(st.integers(1, 3), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_planned_windows_on_one_slot_never_overlap(jobs: list[Job], gpus: list[int]) -> None:
     simulation = simulated(jobs, [node(f"n{i}", gpus=count) for i, count in enumerate(gpus)])
     while simulation._heap:

@@ -243,7 +243,7 @@ PLACES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(PLACES), VALUES)
 def test_any_value_anywhere_gives_jobs_or_one_line_of_complaint(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[str, ...], value: object

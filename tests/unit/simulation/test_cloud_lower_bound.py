@@ -84,7 +84,7 @@ drawn_jobs = st.lists(
 
 
 @pytest.mark.parametrize("policy", MOVING)
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=drawn_jobs, from_outside=st.booleans(), cloud=st.booleans(), speed=st.sampled_from([0.5, 1.0, 2.0]))
 def test_no_policy_is_below_the_bound_with_a_cloud(
     policy: str,

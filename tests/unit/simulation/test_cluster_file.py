@@ -220,7 +220,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(VALUES)
 def test_any_document_gives_a_cluster_or_one_line_of_complaint(
     tmp_path_factory: pytest.TempPathFactory, document: object

@@ -303,7 +303,7 @@ def attempt(lines: list[str] | list[bytes], **options: str) -> Trace | None:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from([[], [HEADER], [f"{HEADER},vc"]]),
     LINES,
@@ -323,7 +323,7 @@ def test_any_text_gives_rows_or_one_line_of_complaint(
     assert len({row.job_id for row in trace.rows}) == len(trace.rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_give_rows_or_one_line_of_complaint(content: bytes, with_header: bool) -> None:
     lines = (HEADER.encode() + b"\n" if with_header else b"") + content

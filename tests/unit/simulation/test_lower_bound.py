@@ -53,7 +53,7 @@ def least_average(rows: Rows, gpus: int) -> float:
     return least(0, tuple(work for _, work, _ in rows)) / len(rows)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(rows=instances, gpus=st.integers(1, 3))
 def test_the_fluid_bound_is_never_above_the_best_schedule(rows: Rows, gpus: int) -> None:
     bound = fluid_srpt_seconds(jobs_of(rows), [node("a", gpus=gpus)])
@@ -61,7 +61,7 @@ def test_the_fluid_bound_is_never_above_the_best_schedule(rows: Rows, gpus: int)
     assert bound >= ideal_seconds(jobs_of(rows), [node("a", gpus=gpus)]) - 1e-9
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(rows=instances, gpus=st.integers(1, 3))
 def test_the_lp_bound_is_never_above_the_best_schedule(rows: Rows, gpus: int) -> None:
     jobs, nodes = jobs_of(rows), [node("a", gpus=gpus)]

@@ -210,7 +210,7 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, object], 
         jsac_jobs(chosen.pop("arrivals"), **chosen)  # type: ignore[arg-type]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @example([0.0, 5e-324], 2, 0)
 @given(st.lists(st.floats(0, 1e9), min_size=2, max_size=40), st.integers(1, 40), st.integers(0, 3))
 def test_arrivals_never_go_back_in_time(arrivals: list[float], jobs: int, seed: int) -> None:

@@ -94,7 +94,7 @@ def test_a_new_worker_starts_beside_the_slowest() -> None:
     assert bound.may_start(1, 1.0)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([0, 1, 3, inf]), st.lists(st.integers(0, 5), max_size=60))
 def test_rounds_have_k_pushes_and_nobody_misses_more_than_s(
     count: int, enough: int, staleness: float, order: list[int]
@@ -114,7 +114,7 @@ def test_rounds_have_k_pushes_and_nobody_misses_more_than_s(
             pushed.clear()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.integers(1, 5), st.integers(0, 4), st.lists(st.integers(0, 4), max_size=80))
 def test_no_worker_is_more_than_s_plus_one_batches_ahead(count: int, staleness: int, order: list[int]) -> None:
     bound, trained = StalenessBound(staleness), [0] * count

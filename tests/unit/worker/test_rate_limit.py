@@ -43,7 +43,7 @@ def test_a_new_rate_applies_from_now_on() -> None:
     assert bucket.take(100, 5.0) == 1.0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 500)), max_size=20), st.floats(1, 200), st.floats(0, 100))
 def test_no_interval_has_more_than_burst_and_rate(takes: list[tuple[float, float]], rate: float, burst: float) -> None:
     bucket, now, passed = TokenBucket(rate, burst), 0.0, []

@@ -311,7 +311,7 @@ LIKE_OURS = st.fixed_dictionaries(
 FUZZED = Running()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(body=ANY_JSON | LIKE_OURS | st.binary(max_size=50), token=st.sampled_from(["ns/cats-ps-0-7/u7", "a/b/c", "a"]))
 def test_no_body_makes_it_fail(body: Any, token: str) -> None:
     FUZZED.now += 10.0
@@ -321,7 +321,7 @@ def test_no_body_makes_it_fail(body: Any, token: str) -> None:
     assert (status == 204) == bool(FUZZED.sink.taken)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(header=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
 def test_no_header_makes_it_fail(header: str) -> None:
     FUZZED.now += 10.0
