@@ -122,11 +122,22 @@ class Controller:
             UnreachableNodes(self.watches.nodes.store, self.watches.sites.store),
             self._unpublished,
             self._absences.confirmed_absent,
+            self._may_be_created,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
             scheduler=self._scheduler,
             start_limits=self.settings.start_limits,
         )
+
+    def _may_be_created(self, job: str, attempt: int) -> bool:
+        """Return whether the operator may create the pod of an attempt, by the plan that the watch has last shown."""
+        known = self.watches.jobs.store.get(job)
+        plan = known.status.plan if known is not None else None
+        if plan is None:
+            return False
+        helpers = [*plan.parameter_servers, *([plan.chief] if plan.chief is not None else [])]
+        entries = [(one.attempt, one.state) for one in plan.workers] + [(one.attempt, one.state) for one in helpers]
+        return (attempt, "Open") in entries
 
     def note_change(self, kind: str, key: str, old: Any, new: Any) -> None:
         """Queue a change that a watch reported; before this process leads, the stores alone are enough."""
@@ -256,6 +267,9 @@ class Controller:
             self._announcements.job_changed(key)
             self._forecasts.hurry()
         self.renewals.settle(key)
+        state = self.planner.cluster.jobs.get(key)
+        if state is not None and (state.has_closing_servers or any(run.closing for run in state.runs.values())):
+            self._next_timeouts = 0.0  # from this plan on, no pod of a closing window may be created
         self._measurements.changed(key, old, new)
         if new is None:
             self._announcements.forget(key)

@@ -239,6 +239,10 @@ def _always(namespace: str, name: str, job_uid: str) -> bool:
     return True
 
 
+def _never(job: str, attempt: int) -> bool:
+    return False
+
+
 class Timeouts:
     """Times of the conditions of windows and parameter servers."""
 
@@ -250,6 +254,7 @@ class Timeouts:
         unreachable: UnreachableNodes,
         unpublished: Container[tuple[str, int]] = (),
         confirmed_absent: Callable[[str, str, str], bool] = _always,
+        may_be_created: Callable[[str, int], bool] = _never,
         *,
         startup: Callable[[str], float | None] = _at_once,
         node_start_seconds: float = 900.0,
@@ -266,6 +271,8 @@ class Timeouts:
             unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
             confirmed_absent: Whether the API server confirms that a job (UID last) has no pod of that namespace and
                 name.
+            may_be_created: Whether the written plan of a job has an attempt open, so that the operator may still create
+                its pod.
             startup: Declared node start time of a site in seconds; None where nodes exist already.
             node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
             start_limits: Time for which the containers of a bound pod may not start, by kind of reason; no limit for
@@ -278,6 +285,7 @@ class Timeouts:
         self._unreachable = unreachable
         self._unpublished = unpublished
         self._confirmed_absent = confirmed_absent
+        self._may_be_created = may_be_created
         self._startup = startup
         self._node_start_seconds = node_start_seconds
         self._start_limits = start_limits
@@ -342,8 +350,9 @@ class Timeouts:
             return None
         if pod is None:
             lost = WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=GONE)
-            unpublished = (state.job.key, window.attempt) in self._unpublished
-            return _Wait(0.0, lost) if unpublished else _Wait(self._missing_seconds, lost, name)
+            if (state.job.key, window.attempt) in self._unpublished:
+                return _Wait(0.0, lost)
+            return self._missing(state, window.attempt, lost, name)
         if (release := self._release(pod, now)) is not None:
             return release
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
@@ -390,13 +399,23 @@ class Timeouts:
                 return RIGID_TOLERANCE_SECONDS
         return self._patience(state, pod, closing=server.closing)
 
+    def _missing(self, state: JobState, attempt: int, end: Event, name: str) -> _Wait | None:
+        """Wait of a closing attempt that has no pod.
+
+        The time begins when a plan is written in which the attempt is not open: until then, the operator may create the
+        pod, and this would train although its end is counted.
+        """
+        if self._may_be_created(state.job.key, attempt):
+            return None
+        return _Wait(self._missing_seconds, end, name)
+
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
         pod = self._pod(state, name)
         lost = replace(end_of_helper(state.job.key, planned), stopped_by=GONE)
         if pod is None:
-            return _Wait(self._missing_seconds, lost, name) if server.closing else None
+            return self._missing(state, planned.attempt, lost, name) if server.closing else None
         if (release := self._release(pod, now)) is not None:
             return release
         if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod)):

@@ -167,6 +167,28 @@ def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     assert not runs
 
 
+def test_window_whose_written_plan_is_open_is_not_missing() -> None:
+    controller = asyncio.run(taken_over(policy="chunk"))
+    reported(controller, "jobs", "default/long", resource("long"))
+
+    def write() -> None:
+        reported(controller, "jobs", "default/long", resource("long", plan=written(controller, "long")["plan"]))
+
+    write()
+    controller.stopwatch = lambda: 100.0
+    reported(controller, "jobs", "default/short", resource("short", "1m"))
+    runs = controller.planner.cluster.jobs["default/long"].runs
+    assert [run.closing for run in runs.values()] == [True, True]
+    controller.stopwatch = lambda: 130.0
+    controller.step()
+    assert not controller._absences._asked, "the closing plan is not written yet"
+    write()
+    controller.step()
+    controller.stopwatch = lambda: 130.51
+    controller.step()
+    assert len(controller._absences._asked) == 2
+
+
 def test_windows_are_unpublished_until_their_plan_is_written() -> None:
     controller = asyncio.run(taken_over(resource("long")))
     opened = {("default/long", attempt) for attempt in controller.planner.cluster.jobs["default/long"].runs}

@@ -356,6 +356,25 @@ def test_timeouts_report_unbound_pod_and_end_podless_window() -> None:
     assert lost.outcome == "Lost"
 
 
+def test_podless_window_ends_after_its_closing_plan_is_written() -> None:
+    """Until then, the operator may create its pod from the plan before."""
+    p = planner("chunk-faithful", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    written_open = {("default/a", 1)}
+    timeouts = Timeouts(
+        5.0, 30.0, {}, UnreachableNodes({}, {}), may_be_created=lambda key, attempt: (key, attempt) in written_open
+    )
+    states = list(p.cluster.jobs.values())
+    p.handle(JobChanged(job("a", suspended=True, generation=2)), NOW)
+    for elapsed in (0.0, 5.0, 60.0):
+        assert timeouts.due(states, NOW + elapsed, elapsed) == []
+    written_open.clear()
+    assert timeouts.due(states, NOW + 61, 61.0) == []
+    assert timeouts.next_due == 66.0
+    (lost,) = timeouts.due(states, NOW + 66, 66.0)
+    assert isinstance(lost, WorkerEnded)
+
+
 def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
