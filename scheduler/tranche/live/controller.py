@@ -130,9 +130,16 @@ class Controller:
         )
 
     def _may_be_created(self, job: str, attempt: int) -> bool:
-        """Return whether the operator may create the pod of an attempt, by the plan that the watch has last shown."""
+        """Return whether the operator may create the pod of an attempt.
+
+        It may by the plan that the watch has last shown, and by a later one whose write is not answered.
+        """
         known = self.watches.jobs.store.get(job)
-        plan = known.status.plan if known is not None else None
+        if known is None:
+            return False
+        if self.writer.is_unsettled(status_path(known)):
+            return True
+        plan = known.status.plan
         if plan is None:
             return False
         helpers = [*plan.parameter_servers, *([plan.chief] if plan.chief is not None else [])]

@@ -151,6 +151,11 @@ class StatusWriter:
         if path not in self._busy:
             self._enqueue(path, waits=False)
 
+    def is_unsettled(self, path: str) -> bool:
+        """Return whether a write of the object is in progress, or has failed and may have been applied all the same."""
+        failure = self._failures.get(path)
+        return path in self._busy or (failure is not None and failure.retries > 0)
+
     def retry_now(self, path: str) -> None:
         """End the pause after rejections of an object that has changed."""
         failure = self._failures.pop(path, None)

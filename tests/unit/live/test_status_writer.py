@@ -236,6 +236,24 @@ def test_last_status_is_repeated_after_rejection() -> None:
     assert scene(steps, {"/bad/": DENIED}) == ["refused", "written"]
 
 
+def test_write_is_unsettled_until_it_is_answered() -> None:
+    """A rejected write has not been applied; after any other failure, that is unknown."""
+    good, lost, bad = path_of("good", "a"), path_of("lost", "a"), path_of("bad", "a")
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        for path in (good, lost, bad):
+            writer.put(path, value(1))
+        await asyncio.sleep(0.001)
+        assert all(writer.is_unsettled(path) for path in (good, lost, bad))
+        await asyncio.sleep(0.01)
+        assert [writer.is_unsettled(path) for path in (good, lost, bad)] == [False, True, False]
+        api.errors.clear()
+        await asyncio.sleep(31.0)
+        assert not writer.is_unsettled(lost)
+
+    scene(steps, {"/bad/": DENIED, "/lost/": BUSY})
+
+
 def test_unchanged_status_is_written_when_its_object_changes() -> None:
     one = path_of("bad", "a")
 
