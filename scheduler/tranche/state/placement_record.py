@@ -76,7 +76,9 @@ class FailedPreemptions:
             now: Current time in seconds.
             most: Number of failed preemptions at which a namespace is restrained.
         """
-        times = [at for at in self.times.get(namespace, ()) if at > now - COUNTED_SECONDS]
+        since = now - COUNTED_SECONDS
+        self.times = {name: times for name, times in self.times.items() if times[-1] > since}
+        times = [at for at in self.times.get(namespace, ()) if at > since]
         times = self.times[namespace] = [*times[-most:], now]
         if len(times) < most:
             return None

@@ -26,7 +26,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.state.placement_record import PreemptionScope
+from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 
 HOUR = 3600.0
 MISSING = 'persistentvolumeclaim "nowhere" not found'
@@ -392,3 +392,10 @@ def test_pods_of_one_attempt_count_once() -> None:
     for attempt in list(p.cluster.jobs["default/bad"].runs):
         p.handle(WorkerUnschedulable("default/bad", attempt, MISSING), 30.0)
     assert p.cluster.jobs["default/bad"].placement.failures == 1
+
+
+def test_namespaces_are_forgotten_an_hour_after_a_failure() -> None:
+    known = FailedPreemptions()
+    for number in range(100):
+        known.note(f"branch-{number}", 600.0 * number, most=5)
+    assert list(known.times) == [f"branch-{number}" for number in range(94, 100)]
