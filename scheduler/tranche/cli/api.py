@@ -18,7 +18,7 @@ from tranche.auth.pod_token import TokenReviewer
 from tranche.auth.report_certificate import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 from tranche.cli import process_options as common
 from tranche.cli.option_types import GPU
-from tranche.extender.app import create_metrics_app
+from tranche.extender.app import serve_metrics
 from tranche.extender.view import View
 from tranche.kube.api.names import GpuResources
 from tranche.kube.client.client import ApiClient
@@ -27,7 +27,7 @@ from tranche.metrics.scheduler import API, Metrics
 from tranche.planner_api.client import CONNECTIONS, PlannerClient
 from tranche.planner_api.leader_address import LeaderAddress
 from tranche.planner_api.peer_token import PeerToken
-from tranche.runtime.connection_guard import PROBES, ConnectionLimits
+from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.file_limit import RESERVED, raise_file_limit
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
@@ -156,9 +156,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
                     View(watches, options.gpu_resources), watches, client, planning, actions=options.page_actions
                 )
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
-            if options.metrics_port is not None:
-                probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
+            group.create_task(serve_metrics(metrics, watches.unsynced, options.metrics_host, options.metrics_port))
             group.create_task(freeze_periodically(watches.synced()))
 
 

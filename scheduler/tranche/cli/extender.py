@@ -8,14 +8,13 @@ import click
 
 from tranche.cli import process_options as common
 from tranche.cli.option_types import GPU
-from tranche.extender.app import create_app, create_metrics_app
+from tranche.extender.app import create_app, serve_metrics
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View
 from tranche.kube.api.names import GpuResources
 from tranche.kube.client.client import ApiClient
 from tranche.live.informers import Informers
 from tranche.metrics.scheduler import EXTENDER, Metrics
-from tranche.runtime.connection_guard import PROBES
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
@@ -61,7 +60,5 @@ async def _main(options: ExtenderOptions) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())
             group.create_task(serve(app, options.host, options.port))
-            if options.metrics_port is not None:
-                probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
+            group.create_task(serve_metrics(metrics, watches.unsynced, options.metrics_host, options.metrics_port))
             group.create_task(freeze_periodically(watches.synced()))

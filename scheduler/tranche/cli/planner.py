@@ -13,7 +13,7 @@ import click
 
 from tranche.cli import process_options as common
 from tranche.cli.option_types import GPU
-from tranche.extender.app import create_metrics_app
+from tranche.extender.app import serve_metrics
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
@@ -36,7 +36,7 @@ from tranche.planner_api.leader_address import ANNOTATION
 from tranche.planner_api.messages import ExpectedPlace, Outlook, Trained
 from tranche.planner_api.peer_token import PeerGate
 from tranche.planner_api.receiver import PlannerReceiver
-from tranche.runtime.connection_guard import PROBES, ConnectionLimits
+from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.file_limit import RESERVED, raise_file_limit
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
@@ -186,9 +186,7 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             group.create_task(
                 serve(app, options.planner_host, options.planner_port, listening=listening, limits=limits)
             )
-            if options.metrics_port is not None:
-                probes = create_metrics_app(metrics, watches.unsynced)
-                group.create_task(serve(probes, options.metrics_host, options.metrics_port, limits=PROBES))
+            group.create_task(serve_metrics(metrics, watches.unsynced, options.metrics_host, options.metrics_port))
             group.create_task(freeze_periodically(watches.synced()))
 
 

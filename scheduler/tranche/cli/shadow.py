@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tranche.cli import process_options as common
-from tranche.extender.app import create_app, create_metrics_app
+from tranche.extender.app import create_app, serve_metrics
 from tranche.kube.client.client import ApiClient
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.replay.jsonl_store import RecordError
-from tranche.runtime.connection_guard import PROBES
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import LogSettings
 
@@ -63,6 +62,6 @@ class ShadowProcess:
                 group.create_task(watches.run())
                 group.create_task(shadow.run())
                 group.create_task(serve(app, options["host"], options["port"]))
-                if options["metrics_port"] is not None:
-                    probes = create_metrics_app(metrics, watches.unsynced)
-                    group.create_task(serve(probes, options["metrics_host"], options["metrics_port"], limits=PROBES))
+                group.create_task(
+                    serve_metrics(metrics, watches.unsynced, options["metrics_host"], options["metrics_port"])
+                )

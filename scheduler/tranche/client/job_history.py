@@ -144,8 +144,8 @@ def _stops(job: TrainingJob) -> dict[int, tuple[str, str]]:
     plan = job.status.plan
     if plan is None:
         return {}
-    planned = (*plan.workers, *plan.parameter_servers, *([plan.chief] if plan.chief else ()))
-    return {one.attempt: (one.preempted_by or "", one.why or "") for one in planned if one.preempted_by or one.why}
+    stopped = (one for one in plan.entries if one.preempted_by or one.why)
+    return {one.attempt: (one.preempted_by or "", one.why or "") for one in stopped}
 
 
 def _of_ledger(job: str, one: AttemptRecord, resumes: datetime | None) -> Attempt:

@@ -15,7 +15,8 @@ from tranche.extender.site_summary import list_sites
 from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.metrics.scheduler import PLANNER, Metrics, Watched, count_jobs
-from tranche.runtime.http_server import readiness
+from tranche.runtime.connection_guard import PROBES
+from tranche.runtime.http_server import readiness, serve
 from tranche.runtime.request_body import read_body
 
 LARGEST_BODY = 16 * 2**20
@@ -70,6 +71,16 @@ def create_metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Fa
     app = FastAPI(title="tranche metrics", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(_probes(metrics, unready))
     return app
+
+
+async def serve_metrics(metrics: Metrics, unready: Callable[[], list[str]], host: str, port: int | None) -> None:
+    """Serve probes and metrics with the limits of such a server; returns at once without a port.
+
+    Raises:
+        ListenError: the address cannot be used.
+    """
+    if port is not None:
+        await serve(create_metrics_app(metrics, unready), host, port, limits=PROBES)
 
 
 def _answers(view: View) -> dict[str, Answer]:

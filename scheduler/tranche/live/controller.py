@@ -140,11 +140,7 @@ class Controller:
         if self.writer.is_unsettled(status_path(known)):
             return True
         plan = known.status.plan
-        if plan is None:
-            return False
-        helpers = [*plan.parameter_servers, *([plan.chief] if plan.chief is not None else [])]
-        entries = [(one.attempt, one.state) for one in plan.workers] + [(one.attempt, one.state) for one in helpers]
-        return (attempt, "Open") in entries
+        return plan is not None and any(one.attempt == attempt and one.state == "Open" for one in plan.entries)
 
     def note_change(self, kind: str, key: str, old: Any, new: Any) -> None:
         """Queue a change that a watch reported; before this process leads, the stores alone are enough."""

@@ -8,9 +8,23 @@ from math import inf
 from tranche.model import Admission, UnplacedPods
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import exclude_node, hold
+from tranche.policies import Policy
+from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PlacementRecord, PreemptionScope
+
+
+def scope_now(cluster: ClusterState, policy: Policy, state: JobState) -> PreemptionScope:
+    """Return for how many windows at a time the job may stop workers now (`tranche.state.placement_record`)."""
+    if cluster.scheduler_silent or not policy.traits.preemptive:
+        return PreemptionScope.NONE
+    return cluster.preemption_scope(state)
+
+
+def preempts_any(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+    """Return whether the job may preempt others now."""
+    return scope_now(cluster, policy, state) is not PreemptionScope.NONE
 
 
 def note_unplaced(context: PlannerContext, state: JobState, node: str | None, message: str, opened: float = inf) -> int:
@@ -28,20 +42,26 @@ def note_unplaced(context: PlannerContext, state: JobState, node: str | None, me
     Returns:
         Number of earlier failures since a pod of the job was placed.
     """
-    record, settings = state.placement, context.settings
+    record = state.placement
     if node is not None:
         record.nodes[node] = None
     if (record.failures or record.failed_preemptions) and opened <= record.failed_at:
         return max(record.failures - 1, 0)
     before = record.failures
-    earlier = max(before, record.failed_preemptions)
-    record.failures, record.placed, record.message, record.failed_at = before + 1, False, message, context.now
-    record.paused_until = context.now + settings.pause_seconds(settings.preemption_pause_seconds, earlier)
-    _note_failed_preemption(context, state)
-    context.wake(record.paused_until, state.job.key)
+    record.failures, record.placed = before + 1, False
+    _pause(context, state, message, max(before, record.failed_preemptions))
     context.touch(state)
     context.publish(state.job.key)
     return before
+
+
+def _pause(context: PlannerContext, state: JobState, message: str, earlier: int) -> None:
+    """Let the job preempt no other for a time that doubles with the `earlier` failures."""
+    record, settings = state.placement, context.settings
+    record.message, record.failed_at = message, context.now
+    record.paused_until = context.now + settings.pause_seconds(settings.preemption_pause_seconds, earlier)
+    context.wake(record.paused_until, state.job.key)
+    _note_failed_preemption(context, state)
 
 
 def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
@@ -61,15 +81,8 @@ def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
 
 def abandon_preemption(context: PlannerContext, state: JobState, message: str) -> None:
     """Count the last preemption of a job as failed whose user stops it before its pods are placed."""
-    record, settings = state.placement, context.settings
-    if record.preempted_at is None:
-        return
-    record.message, record.failed_at = message, context.now
-    record.paused_until = context.now + settings.pause_seconds(
-        settings.preemption_pause_seconds, record.failed_preemptions
-    )
-    context.wake(record.paused_until, state.job.key)
-    _note_failed_preemption(context, state)
+    if state.placement.preempted_at is not None:
+        _pause(context, state, message, state.placement.failed_preemptions)
 
 
 def renew_placement(context: PlannerContext, state: JobState) -> None:

@@ -157,7 +157,7 @@ def limited() -> Iterator[Limited]:
 @pytest.mark.parametrize(
     "port", ["reports", "planner API", "planner metrics", "API metrics", "extender metrics", "operator"]
 )
-def test_idle_connections_to_a_port_harm_nobody(limited: Limited, port: str) -> None:
+def test_idle_connections_to_one_port_leave_others_served(limited: Limited, port: str) -> None:
     whole = limited.whole
     name = f"beside-{port.replace(' ', '-').lower()}"
     with ExitStack() as opened, History(str(whole.cluster.kubeconfig), LEASE.rpartition("/")[0]) as history:

@@ -96,7 +96,7 @@ def test_a_new_worker_starts_beside_the_slowest() -> None:
 
 @settings(max_examples=100)
 @given(st.integers(1, 6), st.integers(1, 8), st.sampled_from([0, 1, 3, inf]), st.lists(st.integers(0, 5), max_size=60))
-def test_rounds_have_k_pushes_and_nobody_misses_more_than_s(
+def test_round_has_k_pushes_and_no_worker_misses_more_than_s(
     count: int, enough: int, staleness: float, order: list[int]
 ) -> None:
     barrier, pushed, missed = Barrier(enough, staleness), set[int](), [0] * count

@@ -4,6 +4,7 @@ The bounds are far above real values; they keep an object within etcd's size lim
 budget.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -156,10 +157,15 @@ class Plan(Resource):
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
     chief: PlannedChief | None = None
     unplaced: UnplacedPods | None = None
-    """Failed attempts to place a pod, and their consequences; absent after a pod was placed."""
+    """Failed attempts to place a pod, failed preemptions, and their consequences; absent without them."""
     staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
     workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
     """Open and closing windows."""
+
+    @property
+    def entries(self) -> Sequence[PlannedWindow | PlannedParameterServer]:
+        """Windows, parameter servers and the chief."""
+        return (*self.workers, *self.parameter_servers, *((self.chief,) if self.chief is not None else ()))
 
 
 class PartialChunk(Resource):

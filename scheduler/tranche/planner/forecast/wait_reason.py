@@ -9,8 +9,8 @@ from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run
-from tranche.planner.scheduling.preemption import preempts_any
 from tranche.planner.scheduling.server_placement import room_for_servers, server_sites
+from tranche.planner.unplaced_pods import preempts_any
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, expected_copies

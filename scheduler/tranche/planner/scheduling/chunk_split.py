@@ -12,6 +12,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.placement import free_hosts
+from tranche.planner.unplaced_pods import preempts_any
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
@@ -31,9 +32,11 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
     take it, and serves one window.
     """
     cluster, factor = context.cluster, queue.policy.split_factor()
-    if not cluster.free.gpus_at("") or cluster.scheduler_silent:
+    if not cluster.free.gpus_at(""):
         return
-    lagging = [state for state in queue.engaged.values() if may_split(state) and may_stop_own(cluster, state)]
+    lagging = [
+        state for state in queue.engaged.values() if may_split(state) and preempts_any(cluster, queue.policy, state)
+    ]
     taken: set[str] = set()
     for state in sorted(lagging, key=lambda one: (queue.policy.standing(one, cluster, now), one.arrival)):
         training = [run for run in state.runs.values() if not run.ending and has_trained(run, now)]
@@ -44,9 +47,7 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
             best = min(elsewhere, key=lambda name: (elsewhere[name], name), default="")
             if best and rest.seconds > factor * elsewhere[best]:
                 taken.add(best)
-                state.placement.preempted_at = now
-                close_window(context, state, run, WHY)
-                if not may_stop_own(cluster, state, more=True):
+                if not stop_own(context, state, run, WHY):
                     break
 
 
@@ -55,12 +56,11 @@ def may_split(state: JobState) -> bool:
     return state.active and state.stoppable and not (state.job.is_gang or state.unassigned or by_service(state))
 
 
-def may_stop_own(cluster: ClusterState, state: JobState, *, more: bool = False) -> bool:
-    """Return whether the job may stop a worker of its own for another place, or `more` than one at a time.
-
-    Its next pod might find no place, as after a preemption.
-    """
-    return cluster.preemption_scope(state) >= (PreemptionScope.ALL if more else PreemptionScope.ONE)
+def stop_own(context: PlannerContext, state: JobState, run: TrackedWindow, why: str) -> bool:
+    """Stop a worker of the job for another place, as a preemption; return whether the job may stop another one now."""
+    state.placement.preempted_at = context.now
+    close_window(context, state, run, why)
+    return context.cluster.preemption_scope(state) is PreemptionScope.ALL
 
 
 def has_trained(run: TrackedWindow, now: float) -> bool:

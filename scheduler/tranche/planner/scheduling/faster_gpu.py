@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import is_given_up
-from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.chunk_split import LEAST_SECONDS, has_trained, may_split, may_stop_own
+from tranche.planner.scheduling.chunk_split import LEAST_SECONDS, has_trained, may_split, stop_own
 from tranche.planner.scheduling.data_replication import copy
 from tranche.planner.scheduling.gpu_choice import has_kinds, worthwhile
 from tranche.planner.scheduling.placement import free_hosts
+from tranche.planner.unplaced_pods import preempts_any
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
@@ -55,7 +55,7 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
     longer with more jobs, and is then made less often.
     """
     cluster, policy = context.cluster, queue.policy
-    if not cluster.free.gpus_at("") or cluster.scheduler_silent:
+    if not cluster.free.gpus_at(""):
         return
     due = queue.moves_reviewed + PAUSE_SECONDS * len(queue.engaged)
     if now < due:
@@ -65,7 +65,11 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
         return
     queue.moves_reviewed, queue.moves_due = now, False
     kinds = cluster.free.kinds()
-    movable = [state for state in queue.engaged.values() if _may_move(cluster, state, kinds, policy.faster_factor())]
+    movable = [
+        state
+        for state in queue.engaged.values()
+        if _may_move(cluster, state, kinds, policy.faster_factor()) and preempts_any(cluster, policy, state)
+    ]
     taken = Taken()
     for state in sorted(movable, key=lambda one: (policy.standing(one, cluster, now), one.arrival)):
         _review(context, queue, state, taken, now)
@@ -100,9 +104,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
             continue
         taken[best.node] += state.job.gpus
         if not best.missing:
-            state.placement.preempted_at = now
-            close_window(context, state, run, WHY)
-            if not may_stop_own(cluster, state, more=True):
+            if not stop_own(context, state, run, WHY):
                 return
         elif unsent := [chunk for chunk in best.missing if chunk not in state.copies.get(best.site, {})]:
             copy(context, queue, state, unsent, best.site, now)
@@ -110,7 +112,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
 
 def _may_move(cluster: ClusterState, state: JobState, kinds: set[tuple[str, float]], factor: float) -> bool:
     """Return whether a worker of the job may be moved to an idle GPU that is faster by more than the factor."""
-    if not (may_split(state) and _keeps_work(state) and has_kinds(cluster, state) and may_stop_own(cluster, state)):
+    if not (may_split(state) and _keeps_work(state) and has_kinds(cluster, state)):
         return False
     job = state.job
     nodes = {run.home.node for run in state.runs.values()}

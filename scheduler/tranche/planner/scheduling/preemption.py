@@ -16,18 +16,12 @@ from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
-from tranche.policies import Policy, QueuePolicy, Standing
+from tranche.policies import QueuePolicy, Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import Hosts, NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Kind, Shortage, kind_of
-
-
-def preempts_any(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
-    """Return whether the job may preempt others now (`tranche.state.placement_record`)."""
-    allowed = not cluster.scheduler_silent and cluster.preemption_scope(state) is not PreemptionScope.NONE
-    return policy.traits.preemptive and allowed
 
 
 def preempt(

@@ -19,16 +19,11 @@ from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.faster_gpu import move_to_faster
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
-from tranche.planner.scheduling.preemption import (
-    coming_quota,
-    free_quota,
-    preempt,
-    preemption_request,
-    preempts_any,
-)
+from tranche.planner.scheduling.preemption import coming_quota, free_quota, preempt, preemption_request
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
+from tranche.planner.unplaced_pods import preempts_any
 from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, SlotBinding

@@ -10,9 +10,9 @@ from tranche.planner.instructions import StageData
 from tranche.planner.job_actions import close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
-from tranche.planner.scheduling.preemption import preempts_any
 from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
+from tranche.planner.unplaced_pods import scope_now
 from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
@@ -99,9 +99,10 @@ def _choose(context: PlannerContext, node: NodeState, now: float) -> list[Queued
 
     def may_preempt(entry: QueuedChunk) -> bool:
         state = entry.state
-        if state.job.key in tried or not preempts_any(context.cluster, context.policy, state):
+        scope = scope_now(context.cluster, context.policy, state)
+        if state.job.key in tried or scope is PreemptionScope.NONE:
             return False
-        if context.cluster.preemption_scope(state) is PreemptionScope.ONE and not state.job.is_gang:
+        if scope is PreemptionScope.ONE and not state.job.is_gang:
             tried.add(state.job.key)
         return True
 
