@@ -41,7 +41,7 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: setup  ## Run everything that .ci/run runs, in 11 to 13 minutes on two cores (SIDE_BY_SIDE=: number of modules at a time)
+test: setup  ## Run everything that .ci/run runs but make e2e, in 15 to 30 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
@@ -125,17 +125,23 @@ bench: examples  ## Measure the figures of the README and check them against the
 sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and draw docs/pictures/sweep-*.png (an hour; SWEPT=: options)
 	$(BIN)/python benchmarks/sweeps.py $(SWEPT) --picture
 
-systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (ten minutes)
+systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (hours)
 	@$(BIN)/python tools/run_in_turn.py \
 		"benchmarks/network_policies.py" \
 		"benchmarks/network_cost.py" \
-		"benchmarks/selector_weights.py" \
+		"benchmarks/selector_choice.py" \
 		"benchmarks/lwf_study.py" \
 		"benchmarks/utility_policies.py utility --jobs 15 30 45 --seeds 2" \
+		"benchmarks/utility_policies.py utility --jobs 100 --seeds 5 --jobs-per-node 7.5" \
+		"benchmarks/utility_policies.py utility --jobs 200 --seeds 5 --jobs-per-node 7.5" \
+		"benchmarks/utility_policies.py lateness --jobs 200 --jobs-per-node 7.5" \
+		"benchmarks/utility_policies.py table --jobs 100 --jobs-per-node 7.5" \
+		"benchmarks/utility_optimum.py" \
 		"benchmarks/utility_policies.py arrival --jobs 100" \
 		"benchmarks/utility_policies.py scale --jobs 30 --seeds 2" \
 		"benchmarks/utility_policies.py bandwidth --jobs 30 --seeds 2" \
 		"benchmarks/throughput_prediction.py --pairs" \
+		"benchmarks/throughput_prediction.py --floors --pairs" \
 		"benchmarks/interval_calibration.py" \
 		"benchmarks/worker_network.py" \
 		"benchmarks/worker_rounds.py" \

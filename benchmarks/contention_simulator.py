@@ -8,7 +8,7 @@ Placement, contention and start rules are the functions of the product. Times ar
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -255,15 +255,23 @@ def average_jct(placement: str, rule: str, seed: int, jobs: int) -> float:
     return MiniBatchSimulation(jobs_of(seed, jobs), PLACEMENTS[placement], RULES[rule], seed).average_jct()
 
 
-def measured_ends(models: Sequence[Model], batches: int) -> list[float]:
-    """Return when jobs of two workers are done that share both of their nodes, each with GPUs of its own, in seconds.
+def pairs(models: Sequence[Model], batches: int) -> list[MiniBatchJob]:
+    """Return jobs of two workers that arrive at the beginning."""
+    return [MiniBatchJob(number, one, 2, batches, 0.0, left=batches) for number, one in enumerate(models)]
 
-    Every all-reduce starts as soon as it is ready.
+
+def measured_ends(jobs: Sequence[MiniBatchJob], rule: StartRule, nodes: Sequence[tuple[int, int]]) -> list[float]:
+    """Return when jobs of two workers are done, each with GPUs of its own, in seconds.
+
+    Args:
+        jobs: At most `GPUS_PER_NODE` jobs, numbered from 0.
+        rule: Start rule of their all-reduces.
+        nodes: Both nodes of each job.
     """
-    jobs = [MiniBatchJob(number, one, 2, batches, 0.0, left=batches) for number, one in enumerate(models)]
+    ours = [replace(job, gpus=[]) for job in jobs]
 
     def place(simulation: MiniBatchSimulation, job: MiniBatchJob, free: list[Gpu]) -> list[Gpu]:
-        return [Gpu(0, job.number), Gpu(1, job.number)]
+        return [Gpu(node, job.number) for node in nodes[job.number]]
 
-    MiniBatchSimulation(jobs, place, fewer_than(len(jobs) + 1), 0).average_jct()
-    return [job.completed / 1000 for job in jobs]
+    MiniBatchSimulation(ours, place, rule, 0).average_jct()
+    return [job.completed / 1000 for job in ours]

@@ -3,12 +3,12 @@
 Run with ``python benchmarks/lwf_study.py`` (about two minutes of CPU time; ``--picture`` draws docs/pictures/lwf.png).
 The first table has each placement with each start rule in the simulator of single mini-batches
 (`contention_simulator.py`). The second has the same jobs under policies of the product, with one job for each GPU and
-the network model. The third compares the network model's share of links with single mini-batches: two jobs on the same
-two nodes.
+the network model. The third has three of these policies with each start rule of transfers. The fourth compares the
+network model's share of links with single mini-batches: two jobs on the same two nodes.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import inf
@@ -26,8 +26,10 @@ from contention_simulator import (
     average_jct,
     jobs_of,
     measured_ends,
+    pairs,
 )
 from tranche.estimate import LevelNetwork
+from tranche.estimate.transfer_start import SHARED, START_RULES
 from tranche.model import Job, Node, PodShape, Resources
 from tranche.model.topology import NODE_LEVEL, RACK_LEVEL, Topology
 from tranche.simulation.scenario import Scenario, run
@@ -38,7 +40,9 @@ UPLINK_BITS_PER_SECOND = BITS_PER_MB / (ALONE / 1000)
 """Capacity of a node's link: a MB takes β."""
 POLICIES = ("lwf", "lwf:kappa=inf", "lwf:placement=random", "first-fit", "srsf")
 BATCHES = 200
-"""Mini-batches of each job of the third table."""
+"""Mini-batches of each job of the fourth table."""
+RULED_POLICIES = ("lwf", "lwf:kappa=inf", "first-fit")
+"""Policies of the third table."""
 Averages = Mapping[str, list[float]]
 """Average JCT of each variant, in seconds, by seed."""
 
@@ -60,7 +64,7 @@ def gang(one: MiniBatchJob) -> Job:
     )
 
 
-def exclusive(jobs: list[MiniBatchJob], policy: str, seed: int) -> Scenario:
+def exclusive(jobs: list[MiniBatchJob], policy: str, seed: int, transfers: str = SHARED) -> Scenario:
     """Return the scenario with one job for each GPU."""
     room = Resources(cpu=1, memory=1, gpus=GPUS_PER_NODE, pods=GPUS_PER_NODE)
     return Scenario(
@@ -70,6 +74,7 @@ def exclusive(jobs: list[MiniBatchJob], policy: str, seed: int) -> Scenario:
         seed=seed,
         topology=Topology((NODE_LEVEL,)),
         level_network=LevelNetwork((inf, UPLINK_BITS_PER_SECOND)),
+        transfers=transfers,
     )
 
 
@@ -98,39 +103,42 @@ def shared(count: int, seeds: int) -> Averages:
     return measured(names, seeds, average)
 
 
-def product(count: int, seeds: int) -> Averages:
-    """Return the averages of policies of the product."""
+def product(names: Sequence[str], count: int, seeds: int) -> Averages:
+    """Return the averages of policies of the product; a start rule may follow a policy."""
 
     def average(name: str, seed: int) -> float:
-        result = run(exclusive(jobs_of(seed, count), name, seed))
+        policy, _, rule = name.partition(", ")
+        result = run(exclusive(jobs_of(seed, count), policy, seed, rule or SHARED))
         assert not result.unfinished, result.unfinished
         return result.average_jct_seconds
 
-    return measured(list(POLICIES), seeds, average)
+    return measured(list(names), seeds, average)
 
 
 def share_of_links() -> None:
     """Compare the ends of two jobs on the same links with those of single mini-batches."""
     print("\nTwo jobs on the same two nodes: network model against single mini-batches")
     for models in combinations_with_replacement(MODELS, 2):
-        exact = measured_ends(models, BATCHES)
-        jobs = [MiniBatchJob(number, one, 2, BATCHES, 0.0) for number, one in enumerate(models)]
-        ends = network_ends(jobs)
-        errors = [100 * (mine / other - 1) for mine, other in zip(ends, exact, strict=True)]
-        print(f"{' and '.join(one.name for one in models):<30}" + "".join(f"{error:>+8.1f} %" for error in errors))
+        jobs, nodes = pairs(models, BATCHES), [(0, 1)] * 2
+        exact = measured_ends(jobs, START_RULES["at-once"], nodes)
+        line = f"{' and '.join(one.name for one in models):<30}"
+        for transfers in (SHARED, "at-once"):
+            ends = network_ends(jobs, nodes, transfers)
+            errors = [round(100 * (mine / other - 1), 1) + 0.0 for mine, other in zip(ends, exact, strict=True)]
+            line += f"  {transfers}:" + "".join(f"{error:>+8.1f} %" for error in errors)
+        print(line, flush=True)
 
 
-def network_ends(jobs: list[MiniBatchJob]) -> list[float]:
-    """Return when jobs of two workers are done that have one on each of two racks, in seconds.
+def network_ends(jobs: list[MiniBatchJob], places: Sequence[tuple[int, int]], transfers: str = SHARED) -> list[float]:
+    """Return when jobs of two workers are done that are on these pairs of nodes, in seconds.
 
-    The links of the two racks take the place of those of two nodes. Nodes alternate between the racks, so that the
-    first two are for the first job.
+    The links of racks take the place of those of nodes. The nodes of each job follow each other, so that jobs that
+    arrive in their order get their own.
     """
-    room = Resources(cpu=1, memory=1, gpus=1, pods=1)
-    nodes = tuple(Node(f"n{at}", "pool", room, labels={RACK_LEVEL: str(at % 2)}) for at in range(2 * len(jobs)))
+    room, racks = Resources(cpu=1, memory=1, gpus=1, pods=1), [str(rack) for place in places for rack in place]
     scenario = replace(
-        exclusive(jobs, "fifo", 1),
-        nodes=nodes,
+        exclusive(jobs, "fifo", 1, transfers),
+        nodes=tuple(Node(f"n{at}", "pool", room, labels={RACK_LEVEL: rack}) for at, rack in enumerate(racks)),
         topology=Topology((NODE_LEVEL, RACK_LEVEL)),
         level_network=LevelNetwork((inf, inf, UPLINK_BITS_PER_SECOND)),
     )
@@ -173,8 +181,11 @@ def main() -> None:
     print(f"{NODES} nodes of {GPUS_PER_NODE} GPUs, {options.jobs} jobs, seeds 1 to {options.seeds}")
     first = shared(options.jobs, options.seeds)
     table("GPUs shared by memory, single mini-batches", first, "LWF-1, SRSF(1)")
-    second = product(options.jobs, options.seeds)
+    second = product(POLICIES, options.jobs, options.seeds)
     table("One job for each GPU, policies of tranche with the network model", second, "lwf")
+    for policy in RULED_POLICIES:
+        ruled = product([f"{policy}, {rule}" for rule in (SHARED, *START_RULES)], options.jobs, options.seeds)
+        table("The same with start rules of transfers", ruled, f"{policy}, srsf-1")
     share_of_links()
     if options.picture:
         draw(first, second)

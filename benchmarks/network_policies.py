@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from job_logs import log_path
 from tranche.estimate import LevelNetwork
+from tranche.estimate.transfer_start import SHARED
 from tranche.model import Node, Resources, Site
 from tranche.model.topology import RACK_LEVEL
 from tranche.simulation.analysis.summary import Summary, summarize
@@ -64,11 +65,12 @@ def cluster(gpus: int, between_racks: float) -> ClusterSpec:
 
 
 def simulated(log: str, jobs: int, network: str, policy: str, seed: int, load: float) -> Summary:
-    """Simulate one policy."""
+    """Simulate one policy; a start rule of transfers may follow it after a comma."""
+    name, _, rule = policy.partition(",")
     given = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, member_gpus=1)
     fixed = FixedCluster(cluster(GPUS[log], BETWEEN_RACKS[network]))
-    recipe = Recipe(given, fixed, restart_seconds=RESTART_SECONDS)
-    return summarize(run(recipe.build(policy, seed, load)))
+    recipe = Recipe(given, fixed, restart_seconds=RESTART_SECONDS, transfers=rule or SHARED)
+    return summarize(run(recipe.build(name, seed, load)))
 
 
 def ratios(values: Sequence[float], baselines: Sequence[float]) -> str:
@@ -131,7 +133,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=300, help="first jobs of each log")
     parser.add_argument("--load", type=float, default=1.0, help="arrivals are stretched to this load, 0 … 1")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds of the models")
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="policies; ratios are to the first one")
+    parser.add_argument(
+        "--policies",
+        nargs="+",
+        default=list(POLICIES),
+        help="policies, or a policy and a start rule of transfers as in lwf,adadual; ratios are to the first one",
+    )
     parser.add_argument("--picture", type=Path, help="PNG file for the ratios of the last log")
     options = parser.parse_args()
     for log in options.logs:

@@ -9,7 +9,7 @@ preempted workers, both from the same jobs and seeds (about two minutes of CPU).
   drawn jobs.
 * grouped: gangs with a parameter server inside well-connected sites, on two pairs of sites with 10 Gbit/s inside a pair
   and 0.1 Gbit/s between them. The jobs are drawn; the setting is made to show the effect.
-* selector: the policy selector against the best and the worst of its members. `benchmarks/selector_weights.py` has all
+* selector: the policy selector against the best and the worst of its members. `benchmarks/selector_choice.py` has all
   logs.
 
 ``--only TEXT`` takes the lines whose names contain it, ``--seeds`` the seeds of what is drawn.

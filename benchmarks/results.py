@@ -230,6 +230,9 @@ def tables() -> list[Table]:
         options = " --most 5000 --picture" if name == "planner_speed" else ""
         found.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
     found.append(Table("explanations", ("benchmarks/explanations.py --processes 2",), None))
+    distributing = "dorm,oasis,optimus,pd-ors-like,rrh"
+    few = f"benchmarks/explanations.py --states 50 --policies {distributing}"
+    found.append(Table("explanations-of-distributions", (few,), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
     jsac = f"{JSAC} --jobs 60 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
     found.append(Table("jsac", (jsac,), loads_table, cdf))

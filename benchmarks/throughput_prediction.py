@@ -12,6 +12,10 @@ A calibration run is one measurement of the family on the kind: the middle batch
 node (on one, if the family was measured on one only). It does not count as predicted. "Chosen by the others" takes for
 each family the number of GPUs with which the other families have the least error. The online correction then learns
 from the other measurements in random order; each is predicted first.
+
+``--floors`` prints instead which errors remain with hindsight: if the calibration run is chosen by its result, by one
+rule for all pairs or for each pair; and if numbers of each pair's own are fitted to all its measurements, for which a
+linear program finds the least mean error.
 """
 
 import argparse
@@ -19,9 +23,13 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from math import log2
 from statistics import fmean, median
+
+import highspy
 
 from job_logs import ROOT
 from tranche.estimate.layer_graph import Layer, dense, lstm, resnet18, resnet50, transformer
@@ -46,6 +54,18 @@ CALIBRATIONS = (1, 2, 4)
 """Numbers of GPUs of a calibration run."""
 BEST = 2
 """Number of GPUs of the calibration run that the online correction begins with."""
+KNOWN = ("family left out", "other kinds known")
+"""Knowledge before the calibration run."""
+HEADS = "| predicted from | settings | mean error | median | pairs below 10 % |\n|:--|--:|--:|--:|--:|"
+"""First lines of the table."""
+PLACES = tuple(product((2, 4, 8), (False, True)))
+"""Numbers of several GPUs, and whether they are spread."""
+BATCHES = {"smallest": 0.0, "second": 0.25, "middle": 0.5, "fourth": 0.75, "largest": 1.0}
+"""Places among the batch sizes: share of those that are smaller."""
+RULES = tuple((batch, *place) for batch in BATCHES for place in ((1, False), *PLACES))
+"""Rules for the calibration run: place of its batch size, number of GPUs, and whether they are spread."""
+CURVES: tuple[Callable[[int], float], ...] = (lambda _: 1.0, lambda n: 1.0 - 1.0 / n, log2, lambda n: n - 1.0)
+"""Growth of the transfers of n GPUs: none, that of a ring, that of a tree, and that of a server."""
 
 
 @dataclass(slots=True)
@@ -58,11 +78,15 @@ class Errors:
         """Add the error of one prediction."""
         self.by_pair.setdefault((setting.family, setting.kind), []).append(abs(predicted / measured - 1.0))
 
+    def mean(self) -> float:
+        """Return the mean error over all settings."""
+        return fmean(error for errors in self.by_pair.values() for error in errors)
+
     def row(self, name: str) -> str:
         """Return a row of the table."""
         every = [error for errors in self.by_pair.values() for error in errors]
         below = sum(fmean(errors) < 0.1 for errors in self.by_pair.values())
-        figures = (f"{len(every)}", f"{100 * fmean(every):.1f} %", f"{100 * median(every):.1f} %")
+        figures = (f"{len(every)}", f"{100 * self.mean():.1f} %", f"{100 * median(every):.1f} %")
         return f"| {name} | {' | '.join(figures)} | {below} of {len(self.by_pair)} |"
 
 
@@ -85,22 +109,34 @@ def constant(seconds: float) -> Callable[[Setting], float]:
     return lambda _: seconds
 
 
-def calibration_run(settings: list[Setting], workers: int) -> Setting:
-    """Return the middle batch size on that number of GPUs of one node, or on one GPU if there is no such run."""
-    near = [one for one in settings if one.workers == workers and not one.spread]
+def calibration_run(settings: Sequence[Setting], workers: int, spread: bool = False, share: float = 0.5) -> Setting:
+    """Return the run on that number of GPUs, or on one GPU if there is none, by its place among the batch sizes.
+
+    Args:
+        settings: Measured settings of one pair.
+        workers: Number of GPUs.
+        spread: Whether they are on several nodes.
+        share: Share of the batch sizes that are smaller: 0 for the smallest, 0.5 for the middle, 1 for the largest.
+    """
+    near = [one for one in settings if one.workers == workers and one.spread == spread]
     near = sorted(near or [one for one in settings if one.workers == 1], key=lambda one: one.batch)
-    return near[len(near) // 2]
+    return near[min(int(share * len(near)), len(near) - 1)]
+
+
+def by_pair(runs: Mapping[Setting, float]) -> dict[tuple[str, str], list[Setting]]:
+    """Return the measured settings of each pair of family and kind."""
+    pairs: dict[tuple[str, str], list[Setting]] = {}
+    for setting in runs:
+        pairs.setdefault((setting.family, setting.kind), []).append(setting)
+    return pairs
 
 
 def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
     """Return the errors of all ways to predict."""
     sizes = {family: Size.of(graph) for family, graph in GRAPHS.items()}
     found: dict[str, Errors] = {}
-    pairs: dict[tuple[str, str], list[Setting]] = {}
-    for setting in runs:
-        pairs.setdefault((setting.family, setting.kind), []).append(setting)
     whole = ThroughputModel.fitted(sizes, runs)
-    for (family, kind), settings in pairs.items():
+    for (family, kind), settings in by_pair(runs).items():
         print(f"{family} on {kind} …", file=sys.stderr)
         calibrations = {workers: calibration_run(settings, workers) for workers in CALIBRATIONS}
         others = {one: seconds for one, seconds in runs.items() if (one.family, one.kind) != (family, kind)}
@@ -121,7 +157,7 @@ def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
         for workers in CALIBRATIONS:
             run = calibrations[workers]
             add(f"naive: time of the calibration run{_on(workers)}", constant(runs[run]), run)
-        for known, data in (("family left out", strangers), ("other kinds known", others)):
+        for known, data in zip(KNOWN, (strangers, others), strict=True):
             model = ThroughputModel.fitted(sizes, data)
             add(f"{known}, no run", model.seconds, alone)
             for workers in CALIBRATIONS:
@@ -168,24 +204,125 @@ def _correct(
                 found.setdefault(name, Errors()).add(one, model.seconds(one) * correction.factor(one), runs[one])
 
 
+def floors(runs: Mapping[Setting, float]) -> dict[str, Errors]:
+    """Return the errors that remain with a calibration run, or numbers of each pair, chosen with hindsight."""
+    found: dict[str, Errors] = {}
+    pairs = by_pair(runs)
+    for known in KNOWN:
+        by_run = {pair: calibrated(runs, pair, known) for pair in pairs}
+        by_rule = {rule: _by_rule(by_run, *rule) for rule in RULES}
+        batch, workers, spread = best = min(RULES, key=lambda rule: by_rule[rule].mean())
+        place = f"{batch} batch{_on(workers)}{' of several nodes' if spread else ''}"
+        found[f"{known}, the best of {len(RULES)} rules ({place})"] = by_rule[best]
+        found[f"{known}, the best run of each pair"] = Errors(
+            {pair: min(errors.values(), key=fmean) for pair, errors in by_run.items()}
+        )
+    for pair, settings in pairs.items():
+        seconds = [runs[one] for one in settings]
+        fits: dict[str, list[list[float]]] = {}
+        for curve in CURVES:
+            rows = [forms(one, curve) for one in settings]
+            for name in rows[0]:
+                fits.setdefault(name, []).append(least_errors([row[name] for row in rows], seconds))
+        for name, by_curve in fits.items():
+            found.setdefault(name, Errors()).by_pair[pair] = min(by_curve, key=fmean)
+    return found
+
+
+def _by_rule(
+    by_run: Mapping[tuple[str, str], Mapping[Setting, list[float]]], batch: str, workers: int, spread: bool
+) -> Errors:
+    """Return the errors if each pair takes the calibration run of this rule."""
+    return Errors(
+        {
+            pair: errors[calibration_run(list(errors), workers, spread, BATCHES[batch])]
+            for pair, errors in by_run.items()
+        }
+    )
+
+
+def calibrated(runs: Mapping[Setting, float], pair: tuple[str, str], known: str) -> dict[Setting, list[float]]:
+    """Return, for each run of a pair as the calibration run, the errors of all others."""
+    family, _ = pair
+    data = {
+        one: seconds
+        for one, seconds in runs.items()
+        if (one.family != family if known == KNOWN[0] else (one.family, one.kind) != pair)
+    }
+    print(f"{' on '.join(pair)}, {known} …", file=sys.stderr)
+    model = ThroughputModel.fitted({name: Size.of(graph) for name, graph in GRAPHS.items()}, data)
+    settings, found = by_pair(runs)[pair], {}
+    for run in settings:
+        model.calibrate(run, runs[run])
+        found[run] = [abs(model.seconds(one) / runs[one] - 1.0) for one in settings if one != run]
+    return found
+
+
+def forms(one: Setting, curve: Callable[[int], float]) -> dict[str, list[float]]:
+    """Return the factors of a pair's numbers in the time of a setting, for each form of that time."""
+    links = curve(one.workers) if one.workers > 1 else 0.0
+    alone, *several = (float((one.workers, one.spread) == place) for place in ((1, False), *PLACES))
+    line = [1.0, one.batch]
+    return {
+        "2 numbers of each pair (a, c)": line,
+        "3 numbers (links too)": [*line, links],
+        "4 numbers (links by placement)": [*line, links * (not one.spread), links * one.spread],
+        "8 numbers (links by GPUs and placement)": [*line, *several],
+        "14 numbers (a, c by GPUs and placement)": [
+            number for here in (alone, *several) for number in (here, here * one.batch)
+        ],
+    }
+
+
+def least_errors(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Return the relative errors of the sums of factor × number, with the numbers, at least 0, of least mean error.
+
+    Args:
+        rows: For each measurement, the factors of the numbers.
+        seconds: Measurements.
+    """
+    lp = highspy.Highs()  # type: ignore[no-untyped-call]
+    lp.setOptionValue("output_flag", False)
+    numbers = [lp.addVariable(lb=0.0) for _ in rows[0]]
+    errors = []
+    for row, measured in zip(rows, seconds, strict=True):
+        ratio = sum(number * (factor / measured) for number, factor in zip(numbers, row, strict=True) if factor)
+        errors.append(lp.addVariable(lb=0.0))
+        lp.addConstr(ratio - errors[-1] <= 1.0)
+        lp.addConstr(ratio + errors[-1] >= 1.0)
+    lp.minimize(sum(errors))
+    assert lp.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return [float(lp.val(error)) for error in errors]
+
+
+def print_pairs(found: Mapping[str, Errors], names: Sequence[str]) -> None:
+    """Print the mean error of each pair, with a column for each of these ways to predict."""
+    print(f"\n| pair | {' | '.join(names)} |\n|:--|{'--:|' * len(names)}")
+    for pair in found[names[0]].by_pair:
+        figures = (f"{100 * fmean(found[name].by_pair[pair]):.1f} %" for name in names)
+        print(f"| {pair[0]} on {pair[1]} | {' | '.join(figures)} |")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", action="store_true", help="print the mean error of each family on each GPU kind too")
+    parser.add_argument("--floors", action="store_true", help="print the errors that remain with hindsight instead")
     arguments = parser.parse_args()
-    found = measure(read_runs())
-    for known in ("family left out", "other kinds known"):
-        found[f"{known}, one run chosen by the others"] = chosen_by_others(found, known)
-    print("| predicted from | settings | mean error | median | pairs below 10 % |\n|:--|--:|--:|--:|--:|")
+    if arguments.floors:
+        found = floors(read_runs())
+        names = tuple(name for name in found if "rules" not in name and KNOWN[1] not in name)
+    else:
+        found = measure(read_runs())
+        for known in KNOWN:
+            found[f"{known}, one run chosen by the others"] = chosen_by_others(found, known)
+        names = tuple(f"{known}, one run{_on(BEST)}" for known in KNOWN)
+        names += ("all data of the pair alone",)
+    print(HEADS)
     for name, errors in found.items():
         print(errors.row(name))
     if arguments.pairs:
-        names = tuple(f"{known}, one run{_on(BEST)}" for known in ("family left out", "other kinds known"))
-        names += ("all data of the pair alone",)
-        print(f"\n| pair | {' | '.join(names)} |\n|:--|--:|--:|--:|")
-        for pair in found[names[0]].by_pair:
-            figures = (f"{100 * fmean(found[name].by_pair[pair]):.1f} %" for name in names)
-            print(f"| {pair[0]} on {pair[1]} | {' | '.join(figures)} |")
+        print_pairs(found, names)
 
 
 if __name__ == "__main__":

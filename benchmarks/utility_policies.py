@@ -1,22 +1,28 @@
 """Total utility of OASiS, the PD-ORS-like policy and their comparators, on drawn jobs.
 
-``python benchmarks/utility_policies.py utility`` compares the policies by the number of jobs; ``scale`` varies the
-ratio of the bounds of prices, ``bandwidth`` the bandwidth inside a machine over that between machines, and ``arrival``
-measures the time of one offer. Pods, gradients and utilities are drawn as in OASiS or from a part of its ranges; work
-and arrivals are ours: 4 to 200 GPU-hours, log-uniform, in 4 to 32 chunks, over 80 hours, on 6 nodes of 8 GPUs. Each
-node is a site, so that communication inside a machine and between machines differ in the simulator.
+``python benchmarks/utility_policies.py utility`` compares the policies by the number of jobs; ``lateness`` has the
+completion of time-sensitive and time-critical jobs less their targets, ``scale`` varies the ratio of the bounds of
+prices, ``bandwidth`` the bandwidth inside a machine over that between machines, ``arrival`` measures the time of one
+offer, and ``table`` the size of what jobs have reserved, as their statuses have it. Pods, gradients and utilities are
+drawn as in OASiS or from a part of its ranges; work and arrivals are ours: 4 to 200 GPU-hours, log-uniform, in 4 to 32
+chunks, over 80 hours, on nodes of 8 GPUs, 6 by default. Each node is a site, so that communication inside a machine and
+between machines differ in the simulator.
 """
 
 import argparse
+import json
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil, exp, log
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 from time import process_time
 
 from matplotlib.figure import Figure
 
-from tranche.model import Job, Link, Node, PodShape, Resources, Site, Utility
+from tranche.kube.convert.worker_grant import grant_status
+from tranche.model import Job, Link, Node, PodShape, Resources, Site, SlotPlan, Utility, WorkerGrant
 from tranche.policies import get_policy
 from tranche.policies.seeded_choice import uniform
 from tranche.policies.slot_table.machine_table import MachineTable
@@ -27,7 +33,7 @@ from tranche.policies.slot_table.price import PriceRange
 from tranche.policies.slot_table.slot_job import Amounts, SlotJob
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy
 from tranche.simulation.analysis.summary import summarize
-from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.scenario import Scenario, prepared, run
 from tranche.simulation.workload.utility_draw import with_utilities
 from tranche.simulation_report.plot_style import LIGHT, Theme, heading, legend_below, lines, render
 
@@ -47,13 +53,15 @@ POLICIES = (
     "drf:users=jobs",
     "fifo:workers=30",
 )
+HORIZON = 100
+"""Slots in which a job may complete, for `lateness`, as in OASiS."""
 SCALES = (0.2, 1.0, 10.0)
 RATIOS = (1.0, 10.0, 100.0)
 
 
-def cluster(ratio: float) -> tuple[tuple[Node, ...], tuple[Site, ...]]:
+def cluster(ratio: float, count: int = NODES) -> tuple[tuple[Node, ...], tuple[Site, ...]]:
     """Return nodes and sites, with that ratio of the bandwidth inside a machine to that between machines."""
-    names = [f"m{number:02}" for number in range(NODES)]
+    names = [f"m{number:02}" for number in range(count)]
     offered = Resources(32_000 * GPUS // 4, 64 * GIB * GPUS // 2, GPUS, 110)
     nodes = tuple(Node(name, name, offered) for name in names)
     links = {here: {there: Link(BETWEEN_BITS * (ratio if here == there else 1.0)) for there in names} for here in names}
@@ -97,22 +105,68 @@ def jobs_of(count: int, seed: int) -> list[Job]:
     return with_utilities(jobs, "hours", seed)
 
 
-def total_utility(policy: str, count: int, seed: int, ratio: float) -> tuple[float, int]:
-    """Return the total utility of a simulated run, and the number of jobs that did not complete."""
-    nodes, sites = cluster(ratio)
+def total_utility(policy: str, count: int, seed: int, ratio: float, machines: int = NODES) -> float:
+    """Return the total utility of a simulated run; the processor time of the run goes to standard error."""
+    nodes, sites = cluster(ratio, machines)
+    begun = process_time()
     result = run(Scenario(tuple(jobs_of(count, seed)), nodes, sites, policy, seed=seed))
-    return summarize(result).total_utility, len(result.unfinished)
+    assert not result.unfinished, policy
+    utility = summarize(result).total_utility
+    done = f"{policy}, {count} jobs, {machines} nodes, seed {seed}: {utility:.1f}, {process_time() - begun:.1f} s"
+    print(done, file=sys.stderr, flush=True)
+    return utility
 
 
-def measured(policies: Sequence[str], count: int, seeds: Iterable[int], ratio: float) -> dict[str, list[float]]:
+def measured(
+    policies: Sequence[str], count: int, seeds: Iterable[int], ratio: float, machines: int = NODES
+) -> dict[str, list[float]]:
     """Return the total utility by policy and seed."""
     found: dict[str, list[float]] = {policy: [] for policy in policies}
     for seed in seeds:
         for policy in policies:
-            utility, unfinished = total_utility(policy, count, seed, ratio)
-            assert not unfinished, policy
-            found[policy].append(utility)
+            found[policy].append(total_utility(policy, count, seed, ratio, machines))
     return found
+
+
+def lateness(policy: str, count: int, seed: int, machines: int) -> tuple[list[float], list[float]]:
+    """Return the JCT less the target of each time-sensitive and of each time-critical job, in hours, in a run.
+
+    The first half of the jobs are time-sensitive, γ2 from 0.01 to 1, the others time-critical, γ2 from 4 to 6.
+    """
+    jobs = []
+    for number, job in enumerate(jobs_of(count, seed)):
+        assert job.utility is not None
+        low, high = (0.01, 1.0) if number < count // 2 else (4.0, 6.0)
+        decay = (low + (high - low) * uniform(seed, number, "decay")) / HOUR
+        jobs.append(replace(job, utility=replace(job.utility, decay_per_second=decay)))
+    nodes, sites = cluster(1.0, machines)
+    result = run(Scenario(tuple(jobs), nodes, sites, policy, seed=seed))
+    assert not result.unfinished, policy
+    targets = {job.key: job.utility.target_seconds for job in jobs if job.utility is not None}
+    late = {one.key: (one.jct_seconds - targets[one.key]) / HOUR for one in result.jobs}
+    print(f"{policy}, {count} jobs, {machines} nodes, seed {seed}: done", file=sys.stderr, flush=True)
+    halves = jobs[: count // 2], jobs[count // 2 :]
+    sensitive, critical = ([late[job.key] for job in half] for half in halves)
+    return sensitive, critical
+
+
+def print_lateness(count: int, seeds: Iterable[int], machines: int) -> None:
+    """Print a line for each policy: mean and standard deviation of both kinds of jobs."""
+    print("| policy | time-sensitive: mean | standard deviation | time-critical: mean | standard deviation |")
+    print("|:--|--:|--:|--:|--:|")
+    for policy in (one for one in POLICIES if "price_ratio" not in one):
+        told = f"{policy}:horizon={HORIZON}" if policy in ("oasis", "pd-ors-like") else policy
+        runs = [lateness(told, count, seed, machines) for seed in seeds]
+        cells = []
+        for kind in zip(*runs, strict=True):
+            hours = [late for run in kind for late in run]
+            cells += [f"{fmean(hours):+.1f} h", f"{pstdev(hours):.1f} h"]
+        print(f"| `{policy}` | {' | '.join(cells)} |", flush=True)
+
+
+def nodes_for(count: int, jobs_per_node: float) -> int:
+    """Return the number of nodes."""
+    return max(1, round(count / jobs_per_node)) if jobs_per_node else NODES
 
 
 def row(label: object, values: dict[str, list[float]]) -> str:
@@ -197,11 +251,44 @@ def offer_seconds(kind: str, jobs: int, quanta: int) -> list[float]:
     return seconds
 
 
+def table_sizes(policy: str, count: int, seed: int, machines: int) -> tuple[list[int], int]:
+    """Return the most bytes of each job's offer and cells in its status, and the most bytes of all jobs at one time."""
+    nodes, sites = cluster(1.0, machines)
+    simulation = prepared(Scenario(tuple(jobs_of(count, seed)), nodes, sites, policy, seed=seed))
+    largest: dict[str, int] = {}
+    known: dict[str, tuple[SlotPlan, int]] = {}
+    most = 0
+    while len(simulation.completed) < count:
+        simulation.step()
+        states = simulation.planner.cluster.jobs
+        for key, state in states.items():
+            plan = state.slot_plan
+            if plan is not None and (key not in known or known[key][0] is not plan):
+                status = grant_status(WorkerGrant(policy, 0, 0.0, None, HOUR, plan))["slots"]
+                known[key] = plan, len(json.dumps(status, separators=(",", ":")))
+                largest[key] = max(largest.get(key, 0), known[key][1])
+        most = max(most, sum(known[key][1] for key in states if key in known))
+    return list(largest.values()), most
+
+
+def print_table_sizes(count: int, seeds: Iterable[int], machines: int) -> None:
+    """Print a line for each policy."""
+    print("| policy | a job: median | most | all jobs at one time: most |\n|:--|--:|--:|--:|")
+    for policy in ("oasis", "pd-ors-like"):
+        runs = [table_sizes(policy, count, seed, machines) for seed in seeds]
+        of_jobs = [size for sizes, _ in runs for size in sizes]
+        most = max(most for _, most in runs)
+        print(f"| {policy} | {median(of_jobs):,.0f} B | {max(of_jobs):,} B | {most:,} B |", flush=True)
+
+
 def main() -> None:
     """Measure and print Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("utility", "scale", "bandwidth", "arrival"))
+    parser.add_argument("part", choices=("utility", "lateness", "scale", "bandwidth", "arrival", "table"))
     parser.add_argument("--jobs", type=int, nargs="+", default=[50, 100], help="numbers of jobs")
+    parser.add_argument(
+        "--jobs-per-node", type=float, default=0.0, help="as many nodes as have this many jobs each (0: 6 nodes)"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--quanta", type=int, default=0, help="quanta of an offer (arrival; 0: those of the policy)")
     parser.add_argument("--pictures", action="store_true", help="write docs/pictures")
@@ -212,10 +299,16 @@ def main() -> None:
     if options.part == "utility":
         print(head("jobs", POLICIES))
         for count in options.jobs:
-            rows[count] = measured(POLICIES, count, seeds, 1.0)
+            rows[count] = measured(POLICIES, count, seeds, 1.0, nodes_for(count, options.jobs_per_node))
             print(row(count, rows[count]), flush=True)
         if options.pictures:
             picture("oasis", "Total utility by number of jobs (simulated)", "jobs", rows, logarithmic=False)
+    elif options.part == "lateness":
+        count = options.jobs[-1]
+        print_lateness(count, seeds, nodes_for(count, options.jobs_per_node))
+    elif options.part == "table":
+        count = options.jobs[-1]
+        print_table_sizes(count, seeds, nodes_for(count, options.jobs_per_node))
     elif options.part == "scale":
         names = ("oasis", "oasis:price_ratio=100", "oasis:price_ratio=10000", "oasis:price_ratio=1e8", "pd-ors-like")
         print(head("price_scale", names))

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.runtime.steady_clock import SteadyClock
 from tranche.runtime.supervision import run_until_first_exit
 from tranche_operator import api_paths
 from tranche_operator.controller import Controller
@@ -51,23 +51,25 @@ class Operator:
         """
         self._client = client
         self._settings = settings
+        self._clock = SteadyClock(client.server_time)
+        now = self._clock.utc
         self._reader = reader = Reader(client, cache := ReconcilerCache())
         self._cache = cache
         self.metrics = OperatorMetrics(
             lambda: self._runner.waiting,
             lambda: not self.obstacle,
-            lambda: stuck_pod.count(cache.pods, _now()),
+            lambda: stuck_pod.count(cache.pods, now()),
         )
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client)
         self._pods = pod_informer(client, self._note_pod)
-        self._events = EventQueue(EventRecorder(client, _now).emit, _now, time.monotonic, lambda: self._runner.busy)
+        self._events = EventQueue(EventRecorder(client, now).emit, now, time.monotonic, lambda: self._runner.busy)
         executor = ActionExecutor(
             client,
             cache,
             self._events,
             settings,
-            _now,
+            now,
             self.metrics.count_pod,
             self._budgets.may_have_budget,
         )
@@ -78,7 +80,7 @@ class Operator:
             time.monotonic,
             lambda: self._runner.busy,
         )
-        controller = Controller(reader, executor, self._deferred, cache, settings, _now, lambda: self._runner.waiting)
+        controller = Controller(reader, executor, self._deferred, cache, settings, now, lambda: self._runner.waiting)
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
@@ -86,7 +88,7 @@ class Operator:
             settle_seconds=settings.settle_seconds,
             expected=(ApiError, ValueError),
         )
-        self._resync = Resync(reader, cache, self._runner.add, settings, _now)
+        self._resync = Resync(reader, cache, self._runner.add, settings, now)
         self._watches = KopfThread(kubeconfig, self._note_job, self._note_listing)
         self._obstacle = "starting"
 
@@ -132,6 +134,8 @@ class Operator:
     async def _follow(self) -> None:
         while True:
             await self._wait_until_served()
+            if self._resync.last is None:
+                self._clock.synchronize()
             try:
                 await run_until_first_exit(
                     resync=self._resync.serve(),
@@ -166,7 +170,3 @@ class Operator:
             return "the CA of the report API is not published yet (ConfigMap tranche-reports-ca)"
         served = any(resource.get("name") == "trainingjobs" for resource in answer.get("resources", ()))
         return "" if served else NO_CRD
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -11,7 +11,7 @@ from .binaries.binary_cache import ensure
 from .child_process import spawn, tethered
 from .cluster import Cluster
 from .errors import BuildError, ClusterError
-from .etcd_history import Change
+from .etcd.history import Change
 from .fault_proxy import FaultProxy, Faults
 from .progress_meter import Meter
 from .scaling import Scaling

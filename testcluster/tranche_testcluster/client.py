@@ -5,6 +5,7 @@ import http.client
 import json
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from .workspace import HOST
@@ -21,7 +22,12 @@ class Client:
         self._idle: deque[http.client.HTTPConnection] = deque()  # append and pop are atomic
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
         """Return the status and the answer: an object if it is JSON, else text.
 
@@ -33,13 +39,14 @@ class Client:
         """
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
+        sent = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         while True:
             try:
                 connection, fresh = self._idle.pop(), False
             except IndexError:
                 connection, fresh = self._connection(), True
             try:
-                connection.request(method, path, body, {"Content-Type": content_type} if body is not None else {})
+                connection.request(method, path, body, sent)
                 reply = connection.getresponse()
                 content = reply.read()
             except (ConnectionError, ssl.SSLError, http.client.HTTPException) as error:

@@ -13,13 +13,15 @@ from typing import Any, Self
 
 import yaml
 
-from . import command_lines, etcd_history, pod_log, site
+from . import command_lines, pod_log, site
 from . import kubeconfig as kubeconfigs
 from .binaries import binary_cache
 from .certificate import Authority, signing_keys, write_secret
 from .client import Client
 from .component import Component
 from .errors import ClusterError
+from .etcd import gateway as etcd_gateway
+from .etcd import history as etcd_history
 from .fault_proxy import FaultProxy
 from .scaling import Scaling
 from .workspace import HOST, Workspace
@@ -121,9 +123,17 @@ class Cluster:
             self._workspace = None
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json", user: str = ""
     ) -> tuple[int, Any]:
         """Send one request to the API server as its administrator; any thread may.
+
+        Args:
+            method: Method of HTTP.
+            path: Path with its query.
+            body: Object, sent as JSON, or text.
+            content_type: Type of the body.
+            user: User for whom the administrator sends it, an authenticated one without further groups, as with
+                ``kubectl --as`` (default: the administrator).
 
         Returns:
             The status and the answer, an object if it is JSON, else text.
@@ -131,7 +141,8 @@ class Cluster:
         Raises:
             OSError: The API server cannot be reached.
         """
-        return self._admin.request(method, path, body, content_type)
+        headers = {"Impersonate-User": user, "Impersonate-Group": "system:authenticated"} if user else {}
+        return self._admin.request(method, path, body, content_type, headers)
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002
         """Run kubectl as administrator and return its output, without its errors.
@@ -222,12 +233,21 @@ class Cluster:
         return FaultProxy(self.url, seed=seed, serving=serving, trusting=self._tls())
 
     def history(self, *resources: str) -> list[etcd_history.Change]:
-        """Return all changes of these resources so far; see `etcd_history` for their names and the required flags."""
+        """Return all changes of these resources so far; see `etcd.history` for their names and the required flags."""
         return etcd_history.read(self._ports["etcd"], resources)
 
     def stored_bytes(self, resource: str) -> dict[str, int]:
-        """Return the bytes of the stored objects of a resource; see `etcd_history.sizes`."""
+        """Return the bytes of the stored objects of a resource; see `etcd.history.sizes`."""
         return etcd_history.sizes(self._ports["etcd"], resource)
+
+    def set_etcd_full(self, *, full: bool) -> None:
+        """Let etcd refuse all writes except deletions, as when its quota for data is used up, or accept them again.
+
+        kwok does not repeat refused writes, so it is restarted when writes are accepted again.
+        """
+        etcd_gateway.set_full(self._ports["etcd"], full=full)
+        if not full:
+            self._restart_kwok()
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None

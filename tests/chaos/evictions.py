@@ -2,6 +2,7 @@
 
 A window that closes names the job that preempts it. That job has to start a pod afterwards, unless it ends or is
 deleted before; and a job that cannot start, because of a missing claim or a policy, may cost no more than its bound.
+A planner whose watches are cut learns late that a job was deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,20 +11,32 @@ from typing import Any
 
 from chaos.ledgers import own_status
 from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_JOB
+from tranche.planner.job_actions import NO_ROOM, NOT_TAKEN
 from tranche_testcluster import Change
 
 _JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
+LATE_REVISIONS = 300
+"""Revisions within which the planner learns that a job was deleted: those of 10 s, the longest fault of a network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Most evictions for a job within a part of the history."""
+    """Most evictions for a start of a job within a part of the history."""
 
     job: str
     most: int
     first: int
     last: int
     """Revisions."""
+
+    @property
+    def key(self) -> str:
+        """Key of the job, ``namespace/name``."""
+        return f"default/{self.job}"
+
+    def covers(self, revision: int) -> bool:
+        """Return whether the revision is in that part."""
+        return self.first <= revision <= self.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,7 @@ class _Eviction:
 
 
 def check_evictions(history: Sequence[Change]) -> Iterator[str]:
-    """Yield evictions for jobs of which no pod ran at that time or later."""
+    """Yield evictions for jobs that were waiting, and of which no pod ran at that time or later."""
     ran: dict[str, int] = {}
     excused: dict[str, int] = {}
     for change in history:
@@ -54,7 +67,7 @@ def check_evictions(history: Sequence[Change]) -> Iterator[str]:
             if LABEL_ATTEMPT in meta.get("labels", {}) and change.after["status"].get("phase") == "Running":
                 ran[f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}"] = change.revision
         elif change.resource == _JOBS and _needs_no_pod(change.after):
-            excused[change.key] = change.revision
+            excused[change.key] = change.revision + LATE_REVISIONS
     for one in evictions(history):
         if max(ran.get(one.job, 0), excused.get(one.job, 0)) < one.revision:
             what = f"attempt {one.attempt} of {one.victim} is evicted for {one.job}, which never started"
@@ -65,15 +78,16 @@ def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator
     """Yield jobs for which more was evicted than a fault allows.
 
     The members of a gang stop together, so that they count once. A quota that was lowered below its use admits no pod
-    before as many have stopped, so that evictions for a quota do not count.
+    before as many have stopped, so that evictions for a quota do not count. A job may preempt again if the room that it
+    got is taken, as by a pod that does not stop or with a node that is drained.
     """
     found = list(evictions(history))
     for bound in bounds:
         counted = [e for e in found if _counts(bound, e)]
-        decisions = len({e.decision for e in counted})
-        if decisions > bound.most:
+        decisions, most = len({e.decision for e in counted}), bound.most * (1 + _displacements(history, bound))
+        if decisions > most:
             victims = [f"{e.victim} attempt {e.attempt}" for e in counted]
-            yield f"{decisions} evictions, at most {bound.most}, for {bound.job}, which cannot start: {victims}"
+            yield f"{decisions} evictions, at most {most}, for {bound.job}, which cannot start: {victims}"
 
 
 def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
@@ -106,5 +120,12 @@ def _needs_no_pod(job: Mapping[str, Any] | None) -> bool:
 
 
 def _counts(bound: Bound, eviction: _Eviction) -> bool:
-    within = bound.first <= eviction.revision <= bound.last
-    return within and eviction.job == f"default/{bound.job}" and not eviction.for_quota
+    return bound.covers(eviction.revision) and eviction.job == bound.key and not eviction.for_quota
+
+
+def _displacements(history: Sequence[Change], bound: Bound) -> int:
+    """Return the number of windows of the job that lost their room before their worker started."""
+    own = (one for one in history if (one.resource, one.key) == (_JOBS, bound.key) and bound.covers(one.revision))
+    states = (change.after for change in own if change.after)
+    attempts = (one for state in states for one in own_status(state).get("progress", {}).get("attempts", ()))
+    return len({one["attempt"] for one in attempts if one.get("why", "").endswith((NO_ROOM, NOT_TAKEN))})

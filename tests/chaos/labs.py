@@ -16,7 +16,7 @@ from support.full_stack import declare_site
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
 from tranche.planner_api.messages import KEY_VARIABLE
 from tranche_testcluster import Cluster, FaultProxy, free_port
-from tranche_testcluster.etcd_history import FLAGS
+from tranche_testcluster.etcd.history import FLAGS
 
 API = "/apis/tranche.dev/v1alpha1"
 JOBS = f"{API}/namespaces/default/trainingjobs"
@@ -27,9 +27,13 @@ SITES = {"edge-a": (2, 2), "edge-b": (1, 2), "cloud": (1, 4)}
 LEASE_SECONDS = 8
 EVICT_SECONDS = 3
 """Seconds after which pods leave an unreachable node, in place of Kubernetes' five minutes."""
+VERDICT_SECONDS = 40.0
+"""Seconds after which a pod without a verdict of kube-scheduler has no place, in place of 630 s."""
 PATIENCE_SECONDS = 60.0
 DESCRIPTORS = 512
 """File descriptors of each of our processes: few, so that it takes few idle connections to use them up."""
+REPORTS, PLANNER_API, PLANNER_METRICS, API_METRICS = "reports", "planner API", "planner metrics", "API metrics"
+"""Names of `Lab.ports`."""
 _FEW_DESCRIPTORS = ("sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
 
 
@@ -42,9 +46,10 @@ class Lab:
         proxies: Mapping[str, FaultProxy],
         processes: Mapping[str, Process],
         clocks: Mapping[str, Clock | None],
-        report_port: int,
+        ports: Mapping[str, int],
     ) -> None:
-        self.report_port = report_port
+        self.ports = ports
+        """Ports of the first scheduler that other pods can reach in a cluster, by what listens there."""
         self.cluster, self.proxies, self.processes, self.clocks = cluster, proxies, processes, clocks
         self.away: set[str] = set()
         """Nodes that some fault has in its hands."""
@@ -167,12 +172,14 @@ def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]
             for number, name in enumerate(("scheduler", "operator"))
         }
         clocks = {name: clock(_folder(cluster.directory / f"{name}-clock")) for name in proxies}
-        whole = Stack(cluster, scheduler_options=["--validate", "--estimate-seconds", "1"])
+        limits = ["--estimate-seconds", "1", "--verdict-seconds", str(VERDICT_SECONDS)]
+        whole = Stack(cluster, scheduler_options=["--validate", *limits])
         whole.port, whole.health_port, whole.report_port = free_port(), free_port(), free_port()
-        processes = _processes(whole, proxies, clocks)
+        ports = {name: free_port() for name in (PLANNER_API, PLANNER_METRICS, API_METRICS)}
+        processes = _processes(whole, proxies, clocks, ports)
         for process in processes.values():
             stack.callback(process.kill)
-        yield Lab(cluster, proxies, processes, clocks, whole.report_port)
+        yield Lab(cluster, proxies, processes, clocks, {**ports, REPORTS: whole.report_port})
 
 
 def _folder(path: Path) -> Path:
@@ -181,15 +188,17 @@ def _folder(path: Path) -> Path:
 
 
 def _processes(
-    stack: Stack, proxies: Mapping[str, FaultProxy], clocks: Mapping[str, Clock | None]
+    stack: Stack, proxies: Mapping[str, FaultProxy], clocks: Mapping[str, Clock | None], ports: Mapping[str, int]
 ) -> dict[str, Process]:
     cluster = stack.cluster
     config = {
         name: cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, f"tranche-{name}", url=proxy.url)
         for name, proxy in proxies.items()
     }
+    metrics = ("--metrics-port", str(ports[PLANNER_METRICS]), "--api-metrics-port", str(ports[API_METRICS]))
+    first = (stack.port, stack.report_port, stack.page_port, ports[PLANNER_API])
     commands = {
-        "scheduler": stack.scheduler_command(config["scheduler"], stack.port, stack.report_port, stack.page_port),
+        "scheduler": [*stack.scheduler_command(config["scheduler"], *first), *metrics],
         "operator": stack.operator_command(config["operator"]),
         "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port(), free_port()),
     }

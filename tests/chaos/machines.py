@@ -13,7 +13,9 @@ from tranche.demo.local_stack import KUBE_SCHEDULER
 from tranche_testcluster import ClusterError
 
 OUTAGE_SECONDS = (0.5, 4.0)
-"""Names of faults of etcd and API server; no other fault happens at the same time, because all components need them."""
+"""Duration of a fault of etcd or the API server; no other fault begins meanwhile, because all components need them."""
+FULL_SECONDS = (1.0, 14.0)
+"""Shorter and longer than it takes until a Lease that is not renewed is lost."""
 STEP_SECONDS = (1.0, 90.0)
 SILENCE_SECONDS = (2.0, 18.0)
 """Shorter and longer than it takes until a node counts as lost and its pods are deleted."""
@@ -86,6 +88,14 @@ def _outage(component: str, number: int) -> Begin:
         return f"freeze {component} for {seconds:.1f} s", None
 
     return begin
+
+
+def full_etcd(lab: Lab, chance: random.Random) -> tuple[str, None]:
+    seconds = chance.uniform(*FULL_SECONDS)
+    lab.cluster.set_etcd_full(full=True)
+    lab.wait(seconds)
+    lab.cluster.set_etcd_full(full=False)
+    return f"no writes to etcd for {seconds:.1f} s", None
 
 
 def _stepped_clock(name: str) -> Begin:
@@ -177,6 +187,7 @@ FAULTS: dict[str, Begin] = {
     "freeze API server": _outage("kube-apiserver", signal.SIGSTOP),
     "kill etcd": _outage("etcd", signal.SIGKILL),
     "freeze etcd": _outage("etcd", signal.SIGSTOP),
+    "full etcd": full_etcd,
     "stepped clock of scheduler": _stepped_clock("scheduler"),
     "stepped clock of operator": _stepped_clock("operator"),
     "second scheduler": second_scheduler,

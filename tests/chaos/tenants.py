@@ -1,6 +1,7 @@
 """Faults that a tenant makes with rights in one namespace.
 
-They are jobs that cannot run, forged statuses, idle connections, large objects, and pods with the label of a job.
+They are jobs that cannot run, or on one node only, forged statuses, idle connections, large objects, and pods with the
+label of a job.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ from typing import Any
 
 from chaos.crowds import occupy
 from chaos.evictions import Bound
-from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
+from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
 from chaos.workloads import eager
 from support.kubelet_stand_in import waiting
 
@@ -23,8 +24,13 @@ LARGE_OBJECTS = 9
 """One more than the writer has had workers."""
 SOCKETS = 700
 """More than the file descriptors of a scheduler of a round (`labs.DESCRIPTORS`)."""
-LISTEN_SECONDS = 30.0
+PEERS = 50
+"""Addresses from which they come, so that the limit of one address is not the one that counts."""
+LISTEN_SECONDS = 60.0
 """Time in which a scheduler that starts listens on a slow machine."""
+ONE_NODE = "cloud"
+"""Site with a single node, which has several GPUs."""
+HOST_PORT = 7777
 TERMS = 2**31 - 1
 
 
@@ -32,16 +38,62 @@ def missing_claim(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
     """A job that ranks first and whose pod no node can take: at most the workers of two GPUs may be evicted for it."""
     name = "misspelt"
     occupy(lab, "before-claim", 45.0)
-    first = lab.revision()
+    undo = _ends_with(lab, name)
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
     lab.apart.add(name)
     lab.submit(name, eager(name, gpus=2, pod={"volumes": [volume]}), "gone")
+    return f"{name} has a claim that does not exist", undo
+
+
+def _ends_with(lab: Lab, name: str) -> Undo:
+    """Return the end of a fault by a job that is deleted then, and for which two workers may be evicted from now on."""
+    first = lab.revision()
 
     def undo() -> None:
         lab.bounds.append(Bound(name, 2, first, lab.revision()))
         lab.delete(name)
 
-    return f"{name} has a claim that does not exist", undo
+    return undo
+
+
+def missing_resource_claim(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
+    """A job that ranks first and whose pod kube-scheduler does not judge, because its resource claim does not exist.
+
+    Meanwhile another job that ranks before the workers has to start.
+    """
+    name, other = "claimless", "after-claimless"
+    occupy(lab, "before-claimless", 60.0)
+    undo = _ends_with(lab, name)
+    lab.apart.update((name, other))
+    claim = {"name": "nic", **chance.choice(({"resourceClaimName": "none"}, {"resourceClaimTemplateName": "none"}))}
+    lab.submit(name, eager(name, gpus=2, pod={"resourceClaims": [claim]}), "gone")
+    lab.submit(other, eager(other), "Succeeded")
+    return f"{name} has a resource claim that does not exist", undo
+
+
+def one_place(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
+    """A job that ranks first, and whose pods have one place on one node: the second eviction fails."""
+    name, (node,) = "lonely", nodes_of(ONE_NODE)
+    if node in lab.away:
+        return f"one place: {node} is not there", None
+    lab.away.add(node)
+    occupy(lab, "before-lonely", 60.0)
+    end = _ends_with(lab, name)
+    lab.apart.add(name)
+    what, pod, port = chance.choice((("host port", {}, HOST_PORT), ("anti-affinity", _apart_from(name), None)))
+    lab.submit(name, eager(name, site=ONE_NODE, chunks=3, seconds=100.0, pod=pod, host_port=port), "gone")
+
+    def undo() -> None:
+        end()
+        lab.away.discard(node)
+
+    return f"the pods of {name} have one place on {node} ({what})", undo
+
+
+def _apart_from(job: str) -> dict[str, Any]:
+    """Return fields of a pod that lets no other pod of its job run on its node."""
+    selector = {"labelSelector": {"matchLabels": {"tranche.dev/job": job}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}}}
 
 
 def bad_image(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
@@ -126,24 +178,29 @@ def _large(name: str, size: int) -> dict[str, Any]:
 
 
 def idle_connections(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Connections to the port for reports that send nothing."""
+    """Connections that send nothing, to each port that other pods can reach, from many addresses."""
     opened: list[socket.socket] = []
 
-    def connect() -> bool:
+    def connect(port: int) -> bool:
+        source = f"127.0.1.{1 + len(opened) % PEERS}"
         with contextlib.suppress(OSError):
-            opened.append(socket.create_connection(("127.0.0.1", lab.report_port), timeout=2.0))
+            opened.append(socket.create_connection(("127.0.0.1", port), timeout=2.0, source_address=(source, 0)))
             return True
         return False
 
-    lab.until(connect, LISTEN_SECONDS)
-    while len(opened) < SOCKETS and connect():
-        pass
+    counts = {}
+    for name, port in lab.ports.items():
+        before = len(opened)
+        lab.until(lambda port=port: connect(port), LISTEN_SECONDS)  # type: ignore[misc]
+        while len(opened) < before + SOCKETS and connect(port):
+            pass
+        counts[name] = len(opened) - before
 
     def undo() -> None:
         for one in opened:
             one.close()
 
-    return f"{len(opened)} idle connections", undo
+    return f"idle connections: {counts}", undo
 
 
 def labelled_pod(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
@@ -177,6 +234,8 @@ def kept_pods(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 FAULTS: dict[str, Begin] = {
     "missing claim": missing_claim,
+    "missing resource claim": missing_resource_claim,
+    "one place": one_place,
     "bad image": bad_image,
     "forged plan": forged_plan,
     "garbled job": garbled_job,
@@ -187,6 +246,8 @@ FAULTS: dict[str, Begin] = {
 }
 SECONDS = {
     "missing claim": (45.0, 55.0),
+    "missing resource claim": (55.0, 65.0),
+    "one place": (60.0, 70.0),
     "large objects": (8.0, 15.0),
     "idle connections": (15.0, 20.0),
     "labelled pod": (25.0, 35.0),

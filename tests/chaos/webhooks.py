@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -110,6 +111,10 @@ class Webhook:
 def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
+
+        def handle(self) -> None:
+            with suppress(OSError):  # the API server closes the connection of a call that timed out
+                super().handle()
 
         def do_POST(self) -> None:
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

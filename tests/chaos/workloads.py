@@ -59,6 +59,7 @@ def eager(
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
     pod: dict[str, Any] | None = None,
+    host_port: int | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
     """Return a job of a fault, with little work and a large weight, so that it ranks before the others if it is `high`.
@@ -74,13 +75,15 @@ def eager(
         labels: Labels of its pods.
         annotations: Further annotations of its pods, without the prefix of the simulated kubelet.
         pod: Further fields of the pods' specification.
+        host_port: Port of its node that a pod uses.
         spec: Further fields of the job's specification.
     """
     resources = _resources(gpus)
     if cpu is None:
         del resources["requests"]["cpu"]
     asked = {"batch-seconds": f"{seconds / BATCHES:.4f}", **(annotations or {})}
-    containers = [{"name": "t", "image": "x", "resources": resources}]
+    ports = [{"containerPort": host_port, "hostPort": host_port}] if host_port else []
+    containers = [{"name": "t", "image": "x", "resources": resources, "ports": ports}]
     template = {"containers": containers, "terminationGracePeriodSeconds": 1, **(pod or {})}
     if site:
         template["nodeSelector"] = {"topology.kubernetes.io/zone": site}

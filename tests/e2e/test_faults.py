@@ -114,12 +114,37 @@ def test_killed_kubelet_does_not_disturb_its_containers(installed: Installed) ->
     node = f"{SITES[0]}-0"
     installed.submit_program("steady", trains(10.0, 50), seconds=10.0, pod=on_node(node))
     await_running(installed, "steady")
+    [pod] = installed.pods("steady")
+    installed.until("a batch", lambda: installed.logs(pod["metadata"]["name"]))
     installed.lab.nodes[node].stop("kubelet", 9)
     installed.lab.nodes[node].start("kubelet")
     progress = installed.until_phase("steady", "Succeeded", SECONDS)["progress"]
-    assert (progress["failures"], len(installed.ended("steady"))) == (0, 1)
+    ended = installed.ended("steady")
+    assert (progress["failures"], len(ended)) == (0, 1), ended
     installed.until("the GPUs are back", lambda: installed.lab.nodes[node].allocatable(GPU) == 2, 60)
     installed.delete("steady")
+
+
+def test_kubelet_killed_during_a_start_is_no_failure(installed: Installed) -> None:
+    node = f"{SITES[0]}-0"
+    for number in range(5):
+        name = f"starting-{number}"
+        installed.submit_program(name, trains(1.0, 50), pod=on_node(node))
+        installed.until("a container starts", lambda name=name: is_created(installed, name), SECONDS)  # type: ignore[misc]
+        installed.lab.nodes[node].stop("kubelet", 9)
+        installed.lab.nodes[node].start("kubelet")
+        progress = installed.until_phase(name, "Succeeded", SECONDS)["progress"]
+        assert progress["failures"] == 0, installed.ended(name)
+        installed.delete(name)
+
+
+def is_created(installed: Installed, name: str) -> bool:
+    """Whether the kubelet has created the sandbox of a pod, and creates its container next."""
+    return any(
+        one["type"] == "PodReadyToStartContainers" and one["status"] == "True"
+        for pod in installed.pods(name)
+        for one in pod["status"].get("conditions", ())
+    )
 
 
 @pytest.mark.parametrize("hours", [24.0, -24.0])

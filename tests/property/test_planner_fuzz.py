@@ -36,9 +36,12 @@ from tranche.planner import (
     JobChanged,
     JobRemoved,
     JobSubmitted,
+    KubeSchedulerChanged,
     NodeChanged,
     NodeRemoved,
     Planner,
+    PodOverdue,
+    PodStartFailed,
     ProgressReported,
     QuotaChanged,
     QuotaRemoved,
@@ -153,7 +156,11 @@ class PlannerMachine(RuleBasedStateMachine):
         if picked := self._pick(data):
             self.planner.handle(WorkerStarted(*picked, self.now), self.now)
 
-    @rule(data=st.data(), outcome=st.sampled_from(["Succeeded", "Preempted", "Failed", "Lost"]), part=st.floats(0, 1))
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["Succeeded", "Preempted", "Failed", "Lost", "Refused"]),
+        part=st.floats(0, 1),
+    )
     def end(self, data: st.DataObject, outcome: str, part: float) -> None:
         if picked := self._pick(data):
             key, attempt = picked
@@ -241,11 +248,40 @@ class PlannerMachine(RuleBasedStateMachine):
         if found:
             self.planner.handle(WorkerUnschedulable(*data.draw(st.sampled_from(found)), "no disk"), self.now)
 
-    @rule(data=st.data(), foreign=st.integers(0, 4), cordoned=st.booleans(), ready=st.booleans())
-    def change_node(self, data: st.DataObject, foreign: int, cordoned: bool, ready: bool) -> None:
-        name = data.draw(st.sampled_from(sorted(self.nodes)))
-        changed = replace(self.nodes[name], foreign=Resources(gpus=foreign), unschedulable=cordoned, ready=ready)
-        self.planner.handle(NodeChanged(changed), self.now)
+    @rule(data=st.data(), of_server=st.booleans())
+    def do_not_start(self, data: st.DataObject, of_server: bool) -> None:
+        jobs = self.planner.cluster.jobs
+        servers = [(key, one.planned.attempt) for key, state in jobs.items() for one in state.servers]
+        picked = data.draw(st.sampled_from(servers)) if of_server and servers else self._pick(data)
+        if picked:
+            event = PodStartFailed(*picked, "ErrImagePull", "no such image", "ImagePull")
+            self.planner.handle(event, self.now)
+
+    @rule(data=st.data())
+    def do_not_stop(self, data: st.DataObject) -> None:
+        if picked := self._pick(data):
+            self.planner.handle(PodOverdue(*picked), self.now)
+
+    @rule(responds=st.booleans())
+    def stop_kube_scheduler(self, responds: bool) -> None:
+        self.planner.handle(KubeSchedulerChanged(responds), self.now)
+
+    @rule(
+        data=st.data(),
+        foreign=st.integers(0, 4),
+        gpus=st.sampled_from([None, None, 0, 1]),
+        moves=st.booleans(),
+        cordoned=st.booleans(),
+        ready=st.booleans(),
+    )
+    def change_node(
+        self, data: st.DataObject, foreign: int, gpus: int | None, moves: bool, cordoned: bool, ready: bool
+    ) -> None:
+        known = self.nodes[data.draw(st.sampled_from(sorted(self.nodes)))]
+        changed = replace(known, foreign=Resources(gpus=foreign), unschedulable=cordoned, ready=ready)
+        if gpus is not None:
+            changed = replace(changed, allocatable=replace(known.allocatable, gpus=gpus))
+        self.planner.handle(NodeChanged(replace(changed, site="edge-1") if moves else changed), self.now)
 
     @rule(data=st.data())
     def remove_node(self, data: st.DataObject) -> None:
@@ -275,6 +311,22 @@ class PlannerMachine(RuleBasedStateMachine):
             old = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
             new = self.jobs[old.key] = replace(old, suspended=suspended, weight=weight, generation=old.generation + 1)
             self.planner.handle(JobChanged(new), self.now)
+
+    @rule(data=st.data(), roles=st.sets(st.sampled_from(["worker", "ps", "chief", "staging"])))
+    def revise_templates(self, data: st.DataObject, roles: set[str]) -> None:
+        if self.jobs:
+            old = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+            new = self.jobs[old.key] = replace(old, generation=old.generation + 1)
+            servers = [one.planned.attempt for one in self.planner.cluster.jobs[old.key].servers]
+            unstarted = data.draw(st.sets(st.sampled_from(servers))) if servers else set()
+            self.planner.handle(JobChanged(new, frozenset(roles), frozenset(unstarted)), self.now)
+
+    @rule(data=st.data())
+    def create_again_under_the_same_name(self, data: st.DataObject) -> None:
+        if self.jobs:
+            old = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+            new = self.jobs[old.key] = replace(old, uid=f"{old.uid}-again", submitted=self.now)
+            self.planner.handle_all([JobRemoved(old.key), JobSubmitted(new)], self.now)
 
     @rule(data=st.data(), permanent=st.booleans())
     def reject(self, data: st.DataObject, permanent: bool) -> None:
@@ -330,6 +382,7 @@ class PlannerMachine(RuleBasedStateMachine):
             return
         self.remove_quota("small")
         self.remove_quota("large")
+        self.planner.handle(KubeSchedulerChanged(True), self.now)
         for healthy in self.nodes.values():
             self.planner.handle(NodeChanged(healthy), self.now)
         for key, one in self.jobs.items():
@@ -385,24 +438,24 @@ def _case(name: str, examples: int, *, cloud: bool = False) -> type[TestCase]:
     return case  # type: ignore[no-any-return]
 
 
-TestChunk = _case("chunk", 60)
+TestChunk = _case("chunk", 50)
 TestChunkInCloud = pytest.mark.slow(_case("chunk", 30, cloud=True))
 TestFaithfulInCloud = _case("chunk-faithful", 40, cloud=True)
 TestLeastLoadedInCloud = _case("least-loaded", 40, cloud=True)
 TestFifoInCloud = _case("fifo", 60, cloud=True)
 TestSrsfInCloud = pytest.mark.slow(_case("srsf", 40, cloud=True))
-TestDormInCloud = pytest.mark.slow(_case("dorm", 30, cloud=True))
-TestChunkFair = pytest.mark.slow(_case("chunk:fair=1:halflife=500", 60))
-TestFaithful = _case("chunk-faithful", 150)
-TestFifo = _case("fifo", 100)
+TestDormInCloud = pytest.mark.slow(_case("dorm", 15, cloud=True))
+TestChunkFair = pytest.mark.slow(_case("chunk:fair=1:halflife=500", 40))
+TestFaithful = _case("chunk-faithful", 80)
+TestFifo = _case("fifo", 60)
 TestFifoOfFewWorkers = _case("fifo:workers=3", 60)
 TestFifoSkip = _case("fifo-skip", 60)
 TestFirstFit = _case("first-fit", 60)
 TestSjf = _case("sjf", 60)
-TestSrtf = _case("srtf", 150)
-TestSrsf = _case("srsf", 150)
-TestLas = _case("las:first=100", 100)
-TestTiresias = _case("tiresias:limits=50/300:promote=2", 150)
+TestSrtf = _case("srtf", 60)
+TestSrsf = _case("srsf", 60)
+TestLas = _case("las:first=100", 60)
+TestTiresias = _case("tiresias:limits=50/300:promote=2", 60)
 TestGittins = _case("gittins", 60)
 TestDrf = _case("drf", 60)
 TestDrfOfJobs = _case("drf:users=jobs", 60)
@@ -412,6 +465,6 @@ TestLwfInCloud = pytest.mark.slow(_case("lwf:kappa=2", 40, cloud=True))
 TestRoundRobin = _case("round-robin", 60)
 TestRandom = _case("random", 60)
 TestThemis = pytest.mark.slow(_case("themis:lease=60", 40))
-TestOptimus = _case("optimus:contention=0.1", 100)
-TestDorm = _case("dorm", 100)
+TestOptimus = _case("optimus:contention=0.1", 50)
+TestDorm = _case("dorm", 50)
 TestRrh = pytest.mark.slow(_case("rrh", 50))

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from support.controller_course import Course, plans, submitted, successor
+from support.controller_course import DISTRIBUTING, Course, gang_of, plans, submitted, successor, valued
 from support.live_controller import reported, taken_over
-from tranche.kube.api.resources import TrainingJob
 from tranche.live.lease_annotations import PlannerConfig
+from tranche.planner import Planner
+from tranche.policies.queue.selector import Selector
 
 ARRIVALS = st.lists(
     st.tuples(st.sampled_from((30, 60, 120)), st.integers(1, 4), st.sampled_from((60, 120, 600, 1200))),
@@ -40,7 +41,7 @@ GRADIENTS = "125G"
 
 
 async def both(
-    arrivals: list[tuple[int, int, int]], config: PlannerConfig | None = None
+    arrivals: list[tuple[int, int, int]], config: PlannerConfig | None = None, *, has_utilities: bool = False
 ) -> tuple[dict[str, object], dict[str, object]]:
     config = config or PlannerConfig("chunk")
     course = Course(await taken_over(config=config))
@@ -48,19 +49,12 @@ async def both(
         course.play(course.now + gap)
         job = submitted(number, chunks, seconds, course.now)
         if config.level_bandwidths and number % 4:
-            job = gang_of(job)
+            job = gang_of(job, GRADIENTS)
+        if has_utilities:
+            job = valued(number, job)
         reported(course.controller, "jobs", job.key, job)
     course.play(course.now)
     return plans(course.controller.planner, course.now), plans(successor(course, config), course.now)
-
-
-def gang_of(job: TrainingJob) -> TrainingJob:
-    """Return the job as a gang with a member for each chunk, all of which exchange large gradients."""
-    declared = job.model_dump(mode="json", by_alias=True)
-    spec = declared["spec"]
-    spec["workers"]["maxReplicas"] = spec.pop("data")["chunks"]
-    spec["model"] = {"gradientSize": GRADIENTS}
-    return TrainingJob.model_validate(declared)
 
 
 @settings(max_examples=30)
@@ -74,9 +68,46 @@ def test_who_takes_over_plans_what_the_one_before_has_planned(arrivals: list[tup
 
 
 @pytest.mark.parametrize("policy", BY_LEVEL)
-@settings(max_examples=10, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=5, phases=(Phase.explicit, Phase.generate))
 @given(arrivals=ARRIVALS)
 @example(arrivals=PREEMPTED)
 def test_take_over_keeps_what_is_known_about_gangs(policy: str, arrivals: list[tuple[int, int, int]]) -> None:
     first, second = asyncio.run(both(arrivals, PlannerConfig(policy, level_bandwidths=LEVELS)))
     assert first == second
+
+
+@pytest.mark.parametrize("policy", DISTRIBUTING)
+@settings(max_examples=5, phases=(Phase.explicit, Phase.generate))
+@given(arrivals=ARRIVALS)
+@example(arrivals=PREEMPTED)
+def test_take_over_keeps_grants_and_reserved_cells(policy: str, arrivals: list[tuple[int, int, int]]) -> None:
+    first, second = asyncio.run(both(arrivals, PlannerConfig(policy), has_utilities=True))
+    assert first == second
+
+
+@settings(max_examples=8, phases=(Phase.explicit, Phase.generate))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((30, 60)), st.integers(1, 4), st.sampled_from((60, 120, 600))),
+        min_size=15,
+        max_size=18,
+    )
+)
+def test_take_over_keeps_the_choice_of_the_selector(arrivals: list[tuple[int, int, int]]) -> None:
+    async def courses() -> list[Planner]:
+        config = PlannerConfig("selector:members=fifo-skip+srsf:margin=0")
+        course = Course(await taken_over(config=config))
+        for number, (gap, chunks, seconds) in enumerate(arrivals):
+            course.play(course.now + gap)
+            job = submitted(number, chunks, seconds, course.now)
+            reported(course.controller, "jobs", job.key, job)
+        course.play(course.now + 6000)
+        return [course.controller.planner, successor(course, config)]
+
+    def choice(planner: Planner) -> int:
+        assert isinstance(planner.policy, Selector)
+        return planner.policy.rank_epoch(planner.cluster)
+
+    first, second = asyncio.run(courses())
+    assert len(first.cluster.history) == len(second.cluster.history) > 10
+    assert choice(first) == choice(second)

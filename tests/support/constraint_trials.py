@@ -39,6 +39,7 @@ from tranche.policies import get_policy
 from tranche.policies.registry import live_policies
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.state.entities import JobState
+from tranche.state.tenant_usage import CompletedJob
 
 POLICIES = (*live_policies(), "chunk:fair=1:halflife=600:aging=0.3")
 """All live policies, and the options under which shares and age decide more often than by default."""
@@ -75,7 +76,7 @@ class World:
     def simulation(self) -> Simulation:
         """Played to the moment."""
         planner = Planner(get_policy(self.policy), PlannerSettings(share_weights={"a": 1.0, "b": 2.0}))
-        planner.cluster.history.services.extend(self.services)
+        planner.cluster.history.completed.extend(map(CompletedJob, self.services))
         made = Simulation(planner, RESTART_SECONDS)
         prepare(made, self.jobs, self.nodes, self.sites)
         for quota in self.quotas:
@@ -305,9 +306,11 @@ def expected_kinds(policy: str) -> set[str]:
     made = get_policy(policy)
     kinds = {"held", "nodes", "quota", "data", "order", "not stopped"}
     kinds |= {"tier"} if made.uses_tiers else set()
-    kinds |= {"weight"} if made.uses_weights and made.name != "least-loaded" else set()
+    has_weight_clause = made.uses_weights and made.name != "least-loaded" and not made.traits.allocates_workers
+    kinds |= {"weight"} if has_weight_clause else set()
     kinds |= {"share"} if made.name == "drf" or getattr(made, "fair", False) else set()
     kinds |= {"age"} if "aging=" in policy else set()
+    kinds -= {"not stopped"} if made.traits.allocates_workers else set()  # rare: only workers that never stop
     return kinds | ({"gang"} if made.traits.supports_gangs else set())
 
 

@@ -23,6 +23,14 @@ def timestamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+DISTRIBUTING = ("dorm", "optimus", "rrh", "oasis:slot=300", "oasis:slot=300:price_ratio=100", "pd-ors-like:slot=300")
+"""Policies that distribute the workers of all jobs together, with slots of 5 minutes."""
+DECAYS = (0.0, 0.5, 5.0)
+"""Per hour: jobs that are worth the same whenever they complete, and jobs whose utility falls fast after the target."""
+TARGET_SECONDS = 1200
+"""Duration after which the utility of a job falls."""
+
+
 class Course:
     """Controller in virtual time on three nodes of two GPUs.
 
@@ -38,6 +46,9 @@ class Course:
             node = msgspec.to_builtins(controller.watches.nodes.store["n1"])
             node["metadata"]["name"] = name
             reported(controller, "nodes", name, msgspec.convert(node, NodeObject))
+
+    stamp = staticmethod(timestamp)
+    """Writes a time as a kubelet does."""
 
     def play(self, until: float) -> None:
         """Play all starts and ends of workers until that time."""
@@ -84,9 +95,14 @@ class Course:
             self.report(name, job, run, "Succeeded")
             reported(self.controller, "pods", f"default/{name}", None)
 
+    def message(self, job: str, run: TrackedWindow) -> str:
+        """Return the termination message of a pod that is stopped; here it has none."""
+        return ""
+
     def report(self, name: str, job: str, run: TrackedWindow, phase: str) -> None:
-        began = timestamp(self.now if run.started is None else run.started)
-        ended = {"exitCode": 0 if phase == "Succeeded" else 143, "startedAt": began, "finishedAt": timestamp(self.now)}
+        began = self.stamp(self.now if run.started is None else run.started)
+        ended = {"exitCode": 0 if phase == "Succeeded" else 143, "startedAt": began, "finishedAt": self.stamp(self.now)}
+        ended["message"] = self.message(f"default/{job}", run) if phase == "Failed" else ""
         state = {"running": {"startedAt": began}} if phase == "Running" else {"terminated": ended}
         numbers = {"index": run.window.index, "attempt": run.window.attempt}
         labels = {f"tranche.dev/{k}": str(v) for k, v in {"job": job, "role": "worker", **numbers}.items()}
@@ -94,7 +110,7 @@ class Course:
         metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "labels": labels}
         metadata["ownerReferences"] = [owner]
         if phase == "Failed":
-            metadata["deletionTimestamp"] = timestamp(self.now)
+            metadata["deletionTimestamp"] = self.stamp(self.now)
         requests = {"nvidia.com/gpu": "1", "cpu": "1"}
         spec = {"nodeName": run.window.node, "containers": [{"name": "t", "resources": {"requests": requests}}]}
         status = {"phase": phase, "containerStatuses": [{"name": "t", "state": state}]}
@@ -105,7 +121,7 @@ class Course:
         """Write the completion of finished jobs, as the operator does."""
         for key, state in list(self.controller.planner.cluster.jobs.items()):
             if state.finished and not state.runs:
-                over = {"phase": "Succeeded", "completionTime": timestamp(self.now)}
+                over = {"phase": "Succeeded", "completionTime": self.stamp(self.now)}
                 reported(self.controller, "jobs", key, self.as_written(key, **over))
 
     def as_written(self, key: str, **more: str) -> TrainingJob:
@@ -124,6 +140,28 @@ def submitted(number: int, chunks: int, seconds: int, at: float) -> TrainingJob:
     job = resource(f"job-{number}", f"{seconds}s", data={"chunks": chunks})
     created = {"creation_timestamp": datetime.fromtimestamp(at, UTC)}
     return job.model_copy(update={"metadata": job.metadata.model_copy(update=created)})
+
+
+def gang_of(job: TrainingJob, gradients: str) -> TrainingJob:
+    """Return the job as a gang with a member for each chunk, all of which exchange gradients of this size."""
+    declared = job.model_dump(mode="json", by_alias=True)
+    spec = declared["spec"]
+    spec["workers"]["maxReplicas"] = spec.pop("data")["chunks"]
+    spec["model"] = {"gradientSize": gradients}
+    return TrainingJob.model_validate(declared)
+
+
+def valued(number: int, job: TrainingJob) -> TrainingJob:
+    """Return three of four jobs with a utility."""
+    if number % 4 == 0:
+        return job
+    declared = job.model_dump(mode="json", by_alias=True)
+    declared["spec"]["utility"] = {
+        "priority": 1.0 + 17 * number % 50,
+        "decay": DECAYS[number % 3],
+        "target": f"{TARGET_SECONDS}s",
+    }
+    return TrainingJob.model_validate(declared)
 
 
 def successor(course: Course, config: PlannerConfig | None = None) -> Planner:

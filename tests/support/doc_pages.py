@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -62,49 +62,69 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """Return all blocks of code of a page; indented ones count as commands if they look like commands."""
-    found = []
-    for token in _PARSER.parse(page.read_text(encoding="utf-8")):
-        if token.type == "fence":
-            found.append(Block(page, (token.map or [0])[0] + 1, token.info.strip(), token.content))
-        elif token.type == "code_block":
-            shell = re.match(r"(tranche|kubectl|helm|make|python|curl|pytest) ", token.content)
-            found.append(Block(page, (token.map or [0])[0] + 1, SHELL if shell else "", token.content))
-    return found
-
-
-def _inline(page: Path) -> Iterator[Token]:
-    for token in _PARSER.parse(page.read_text(encoding="utf-8")):
-        yield from token.children or ()
+    found = _contents(page.read_text(encoding="utf-8")).blocks
+    return [Block(page, line, language, text) for line, language, text in found]
 
 
 def words_in_code(page: Path) -> list[str]:
     """Return the words between backquotes in sentences and tables."""
-    return [" ".join(token.content.split()) for token in _inline(page) if token.type == "code_inline"]
+    return list(_contents(page.read_text(encoding="utf-8")).words_in_code)
 
 
 def targets(page: Path) -> list[str]:
     """Return the targets of links and pictures."""
-    found = [token.attrs.get("href") or token.attrs.get("src") for token in _inline(page)]
-    return [str(target) for target in found if target]
+    return list(_contents(page.read_text(encoding="utf-8")).targets)
 
 
 def anchors(page: Path) -> set[str]:
     """Return the anchors of the headings, as GitHub and MyST make them."""
-    return set(_headings(page.read_text(encoding="utf-8")))
+    return set(_contents(page.read_text(encoding="utf-8")).headings)
 
 
 def section(page: Path, anchor: str) -> str:
     """The text from the heading with this anchor to the next heading of any level."""
     text = page.read_text(encoding="utf-8")
-    lines, starts = text.splitlines(), _headings(text)
+    lines, starts = text.splitlines(), _contents(text).headings
     return "\n".join(lines[starts[anchor] : min([at for at in starts.values() if at > starts[anchor]], default=None)])
 
 
+@dataclass(frozen=True)
+class _Contents:
+    """Contents of a page that the functions above return, from one run of the parser."""
+
+    blocks: tuple[tuple[int, str, str], ...]
+    """Line, language and text of each block of code."""
+    words_in_code: tuple[str, ...]
+    targets: tuple[str, ...]
+    headings: Mapping[str, int]
+    """The line of each heading, counted from 0, by anchor."""
+
+
 @cache
-def _headings(text: str) -> dict[str, int]:
-    """The line of each heading of a page, counted from 0, by anchor."""
+def _contents(text: str) -> _Contents:
+    """Parse a page once: all pages take half a second, and each process that runs tests reads them at collection."""
+    tokens = _PARSER.parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    linked = [token.attrs.get("href") or token.attrs.get("src") for token in inline]
+    return _Contents(
+        tuple(_code(token) for token in tokens if token.type in ("fence", "code_block")),
+        tuple(" ".join(token.content.split()) for token in inline if token.type == "code_inline"),
+        tuple(str(target) for target in linked if target),
+        _headings(tokens),
+    )
+
+
+def _code(token: Token) -> tuple[int, str, str]:
+    language = token.info.strip()
+    if token.type == "code_block":
+        shell = re.match(r"(tranche|kubectl|helm|make|python|curl|pytest) ", token.content)
+        language = SHELL if shell else ""
+    return (token.map or [0])[0] + 1, language, token.content
+
+
+def _headings(tokens: Sequence[Token]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for opening, inline in pairwise(_PARSER.parse(text)):
+    for opening, inline in pairwise(tokens):
         if opening.type == "heading_open":
             text = "".join(child.content for child in inline.children or ())
             anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")

@@ -1,5 +1,6 @@
 """Controllers on watch stores that are filled by hand."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from tranche.live import Controller
 from tranche.live.informers import Informers
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.metrics.scheduler import Metrics
+from tranche.planner.journal import Fact
 
 NOW = 1_800_000_000.0
 
@@ -56,10 +58,12 @@ async def taken_over(
     gpus: int = 2,
     validate: bool = True,
     config: PlannerConfig | None = None,
+    note: Callable[[Fact], None] | None = None,
 ) -> Controller:
     """A controller that has just read these objects, and nodes with `gpus` GPUs each.
 
-    The client is never used: nothing is sent. With `validate`, the planner checks its invariants after each event.
+    The client is never used: nothing is sent. With `validate`, the planner checks its invariants after each event; it
+    notes the events of windows with `note`.
     """
     watches = Informers(None)  # type: ignore[arg-type]
     for job in jobs:
@@ -77,7 +81,7 @@ async def taken_over(
             },
         }
         watches.nodes.store[name] = msgspec.convert(node, NodeObject)
-    planner = (config or PlannerConfig(policy)).planner(validate=validate)
+    planner = (config or PlannerConfig(policy)).planner(note, validate=validate)
     controller = Controller(None, watches, planner, Metrics(), clock=lambda: NOW, stopwatch=Stopwatch())  # type: ignore[arg-type]
     controller.term = term
     controller.restore()
@@ -99,6 +103,12 @@ def condition_alone(controller: Controller, name: str) -> dict[str, Any]:
 
 
 def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
+    """Send the controller an event of a watch, one second after the one before, and let it decide."""
+    noted(controller, kind, key, new)
+    controller.step()
+
+
+def noted(controller: Controller, kind: str, key: str, new: Any) -> None:
     """Send the controller an event of a watch, one second after the one before."""
     if isinstance(controller.stopwatch, Stopwatch):
         controller.stopwatch.seconds += 1.0
@@ -107,4 +117,3 @@ def reported(controller: Controller, kind: str, key: str, new: Any) -> None:
     if new is not None:
         store[key] = new
     controller.note_change(kind, key, old, new)
-    controller.step()

@@ -131,6 +131,16 @@ def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster)
         cluster.service_account_kubeconfig("default", "missing")
 
 
+def test_a_request_for_a_user_is_made_as_that_user(cluster: Cluster) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    seen = [cluster.request("POST", path, body, user=user)[1]["status"]["userInfo"] for user in ("", "ada")]
+    assert [(one["username"], one["groups"]) for one in seen] == [
+        ("admin", ["system:masters", "system:authenticated"]),
+        ("ada", ["system:authenticated"]),
+    ]
+
+
 def test_schedulers_with_own_configuration_run_side_by_side(cluster: Cluster) -> None:
     config = """
     apiVersion: kubescheduler.config.k8s.io/v1

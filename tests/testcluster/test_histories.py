@@ -6,7 +6,7 @@ import pytest
 
 from support.waiting import eventually
 from tranche_testcluster import Cluster
-from tranche_testcluster.etcd_history import FLAGS
+from tranche_testcluster.etcd.history import FLAGS
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

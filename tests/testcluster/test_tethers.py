@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import tranche_testcluster
-from support.waiting import stays
+from support.waiting import WAIT_SECONDS, eventually, stays
 from tranche_testcluster import spawn, tethered
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
@@ -43,13 +42,6 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def gone_soon(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not alive(pid)
-
-
 @pytest.mark.parametrize("started_by", ["main", "thread"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_tethered_process_ends_with_parent_but_not_with_thread(started_by: str, number: signal.Signals) -> None:
@@ -62,7 +54,7 @@ def test_tethered_process_ends_with_parent_but_not_with_thread(started_by: str, 
             child = int(parent.stdout.readline())
             stays(lambda: alive(child), "it died with the thread", seconds=0.2)
             parent.send_signal(number)
-            assert gone_soon(child)
+            eventually(lambda: not alive(child), "it ends with its parent")
         finally:
             parent.kill()
 
@@ -102,5 +94,5 @@ def test_spawned_processes_from_any_thread_append_to_their_log(tmp_path: Path) -
         thread = threading.Thread(target=lambda text=text: started.append(spawn(["echo", text], log=log)))
         thread.start()
         thread.join()
-        assert started[-1].wait(10) == 0
+        assert started[-1].wait(WAIT_SECONDS) == 0
     assert log.read_text() == "one\ntwo\n"

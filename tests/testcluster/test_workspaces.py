@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tranche_testcluster.workspace import Workspace
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 
 
-def left_by_a_killed_process() -> Path:
+def left_by_a_killed_process(temporary: Path) -> Path:
     script = """
 import os, signal
 from tranche_testcluster.workspace import Workspace
@@ -23,7 +24,8 @@ print(Workspace().path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     command = [sys.executable, "-c", script]
-    return Path(subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False).stdout.strip())
+    environment = {**ENVIRONMENT, "TMPDIR": str(temporary)}
+    return Path(subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout.strip())
 
 
 def test_no_port_is_given_twice_while_it_is_held() -> None:
@@ -35,8 +37,10 @@ def test_no_port_is_given_twice_while_it_is_held() -> None:
     assert len(set(ports)) == 100
 
 
-def test_folder_of_killed_process_is_removed_by_next_workspace() -> None:
-    left = left_by_a_killed_process()
+def test_folder_of_killed_process_is_removed_by_next_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In the common base folder, a cluster of another test process may remove the folder before the assertions.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = left_by_a_killed_process(tmp_path)
     assert left.exists()
     running = Workspace()
     another = Workspace()

@@ -5,12 +5,15 @@ empty defaults (null, empty object).
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from pydantic import BaseModel
 
 Schema = dict[str, Any]
 _FORMATS = {"integer": "int64", "number": "double"}
+RULES_INSIDE = "x-tranche-rules-inside"
+"""Key of a field's CEL rules for fields of the schema that replaces it, by path."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -40,15 +43,27 @@ def map_schemas(schema: Schema, convert: Callable[[Schema], Schema]) -> Schema:
 def _convert(schema: Schema, definitions: Mapping[str, Schema], embedded: Mapping[str, Schema]) -> Schema:
     schema = _defaults(_bounds(_flatten(schema, definitions)))
     schema.pop("title", None)
+    inside: Mapping[str, Any] = schema.pop(RULES_INSIDE, {})
     for marker, replacement in embedded.items():
         if schema.pop(marker, False):
             schema.pop("additionalProperties", None)
-            return {**replacement, **schema}
+            return {**_with_rules(replacement, inside), **schema}
     if schema.get("x-kubernetes-int-or-string"):
         schema.pop("anyOf", None)
     elif schema.get("type") in _FORMATS:
         schema["format"] = _FORMATS[schema["type"]]
     return map_schemas(schema, lambda child: _convert(child, definitions, embedded))
+
+
+def _with_rules(schema: Schema, inside: Mapping[str, Any]) -> Schema:
+    """Return a copy of the schema with CEL rules at fields inside, by path such as ``spec.nodeName``."""
+    result = deepcopy(schema)
+    for path, rules in inside.items():
+        field = result
+        for name in path.split("."):
+            field = field["properties"][name]
+        field["x-kubernetes-validations"] = rules
+    return result
 
 
 def _flatten(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+_PART = ".new"
+"""Suffix of a checkpoint that is being written."""
 _NAME = re.compile(r"checkpoint-(?:(?P<uid>.+)-)?(?P<attempt>[0-9]+)")
 
 
@@ -56,31 +58,44 @@ def save(
     """Replace this attempt's checkpoint atomically: a crash leaves either the old one or the new one.
 
     Every attempt has its own file, and the highest attempt is read. So an attempt that continues on an unreachable node
-    cannot overwrite the checkpoint of its successor.
+    cannot overwrite the checkpoint of its successor. Parts of checkpoints, of attempts that ended while they saved or
+    whose volume was full, are deleted, so that they take no room of later ones.
 
     Args:
         directory: Checkpoint directory of the job.
         attempt: Attempt number of this pod.
         write: Writes the checkpoint into an open binary file.
         environment: Environment variables.
+
+    Raises:
+        OSError: the volume is full or read-only. The checkpoint that was saved before is still there.
     """
     uid = environment.get("TRANCHE_JOB_UID", "")
     path = directory / (f"checkpoint-{uid}-{attempt}" if uid else f"checkpoint-{attempt}")
-    beside = path.with_suffix(".new")
-    with beside.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
+    beside = path.with_suffix(_PART)
+    _delete_earlier(directory, uid, attempt, _PART)
+    try:
+        with beside.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
     beside.replace(path)
-    for number, older in _saved(directory).get(uid, {}).items():
+    _delete_earlier(directory, uid, attempt)
+
+
+def _delete_earlier(directory: Path, uid: str, attempt: int, suffix: str = "") -> None:
+    for number, older in _saved(directory, suffix).get(uid, {}).items():
         if number < attempt:
             older.unlink(missing_ok=True)
 
 
-def _saved(directory: Path) -> dict[str, dict[int, Path]]:
-    """Return checkpoints by job UID, or "" for none, and attempt."""
+def _saved(directory: Path, suffix: str = "") -> dict[str, dict[int, Path]]:
+    """Return checkpoints, or parts of them, by job UID, or "" for none, and attempt."""
     found: dict[str, dict[int, Path]] = {}
-    for path in directory.glob("checkpoint-*"):
-        if name := _NAME.fullmatch(path.name):
+    for path in directory.glob(f"checkpoint-*{suffix}"):
+        if name := _NAME.fullmatch(path.name.removesuffix(suffix)):
             found.setdefault(name["uid"] or "", {})[int(name["attempt"])] = path
     return found

@@ -12,6 +12,7 @@ from tranche.kube.api.core_types import Metadata
 from tranche.kube.api.names import OPERATOR_MANAGER, ROLE_CHIEF
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.errors import is_object_rejected
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.reconcile.actions import CreatePod, Manifest
@@ -21,6 +22,9 @@ from tranche_operator.watch.pod_decoder import job_key, read_pod
 FIRST_BATCH, LARGEST_BATCH = 16, 32
 _REFUSED = frozenset({400, 403, 413, 422})
 """Status codes of a create request that reject this pod; a retry succeeds only after something else has changed."""
+CREATION_SECONDS = 40.0
+"""Time for a request: longer than a webhook may take (30 s), so that the API server names the one that did not answer.
+"""
 PASSING = re.compile(
     'User ".*" cannot create resource|not yet ready to handle request|'
     "status unknown for quota|looking up service account"
@@ -38,7 +42,7 @@ class Refusal:
     """CamelCase reason for a condition."""
     message: str
     passing: bool = False
-    """Whether the rejection is transient."""
+    """Whether the rejection is most often transient, as by a webhook that restarts."""
 
 
 @dataclass(slots=True)
@@ -105,9 +109,9 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     Raises:
         ApiError: if the failure is not a decision about this pod.
     """
-    if error.status in _REFUSED:
+    if error.status in _REFUSED or is_object_rejected(error):
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
-        passing = error.status == 403 and PASSING.search(error.message) is not None
+        passing = error.status >= 500 or (error.status == 403 and PASSING.search(error.message) is not None)
         return Refusal(name, reason or "Refused", error.message, passing)
     if error.status != 409:
         raise error
@@ -125,4 +129,5 @@ async def post_pod(client: ApiClient, job: TrainingJob, manifest: Manifest, *, d
         ApiError: if the request fails.
     """
     params = {"fieldManager": OPERATOR_MANAGER} | ({"dryRun": "All"} if dry_run else {})
-    return await client.request("POST", api_paths.pods(job.metadata.namespace), body=manifest, params=params)
+    path = api_paths.pods(job.metadata.namespace)
+    return await client.request("POST", path, body=manifest, params=params, timeout=CREATION_SECONDS)

@@ -3,8 +3,7 @@
 `KeyedQueue` is a state machine that takes the time as an argument; `Runner` runs it on an event loop. The queue is
 needed because Kopf never retries failed event handlers and handles events of one job concurrently.
 
-A webhook that does not answer for one namespace must not delay the others: the namespaces are served in turn, each with
-a bounded number of runs at a time, and those whose last run was slow have few places of their own.
+Namespaces are served in turn, and slow ones have few places of their own (`tranche.runtime.fair_queue`).
 """
 
 import asyncio
@@ -13,11 +12,10 @@ import heapq
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from itertools import repeat
 from random import Random
 from typing import Any
 
-from tranche.runtime.fair_queue import FairQueue
+from tranche.runtime.fair_queue import FairWorkers
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +27,8 @@ LONGEST_RETRY_AFTER_SECONDS = 300.0
 EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
 """Delay to which an event shortens the backoff of a failed key. It is not zero, so that a failure that causes events
 does not become a hot loop."""
-SLOW_SECONDS = 5.0
-"""Duration of a run after which the namespace has only the places for slow ones, until one of its runs is faster."""
 SLOW_PARALLEL = 8
-"""Number of these places, in addition to those of `Runner`."""
+"""Number of places for namespaces whose last run was slow, in addition to those of `Runner`."""
 SLOW_PER_NAMESPACE = 4
 
 
@@ -155,15 +151,16 @@ class Runner:
         """
         self._run = run
         self._clock = clock
-        self._parallel = parallel
         self._expected = expected
         self._queue = KeyedQueue(random or Random(), settle_seconds)  # noqa: S311 (jitter, not a secret)
         self._changed = asyncio.Event()
-        self._ready = FairQueue(max(1, parallel * 4 // 5))
-        self._slow = FairQueue(SLOW_PER_NAMESPACE)
-        """Keys of the namespaces in `_suspects`."""
-        self._suspects: set[str] = set()
-        """Namespaces whose last run was slow."""
+        self._workers = FairWorkers(
+            self._serve_key,
+            parallel=parallel,
+            per_group=max(1, parallel * 4 // 5),
+            slow_parallel=SLOW_PARALLEL,
+            slow_per_group=SLOW_PER_NAMESPACE,
+        )
         self._running = 0
 
     def add(self, key: str, delay: float = 0.0) -> None:
@@ -184,30 +181,24 @@ class Runner:
     async def serve(self) -> None:
         """Run keys when they are due, until cancelled; on return, all runs have been cancelled and have ended."""
         async with asyncio.TaskGroup() as workers:
-            for queue in (*repeat(self._ready, self._parallel), *repeat(self._slow, SLOW_PARALLEL)):
-                workers.create_task(self._work(queue))
+            for worker in self._workers.run().values():
+                workers.create_task(worker)
             while True:
                 self._changed.clear()
                 while (key := self._queue.take(self._clock())) is not None:
-                    self._ready.put(_namespace(key), key)
+                    self._workers.put(key.partition("/")[0], key)
                 await self._wait()
 
-    async def _work(self, queue: FairQueue) -> None:
-        while True:
-            namespace, key = await queue.get()
-            if queue is self._ready and namespace in self._suspects:
-                self._slow.put(namespace, key)
-            else:
-                began = self._clock()
-                self._running += 1
-                try:
-                    await self._run_one(key)
-                finally:
-                    self._running -= 1
-                    self._changed.set()
-                slow = self._clock() - began > SLOW_SECONDS
-                (self._suspects.add if slow else self._suspects.discard)(namespace)
-            queue.done(namespace)
+    async def _serve_key(self, namespace: str, key: str) -> float:
+        """Run a key, and return the seconds that this took."""
+        began = self._clock()
+        self._running += 1
+        try:
+            await self._run_one(key)
+        finally:
+            self._running -= 1
+            self._changed.set()
+        return self._clock() - began
 
     async def _wait(self) -> None:
         due = self._queue.next_due()
@@ -227,7 +218,3 @@ class Runner:
             logger.warning(line, key, delay, text, exc_info=unforeseen, extra={"job": key})
         else:
             self._queue.done(key, self._clock(), again_in)
-
-
-def _namespace(key: str) -> str:
-    return key.partition("/")[0]

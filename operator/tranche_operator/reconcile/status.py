@@ -109,13 +109,31 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
-    """Return the time at which an unfinished job fails; None if it has had no pod or has no deadline.
+    """Return the time at which an unfinished job fails; None if it has had no pod, is suspended or has no deadline.
 
-    It counts from the creation of the first pod, so that it also ends a job whose containers never start.
+    It counts from the creation of the first pod, so that it also ends a job whose containers never start. After a
+    suspension it counts from the next first pod, as the deadline of a Job of Kubernetes does.
     """
-    seconds, known = job.spec.run_policy.active_deadline_seconds, (job.status.first_pod_time, job.status.start_time)
-    start = min((time for time in known if time is not None), default=None)
+    if job.spec.suspend:
+        return None
+    seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.first_pod_time
+    if not _was_suspended(job):  # an earlier release of the operator wrote only the start time
+        known = (start, job.status.start_time)
+        start = min((time for time in known if time is not None), default=None)
     return None if seconds is None or start is None else start + timedelta(seconds=seconds)
+
+
+def _was_suspended(job: TrainingJob) -> bool:
+    return find_condition(job.status.conditions, names.CONDITION_SUSPENDED) is not None
+
+
+def _first_pod_time(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: datetime) -> datetime | None:
+    """Return the creation of the first pod; None while the job is suspended, until it has a pod again."""
+    if job_phase.phase == "Suspended":
+        return None
+    active = counts.active_workers or counts.active_servers or counts.active_chiefs
+    has_pod = active if _was_suspended(job) else counts.any_pod  # after a suspension, ended pods may be kept
+    return job.status.first_pod_time or (now if has_pod else None)
 
 
 def new_status(
@@ -153,7 +171,7 @@ def new_status(
             active_workers=counts.active_workers,
             active_parameter_servers=counts.active_servers,
             sites=", ".join(counts.sites)[:4096] or None,
-            first_pod_time=status.first_pod_time or (now if counts.any_pod else None),
+            first_pod_time=_first_pod_time(job, counts, job_phase, now),
             checkpoint_directory=checkpoint_directory or status.checkpoint_directory,
             start_time=status.start_time or (now if counts.started else None),
             completion_time=(status.completion_time or now) if terminal else None,

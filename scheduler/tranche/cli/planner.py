@@ -73,6 +73,7 @@ class PlannerOptions:
     start_error_seconds: float
     image_pull_seconds: float
     pod_start_seconds: float
+    verdict_seconds: float
     node_health_jobs: int
     node_exclusion_seconds: float
     node_exclusion_max_seconds: float
@@ -112,6 +113,7 @@ class PlannerOptions:
             start_error_seconds=self.start_error_seconds,
             image_pull_seconds=self.image_pull_seconds,
             pod_start_seconds=self.pod_start_seconds,
+            provisioning_seconds=self.verdict_seconds,
         )
 
 

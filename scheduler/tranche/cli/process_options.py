@@ -132,6 +132,7 @@ START_LIMITS = (
         type=Finite(0, 1e9),
         help="Seconds after which a pod with a node fails whose containers have not started for no reported reason.",
     ),
+    click.option("--verdict-seconds", default=630.0, show_default=True, type=Finite(1, 1e9), hidden=True),
 )
 NODE_HEALTH = (
     click.option(

@@ -196,8 +196,12 @@ def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
 
 
 def report_title(chosen: Setting) -> str:
-    """Return the title of a report: log, cluster, and whether the network model is on."""
-    return f"{Path(chosen.trace).name} on {chosen.cluster}, network model {chosen.network.partition(' ')[0]}"
+    """Return the title of a report: log, cluster, whether the network model is on, and a start rule of transfers."""
+    from tranche.simulation.cluster_spec import rule_text
+
+    rule = rule_text(chosen.recipe.transfers)
+    network = chosen.network.partition(" ")[0] + (f", {rule}" if rule else "")
+    return f"{Path(chosen.trace).name} on {chosen.cluster}, network model {network}"
 
 
 def setting_caption(facts: dict[str, Any]) -> str:

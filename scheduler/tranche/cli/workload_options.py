@@ -10,6 +10,7 @@ import click
 
 from tranche.cli.errors import InputError, input_errors
 from tranche.cli.option_types import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.estimate.transfer_start import SHARED, START_RULES
 from tranche.simulation.workload.jsac_options import (
     CLUSTER_OPTIONS,
     LARGEST_SCALE,
@@ -77,6 +78,7 @@ class WorkloadOptions:
     utility: "UtilityDraw"
     speed_factor: float
     network: bool | None
+    transfers: str
     member_gpus: int | None
 
     def given(self) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ class Setting:
     options: str
     """Description of the options of a preset and of drawn jobs; empty if nothing is drawn."""
     network: str
-    """Whether the network model is on, with its capacities by topology level."""
+    """Whether the network model is on, with its capacities by topology level and a start rule of transfers."""
     skipped: tuple[str, ...]
     """Rows that could not be read, with line numbers."""
 
@@ -266,6 +268,15 @@ _OPTIONS = (
         "that crosses a link shares it [default: as the cluster file says; on for edge-cloud; else off].",
     ),
     click.option(
+        "--transfers",
+        default=SHARED,
+        show_default=True,
+        type=click.Choice((SHARED, *START_RULES)),
+        help="With the network model: when the gradients of a gang may be sent. shared: at once, slowed down by the "
+        "expected traffic of others; else each transfer of gangs is simulated: at-once, srsf-1 (no other on its "
+        "links), srsf-2 (at most one other), adadual (one other that has much more left). Takes much longer.",
+    ),
+    click.option(
         "--member-gpus", type=click.IntRange(1), help="Most GPUs of a member of a gang [default: those of a node]."
     ),
 )
@@ -297,9 +308,12 @@ def setting(options: WorkloadOptions) -> Setting:
         utility=options.utility,
         speed_factor=options.speed_factor,
         network=options.network,
+        transfers=options.transfers,
     )
     source = options.trace or options.arrivals
-    network = network_text(with_network(cluster.spec(0), on=options.network))
+    network = network_text(with_network(cluster.spec(0), on=options.network), options.transfers)
+    if options.transfers != SHARED and network == "off":
+        raise InputError("--transfers applies to the network model: add --network")
     return Setting(recipe, str(source), cluster_name, mode, load, _text(options), network, skipped)
 
 
@@ -382,6 +396,10 @@ def _contradictions(options: WorkloadOptions, *, bare: bool) -> None:
         (
             options.member_gpus is not None and (options.mode == "elastic" or options.arrivals is not None),
             "--member-gpus applies to gangs of a log, not to elastic jobs",
+        ),
+        (
+            options.transfers != SHARED and (options.mode == "elastic" or options.arrivals is not None),
+            f"--transfers {options.transfers} applies to gangs, not to elastic jobs",
         ),
     ]
     for wrong, sentence in refused:

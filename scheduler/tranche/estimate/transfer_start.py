@@ -6,7 +6,10 @@ after the other [D]. SRSF(n) starts a transfer if fewer than n are on its links.
 transfers in the order of the least remaining service, one after the other, to their rule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+
+from tranche.estimate.link_contention import PENALTY_RATIO
 
 StartRule = Callable[[float, Sequence[float], int], bool]
 """Whether a transfer of some units starts, given the units left of those on its links and the most of them on one."""
@@ -36,6 +39,17 @@ def largest_ratio(alone: float, penalty: float) -> float:
     return alone / (2 * (alone + penalty))
 
 
-def fewer_than(limit: int) -> StartRule:
+def fewer_than(limit: float) -> StartRule:
     """Return SRSF(n): a transfer starts if fewer than `limit` are on each of its links."""
     return lambda new, old, most: most < limit
+
+
+SHARED = "shared"
+"""Name of the usual contention of the simulator: expected times, without a start rule."""
+START_RULES: Mapping[str, StartRule] = {
+    "at-once": fewer_than(inf),
+    "srsf-1": fewer_than(1),
+    "srsf-2": fewer_than(2),
+    "adadual": ada_dual(1.0, PENALTY_RATIO),
+}
+"""Start rules of the simulator by name."""

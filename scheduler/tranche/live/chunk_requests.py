@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.live.job_events import over
 from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import ChunksRequested, Planner
 from tranche.planner.handlers.chunk_request import chunk_grant
@@ -55,10 +56,15 @@ class ChunkRequestQueue:
     async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
 
+        A worker whose attempt has ended exits without saving. The workers of a job that exists and that the planner
+        does not know, because it cannot read its specification after a rollback, have to ask again.
+
         Raises:
-            TimeoutError: the plan with the grant could not be written in time.
+            TimeoutError: the plan with the grant could not be written in time, or the planner does not know the job.
         """
         state = self._planner.cluster.jobs.get(request.job)
+        if state is None and not over(self._jobs.get(request.job)):
+            raise TimeoutError(f"the planner does not know job {request.job}")
         if state is None or request.attempt not in state.runs:
             return None
         with self._place(request) as pending:

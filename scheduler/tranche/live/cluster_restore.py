@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from tranche.kube.api.core_types import QuotaObject
@@ -136,17 +137,22 @@ class ClusterTranslator:
         return found
 
     def _found_jobs(self) -> list[JobSubmitted]:
-        """Jobs to continue. The planner learns from succeeded jobs how long their templates take."""
+        """Jobs to continue. The planner learns from succeeded jobs, in order of completion, what jobs need."""
         found: list[JobSubmitted] = []
+        succeeded: list[tuple[float, str, JobSubmitted]] = []
         for resource in self.objects.jobs.values():
             ended = job_events.over(resource)
             if ended and resource.status.phase != "Succeeded":
                 continue
             for submitted in self.guarded(resource, self._submission(resource, ended=ended)):
                 if ended:
-                    self._planner.remember(submitted)
+                    completed = resource.status.completion_time
+                    at = completed.timestamp() if completed is not None else 0.0
+                    succeeded.append((at, submitted.job.key, submitted))
                 else:
                     found.append(submitted)
+        for _, _, submitted in sorted(succeeded, key=itemgetter(0, 1)):
+            self._planner.remember(submitted)
         return found
 
     def _submission(self, resource: TrainingJob, *, ended: bool) -> Iterator[JobSubmitted]:
@@ -313,8 +319,19 @@ class ClusterTranslator:
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> Iterator[Event]:
         for event in job_events.events_of(old, new, self._gpu_resources, self.objects.pods):
             yield event
+            if isinstance(event, JobSubmitted) and event.plan is not None and new is not None:
+                yield from self._planned_pod_events(new)
             if isinstance(event, JobRemoved):  # the planner does not count the job's terminating pods any more
                 yield from self._quota_events(key.partition("/")[0])
+
+    def _planned_pod_events(self, job: TrainingJob) -> Iterator[Event]:
+        """What has happened to the pods of a job whose plan the planner takes over while it leads.
+
+        The plan may be a late one of the earlier leader, or the planner could not read the job before.
+        """
+        for _, _, pod in list(job_events.planned_pods(job, self.objects.pods)):
+            yield from self._admission(pod.key, pod)
+            yield from self._pod_events(None, pod)
 
     def all_jobs_changed(self) -> Iterator[Event]:
         """Events with the specifications of all jobs that the planner plans."""

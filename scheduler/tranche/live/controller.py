@@ -54,6 +54,7 @@ from tranche.planner import (
 )
 from tranche.planner.handlers.progress import trained
 from tranche.planner.learned_state import LearnedState, learned_state_of
+from tranche.runtime.steady_clock import SteadyClock
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Controller:
         planner: Planner,
         metrics: Metrics,
         settings: ControllerSettings | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         stopwatch: Callable[[], float] = time.monotonic,
         tenancy: TenancyDirectory | None = None,
     ) -> None:
@@ -77,6 +78,9 @@ class Controller:
         self.planner = planner
         self.metrics = metrics
         self.settings = settings or ControllerSettings()
+        self._steady: SteadyClock | None = None
+        if clock is None:
+            clock = self._steady = SteadyClock(client.server_time)
         self.clock = clock
         self.stopwatch = stopwatch
         self.tenancy = tenancy or TenancyDirectory(None)
@@ -127,6 +131,7 @@ class Controller:
             node_start_seconds=self.settings.node_start_seconds,
             scheduler=self._scheduler,
             start_limits=self.settings.start_limits,
+            gpu_resources=self.settings.gpu_resources,
         )
 
     def _may_be_created(self, job: str, attempt: int) -> bool:
@@ -161,6 +166,8 @@ class Controller:
         logger.info("all watches are synced; waiting for the Lease")
         self.reports.held = lambda: leadership.held
         self.term = await leadership.take(self._largest_term)
+        if self._steady is not None:
+            self._steady.synchronize()
         try:
             self.restore(read_learned_state(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)

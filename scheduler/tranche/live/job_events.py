@@ -11,13 +11,16 @@ from tranche.kube.api.names import (
     CONDITION_PODS_REJECTED,
     ROLE_CHIEF,
     ROLE_SERVER,
+    ROLE_STAGING,
     ROLE_WORKER,
     GpuResources,
     pod_name,
+    staging_pod_name,
 )
 from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
-from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
-from tranche.kube.convert.training_container import is_from
+from tranche.kube.convert.pod_identity import owner_uid
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests, started_at
+from tranche.kube.convert.training_container import is_from, is_from_other
 from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.model import Job, JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
@@ -44,13 +47,59 @@ def submission(
     """
     status, job = resource.status, to_job(resource, gpu_resources)
     plan = read_plan(status.plan) if status.plan else None
-    outdated: set[int] = set()
-    for window in plan.windows if plan is not None and plan.generation != job.generation else ():
-        name = pod_name(resource.metadata.name, ROLE_WORKER, window.index, window.attempt)
-        pod = pods.get(f"{resource.metadata.namespace}/{name}")
-        if pod is not None and _is_outdated(pod, resource, job, gpu_resources):
-            outdated.add(window.attempt)
-    return JobSubmitted(job, plan, read_progress(status.progress) if status.progress else None, frozenset(outdated))
+    progress = read_progress(status.progress) if status.progress else None
+    if plan is None or plan.generation == job.generation:
+        return JobSubmitted(job, plan, progress)
+    outdated = {
+        attempt
+        for role, attempt, pod in planned_pods(resource, pods)
+        if role == ROLE_WORKER and _is_outdated(pod, resource, job, gpu_resources)
+    }
+    return JobSubmitted(job, plan, progress, frozenset(outdated), _revised_attempts(resource, job, pods))
+
+
+def planned_pods(resource: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[tuple[str, int, Pod]]:
+    """Yield role, attempt and pod of the entries of the written plan that have a pod."""
+    plan = resource.status.plan
+    if plan is None:
+        return
+    entries: list[tuple[str, int, str]] = []
+    name = resource.metadata.name
+    for role, group in (
+        (ROLE_WORKER, plan.workers),
+        (ROLE_SERVER, plan.parameter_servers),
+        (ROLE_CHIEF, [plan.chief] if plan.chief is not None else []),
+    ):
+        entries += [(role, one.attempt, pod_name(name, role, one.index, one.attempt)) for one in group]
+    entries += [
+        (ROLE_STAGING, one.attempt, staging_pod_name(name, one.site, one.attempt))
+        for one in plan.staging
+        if one.attempt is not None
+    ]
+    for role, attempt, pod in entries:
+        found = pods.get(f"{resource.metadata.namespace}/{pod}")
+        if found is not None and owner_uid(found.metadata) == resource.metadata.uid:
+            yield role, attempt, found
+
+
+def _revised_attempts(resource: TrainingJob, job: Job, pods: Mapping[str, Pod]) -> frozenset[int]:
+    """Attempts whose pods have not started and are from an earlier template.
+
+    All staging pods are, because they lose no training. The workers of a gang have one template, so that all of them
+    are, or none if one has started.
+    """
+    templates, planned = _templates(resource), list(planned_pods(resource, pods))
+    revised = {
+        attempt: role
+        for role, attempt, pod in planned
+        if (role == ROLE_STAGING or started_at(pod) is None) and is_from_other(pod, templates[role] or {})
+    }
+    if job.is_gang and ROLE_WORKER in revised.values():
+        workers = {attempt: pod for role, attempt, pod in planned if role == ROLE_WORKER}
+        begun = any(started_at(pod) is not None for pod in workers.values())
+        others = {attempt: role for attempt, role in revised.items() if role != ROLE_WORKER}
+        revised = others | ({} if begun else dict.fromkeys(workers, ROLE_WORKER))
+    return frozenset(revised)
 
 
 def _is_outdated(pod: Pod, resource: TrainingJob, job: Job, gpu_resources: GpuResources) -> bool:
@@ -132,9 +181,11 @@ def events_of(
     if new is None or over(new):
         return
     if old is None or replaced or over(old):
-        yield submission(new, gpu_resources)
+        yield submission(new, gpu_resources, pods)
     elif new.metadata.generation != old.metadata.generation or _admission(new) != _admission(old):
-        yield JobChanged(to_job(new, gpu_resources))
+        revised = _revised(old, new)
+        unstarted = _unstarted(new, pods) if revised & {ROLE_SERVER, ROLE_CHIEF} else frozenset()
+        yield JobChanged(to_job(new, gpu_resources), revised, unstarted)
     before = None if replaced else old
     for kind, permanent in ((CONDITION_INVALID_TEMPLATE, True), (CONDITION_PODS_REJECTED, False)):
         condition, earlier = _holds(new, kind), _holds(before, kind)
@@ -143,6 +194,31 @@ def events_of(
     refused, earlier = _holds(new, CONDITION_EVICTIONS_REFUSED), _holds(before, CONDITION_EVICTIONS_REFUSED)
     if refused and (earlier is None or earlier.message != refused.message):
         yield EvictionRefused(new.key, tuple(_still_there(new, pods)), refused.message)
+
+
+def _revised(old: TrainingJob, new: TrainingJob) -> frozenset[str]:
+    """Roles whose pod template has changed, as far as pods that have not started are created again."""
+    before, after = _templates(old), _templates(new)
+    return frozenset(role for role, template in after.items() if template != before[role])
+
+
+def _templates(resource: TrainingJob) -> dict[str, Mapping[str, Any] | None]:
+    data = resource.spec.data
+    servers, chief = resource.spec.parameter_servers, resource.spec.chief
+    return {
+        ROLE_WORKER: resource.spec.workers.template,
+        ROLE_STAGING: data.staging.template if data is not None and data.staging is not None else None,
+        ROLE_SERVER: servers.template if servers is not None else None,
+        ROLE_CHIEF: chief.template if chief is not None else None,
+    }
+
+
+def _unstarted(resource: TrainingJob, pods: Mapping[str, Pod]) -> frozenset[int]:
+    """Attempts of the parameter servers and the chief in the written plan whose containers have not started."""
+    plan = resource.status.plan
+    servers = (*plan.parameter_servers, *((plan.chief,) if plan.chief is not None else ())) if plan is not None else ()
+    begun = {attempt for _, attempt, pod in planned_pods(resource, pods) if started_at(pod) is not None}
+    return frozenset(one.attempt for one in servers if one.attempt not in begun)
 
 
 def _admission(resource: TrainingJob) -> tuple[object, ...]:

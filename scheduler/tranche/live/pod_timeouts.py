@@ -12,6 +12,7 @@ A watch may lag by seconds after an outage of etcd or the API server, and the po
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import inf
@@ -20,7 +21,16 @@ from typing import NamedTuple
 
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import PodCondition
-from tranche.kube.api.names import GANG_GATE, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name, staging_pod_name
+from tranche.kube.api.names import (
+    GANG_GATE,
+    GPU_RESOURCES,
+    ROLE_CHIEF,
+    ROLE_SERVER,
+    ROLE_WORKER,
+    GpuResources,
+    pod_name,
+    staging_pod_name,
+)
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.container_start import StartProblem, start_delay
@@ -57,8 +67,8 @@ RELEASE_SECONDS = 5.0
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
-NO_ROOM = "Insufficient "
-"""Part of the message of kube-scheduler if a node lacks free resources. It checks volumes and affinity between
+NO_ROOM = re.compile(r"Insufficient ([\w./-]*\w)")
+"""Part of the message of kube-scheduler if a node lacks a free resource. It checks volumes and affinity between
 pods only afterwards, so the message changes when room becomes free and the pod has no place all the same."""
 DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds of a pod that sets none."""
@@ -148,7 +158,9 @@ class SchedulerWatch:
         """Return whether it has stopped or begun to respond since the last check.
 
         A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
-        exist, and one that came earlier than a judged pod, by more than the time that it may wait.
+        exist, and one that came earlier than a judged pod, by more than the time that it may wait. A judged pod that
+        should be judged again is evidence for a limited time: the same verdict is not written again, so that a
+        kube-scheduler that repeats it looks like one that has stopped.
 
         Args:
             pods: Pods of open windows and helpers.
@@ -159,7 +171,8 @@ class SchedulerWatch:
         waiting: dict[str, float] = {}
         handled: set[str] = set()
         self.next_due, responds = inf, True
-        late: list[float] = []
+        late: list[tuple[float, float]] = []
+        """Times from which and until which a pod is evidence that it does not respond."""
         for pod in pods:
             uid = pod.metadata.uid
             arrivals[uid] = self._arrivals.get(uid, elapsed)
@@ -168,15 +181,18 @@ class SchedulerWatch:
                 self._latest = max(self._latest, arrivals[uid])
             elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
                 waiting[uid] = self._since.get(uid, elapsed)
-                late.append(waiting[uid] + self._limit(pod))
+                due = waiting[uid] + self._limit(pod)
+                until = due + self._silence_seconds if uid in outdated else inf
+                if elapsed < until:
+                    late.append((due, until))
         if not handled <= self._handled:
             self._active = elapsed
         self._arrivals, self._since, self._handled = arrivals, waiting, handled
-        late = [due for due in late if due > self._latest]
+        late = [one for one in late if one[0] > self._latest]
         if late:
-            due = max(min(late), self._active + self._silence_seconds)
+            due = max(min(late)[0], self._active + self._silence_seconds)
             responds = elapsed < due
-            self.next_due = due if responds else inf
+            self.next_due = due if responds else max(until for _, until in late)
         changed, self.responds = responds is not self.responds, responds
         return changed
 
@@ -189,10 +205,11 @@ class OutdatedVerdicts:
     """Search for verdicts that kube-scheduler gave while other pods held the room that was planned for the pod.
 
     When the room is free, kube-scheduler binds the pod or gives another verdict. Until then, it may be provisioning
-    volumes, or it has stopped.
+    volumes, or it has stopped. Verdicts about resources that are not planned are valid: no room was planned in them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gpu_resources: GpuResources) -> None:
+        self._planned = frozenset(("cpu", "memory", *gpu_resources))
         self._before: dict[str, str] = {}
         self._present: dict[str, str] = {}
         """Messages about the lack of room by UID of the pod, at the present check."""
@@ -209,7 +226,7 @@ class OutdatedVerdicts:
             is_held: Whether pods that have to stop are on its planned node.
         """
         uid, message = pod.metadata.uid, unschedulable_message(pod)
-        if NO_ROOM not in message or not (is_held or self._before.get(uid) == message):
+        if self._planned.isdisjoint(NO_ROOM.findall(message)) or not (is_held or self._before.get(uid) == message):
             return False
         self._present[uid] = message
         return not is_held
@@ -260,6 +277,7 @@ class Timeouts:
         node_start_seconds: float = 900.0,
         start_limits: Mapping[StartProblem, float] = MappingProxyType({}),
         scheduler: SchedulerWatch | None = None,
+        gpu_resources: GpuResources = GPU_RESOURCES,
     ) -> None:
         """Create without reading anything.
 
@@ -278,6 +296,7 @@ class Timeouts:
             start_limits: Time for which the containers of a bound pod may not start, by kind of reason; no limit for
                 kinds that are missing.
             scheduler: Check of kube-scheduler; the default never finds it silent.
+            gpu_resources: Resource names of the planned GPUs.
         """
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
@@ -296,7 +315,7 @@ class Timeouts:
         """Pods of open windows and helpers in the present check."""
         self._closing: set[str | None] = set()
         """Nodes of closing windows and helpers in the present check."""
-        self._verdicts = OutdatedVerdicts()
+        self._verdicts = OutdatedVerdicts(gpu_resources)
         self._outdated: set[str] = set()
         """UIDs of the pods with an outdated verdict in the present check."""
         self._since: dict[tuple[str, int, type[Event], str], float] = {}

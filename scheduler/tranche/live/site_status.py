@@ -6,7 +6,7 @@ from tranche.kube.api.resources import API_VERSION, SiteObject
 from tranche.kube.convert.node_condition import ExcludedNode, excluded_condition
 from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.scheduler_condition import silence_condition
-from tranche.kube.convert.site_membership import site_of
+from tranche.kube.convert.site_membership import shared_condition, site_of, sites_of
 from tranche.live.foreign_usage import NodeBook
 from tranche.live.informers import API, Informers
 from tranche.live.status_writer import StatusWriter
@@ -14,6 +14,8 @@ from tranche.planner import Planner
 
 PAUSE_SECONDS = 1.0
 """Minimum time between two updates, in seconds."""
+MEMBERSHIP_SECONDS = 30.0
+"""Minimum time between two searches for nodes that several Sites select, which looks at all nodes."""
 
 
 class SiteStatuses:
@@ -27,6 +29,9 @@ class SiteStatuses:
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         """UID and status of each Site as last written: a Site that replaces another has no status yet."""
         self._next = 0.0
+        self._shared: dict[str, list[tuple[str, str]]] = {}
+        """Nodes that the selector of a Site matches and that belong to another one, with that one."""
+        self._next_search = 0.0
 
     def refresh(self, now: float) -> None:
         """Queue writes of the statuses that differ from the last ones. `now` is in seconds."""
@@ -59,19 +64,33 @@ class SiteStatuses:
         return statuses
 
     def _add_conditions(self, statuses: dict[str, dict[str, Any]], now: float) -> None:
-        """Add NodesExcluded and KubeSchedulerSilent to the statuses of sites that have them or need them."""
+        """Add the conditions of sites that have one or need one."""
+        self._find_shared_nodes(now)
         silent = self._planner.cluster.scheduler_silent
         excluded: dict[str, list[ExcludedNode]] = {}
         for one in sorted(self._planner.cluster.health.lasting(), key=lambda one: one.node):
             excluded.setdefault(one.site, []).append(ExcludedNode(one.node, one.until, one.reason))
         for name, site in self._watches.sites.store.items():
             known = site.status.conditions
-            if silent or name in excluded or known:
+            shared = self._shared.get(name, ())
+            if silent or name in excluded or shared or known:
                 found = (
                     excluded_condition(excluded.get(name, ()), known, now),
                     silence_condition(known, now, silent=silent),
+                    shared_condition(shared, known, now),
                 )
                 statuses[name]["conditions"] = [condition for condition in found if condition is not None]
+
+    def _find_shared_nodes(self, now: float) -> None:
+        sites = self._watches.sites.store
+        if now < self._next_search:
+            return
+        self._next_search = now + MEMBERSHIP_SECONDS
+        self._shared = {}
+        for name, node in sorted(self._watches.nodes.store.items()) if len(sites) > 1 else ():
+            first, *others = [*sites_of(node.metadata.labels, sites)] or [""]
+            for other in others:
+                self._shared.setdefault(other, []).append((name, first))
 
     def _count_on_demand(self, statuses: dict[str, dict[str, Any]]) -> None:
         """Add the nodes of unlimited sites, which are not in the planner.

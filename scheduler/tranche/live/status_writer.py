@@ -15,7 +15,7 @@ from tranche.kube.api.names import REJECTION_MANAGER, SCHEDULER_MANAGER
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.errors import is_object_rejected
 from tranche.kube.client.leader_election import DeposedError
-from tranche.runtime.fair_queue import FairQueue
+from tranche.runtime.fair_queue import FairWorkers
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,9 @@ Build = Callable[[], dict[str, Any] | None]
 """Function that builds the object to apply at the time of the write; it returns None if the write is obsolete."""
 FENCE_TEXT = "a newer planner has written this plan"
 """Message of the CEL rule on status.plan."""
-REPLACED_TEXTS = ("uid mismatch", "UID in precondition")
-"""Fragments of API server messages for a UID mismatch; other texts might occur in job names."""
+GONE_TEXTS = {404: ('" not found',), 409: ("uid mismatch", "UID in precondition")}
+"""Fragments of API server messages for an object that does not exist, or that another one has replaced, by status. With
+another message, status 404 says that the API server does not serve the kind, as while its CRD is replaced."""
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 """Longest pause after failures that concern all objects, such as an API server that does not respond."""
@@ -47,10 +48,8 @@ BACKLOG = 50
 LAPSE_SECONDS = 30.0
 """Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
 takes over."""
-SLOW_SECONDS = 5.0
-"""Duration of a write above which its namespace gets only the workers for doubtful writes, for example because a
-webhook for that namespace does not respond."""
 DOUBTFUL_PARALLEL = 4
+"""Number of workers for objects whose last write failed, and for namespaces whose last write was slow."""
 DOUBTFUL_PER_NAMESPACE = 2
 
 
@@ -102,19 +101,20 @@ class StatusWriter:
         """
         self._client = client
         self._count = count
-        self._parallel = parallel
         self._clock = clock
         self._rejected = rejected
         self._leads: Callable[[], bool] = _always
         self._builds: dict[str, Build] = {}
-        self._ready = FairQueue(max(1, parallel * 3 // 4))
-        self._doubtful = FairQueue(DOUBTFUL_PER_NAMESPACE)
-        """Paths that failed before, and paths of namespaces where the last write was slow."""
-        self._suspects: set[str] = set()
-        """These namespaces."""
+        self._workers = FairWorkers(
+            self._serve,
+            parallel=parallel,
+            per_group=max(1, parallel * 3 // 4),
+            slow_parallel=DOUBTFUL_PARALLEL,
+            slow_per_group=DOUBTFUL_PER_NAMESPACE,
+        )
         self._failures: dict[str, _Failure] = {}
         self._queued: set[str] = set()
-        """Paths in one of the two queues."""
+        """Paths in the queues of the workers."""
         self._busy: set[str] = set()
         self._urgent: set[str] = set()
         """Paths in progress that have a new high-priority change."""
@@ -177,9 +177,7 @@ class StatusWriter:
         if path in self._queued:
             return
         self._queued.add(path)
-        namespace = _namespace(path)
-        queue = self._doubtful if failure is not None or namespace in self._suspects else self._ready
-        queue.put(namespace, path)
+        self._workers.put(_namespace(path), path, is_doubtful=failure is not None)
 
     def _wake(self, path: str) -> None:
         failure = self._failures.get(path)
@@ -199,10 +197,8 @@ class StatusWriter:
             DeposedError: leadership is lost.
         """
         self._leads = leads
-        works = {f"writer {number}": self._work(self._ready) for number in range(self._parallel)}
-        works |= {f"doubtful writer {number}": self._work(self._doubtful) for number in range(DOUBTFUL_PARALLEL)}
         try:
-            await run_until_first_exit(**works, lazy_writes=self._defer())
+            await run_until_first_exit(**self._workers.run(), lazy_writes=self._defer())
         finally:
             for failure in self._failures.values():
                 if failure.timer is not None:
@@ -224,62 +220,53 @@ class StatusWriter:
                 self._enqueue(path)
             await asyncio.sleep(SPACE_SECONDS)
 
-    async def _work(self, queue: FairQueue) -> None:
-        while True:
-            namespace, path = await queue.get()
-            self._queued.discard(path)
-            self._busy.add(path)
-            try:
-                await self._serve(namespace, path)
-            finally:
-                self._busy.discard(path)
-                queue.done(namespace)
-            urgent = path in self._urgent
-            self._urgent.discard(path)
-            if path in self._notes:
-                self._enqueue(path, waits=False)
-            elif path in self._builds and (urgent or path in self._failures):
-                self._enqueue(path)
-            elif path in self._builds:
-                self._postpone(path)
+    async def _serve(self, namespace: str, path: str) -> float | None:
+        """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""
+        self._queued.discard(path)
+        self._busy.add(path)
+        try:
+            seconds = await self._tell_and_write(path)
+        finally:
+            self._busy.discard(path)
+        urgent = path in self._urgent
+        self._urgent.discard(path)
+        if path in self._notes:
+            self._enqueue(path, waits=False)
+        elif path in self._builds and (urgent or path in self._failures):
+            self._enqueue(path)
+        elif path in self._builds:
+            self._postpone(path)
+        return seconds
 
-    async def _serve(self, namespace: str, path: str) -> None:
+    async def _tell_and_write(self, path: str) -> float | None:
         await self._lead()
         note = self._notes.pop(path, None)
         if note is not None and (body := note()) is not None:
             await self._tell(path, body)
         failure = self._failures.get(path)
-        if failure is None or failure.due <= self._clock():
-            await self._write(namespace, path)
+        return await self._write(path) if failure is None or failure.due <= self._clock() else None
 
-    async def _write(self, namespace: str, path: str) -> None:
+    async def _write(self, path: str) -> float | None:
         build = self._builds.pop(path, None)
         body = build() if build is not None else None
         if build is None or body is None:
             self._failures.pop(path, None)
-            return
+            return None
         began = self._clock()
         try:
             await self._client.apply(path, body, SCHEDULER_MANAGER)
         except ApiError as error:
-            self._note_duration(namespace, self._clock() - began)
             self._failed(path, build, error)
         else:
-            self._note_duration(namespace, self._clock() - began)
             self._failures.pop(path, None)
             self._count("written")
+        return self._clock() - began
 
     async def _tell(self, path: str, body: dict[str, Any]) -> None:
         try:
             await self._client.apply(path, body, REJECTION_MANAGER)
         except ApiError as error:
             logger.warning("%s: the API server rejected a condition: %s", path, error)
-
-    def _note_duration(self, namespace: str, seconds: float) -> None:
-        if seconds > SLOW_SECONDS:
-            self._suspects.add(namespace)
-        else:
-            self._suspects.discard(namespace)
 
     async def _lead(self) -> None:
         """Wait until this process holds the Lease.
@@ -295,7 +282,7 @@ class StatusWriter:
 
     def _failed(self, path: str, build: Build, error: ApiError) -> None:
         """Drop the write of an object that is gone; set the time from which another object is written again."""
-        if error.status == 404 or (error.status == 409 and any(text in str(error) for text in REPLACED_TEXTS)):
+        if any(text in error.message for text in GONE_TEXTS.get(error.status, ())):
             self._failures.pop(path, None)
             self._count("gone")
             return

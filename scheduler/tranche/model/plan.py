@@ -1,10 +1,10 @@
 """Plan of the planner for one job and its training progress: the values of status.plan and status.progress."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tranche.model.attempt_record import AttemptRecord, PreemptedJob
 
@@ -81,6 +81,8 @@ class PlannedStaging:
     """Number of pods that failed since the last success."""
     given_up: bool = False
     """Whether too many pods failed, so that nothing more is copied there."""
+    why: str = ""
+    """Why the last pod that did not succeed ended."""
 
 
 PodOutcome = Literal["Succeeded", "Preempted", "Failed", "Lost", "Refused"]
@@ -104,6 +106,106 @@ class UnplacedPods:
     """Time before which nothing of the job starts; 0 if it is not held."""
     failed_preemptions: int = 0
     """Number of times that the job stopped others and its pods were not placed, since it succeeded."""
+
+
+PodCounts = tuple[tuple[str, int], ...]
+"""Number of pods by node, nodes without any left out."""
+
+
+class PodPlaces(NamedTuple):
+    """Number of workers and of parameter servers of a job, by node."""
+
+    workers: PodCounts = ()
+    servers: PodCounts = ()
+
+
+class SlotCells(NamedTuple):
+    """Pods of one job in one slot of a slot table, by node."""
+
+    slot: int
+    workers: PodCounts
+    servers: PodCounts
+
+    @property
+    def places(self) -> PodPlaces:
+        """The pods without the slot."""
+        return PodPlaces(self.workers, self.servers)
+
+
+MOST_CELLS_BYTES = 64 * 1024
+"""Bound of the JSON of a job's cells in its status; a job whose cells have more is not admitted."""
+
+
+MOST_CELL_SLOTS = 10_000
+"""Most slots in which a job has cells."""
+
+
+class CellRun(NamedTuple):
+    """Slots in a row in which a job has the same cells."""
+
+    first: int
+    last: int
+    places: PodPlaces
+
+    @property
+    def most_bytes(self) -> int:
+        """Upper bound of its JSON in status.plan."""
+        return 80 + sum(len(name) + 28 for name, _ in (*self.places.workers, *self.places.servers))
+
+
+def cell_runs(cells: Iterable[SlotCells]) -> list[CellRun]:
+    """Return the cells with equal ones of successive slots in one entry."""
+    runs: list[CellRun] = []
+    for one in cells:
+        if runs and runs[-1].last == one.slot - 1 and runs[-1].places == one.places:
+            runs[-1] = runs[-1]._replace(last=one.slot)
+        else:
+            runs.append(CellRun(one.slot, one.slot, one.places))
+    return runs
+
+
+def are_storable(cells: Sequence[SlotCells]) -> bool:
+    """Return whether a job's status has room for the cells."""
+    return len(cells) <= MOST_CELL_SLOTS and sum(run.most_bytes for run in cell_runs(cells)) <= MOST_CELLS_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlan:
+    """Last offer of a policy with a slot table to a job, with the reserved cells if the job was admitted."""
+
+    payoff: float
+    """Utility less price; -inf if no completion was found."""
+    offered_slot: int
+    """First slot of the offer."""
+    returned: int = 0
+    """Number of times that jobs had given back their cells by then: after a later time, another offer is due."""
+    cells: tuple[SlotCells, ...] = ()
+    """Cells in order of slots; none if the job was not admitted."""
+    is_too_large: bool = False
+    """Whether the job was not admitted because the record of its cells would be too large for its status."""
+
+    @property
+    def last_slot(self) -> int:
+        """Slot in which the job is to complete; -1 without cells."""
+        return self.cells[-1].slot if self.cells else -1
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGrant:
+    """Result of the last worker distribution for one job, under a policy that distributes workers."""
+
+    policy: str
+    """Name of the policy."""
+    workers: int
+    """Most workers on nodes that the job may have."""
+    place: float
+    """Place in the order of the distribution: smaller numbers are served first."""
+    preferred: PodPlaces | None = None
+    """Nodes on which its pods start as long as they have room; None under policies without a slot table."""
+    slot_seconds: float = 0.0
+    """Length of a slot: slot n begins n times this length after 1970-01-01T00:00:00Z; 0 without a slot table."""
+    slot_plan: SlotPlan | None = None
+    """None if the job has had no offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +241,8 @@ class JobPlan:
     staging: tuple[PlannedStaging, ...] = ()
     unplaced: UnplacedPods | None = None
     """None if no pod has failed to be placed since one was."""
+    grant: WorkerGrant | None = None
+    """None unless the policy distributes workers, and has done so since the job arrived."""
     waits_behind: str = ""
     """Key of the job that the explanation names as the one before it; empty if it names none."""
     ignored_claims: str = ""

@@ -69,8 +69,16 @@ def halt(state: JobState) -> None:
         state.stagings.clear()
 
 
-def renew(context: PlannerContext, state: JobState) -> None:
-    """Retry failed copies after a change of the job's specification."""
+def renew(context: PlannerContext, state: JobState, *, revised: bool = False) -> None:
+    """Retry failed copies after a change of the job's specification.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        revised: Whether the template of staging pods has changed, so that the present ones are replaced.
+    """
+    if revised:
+        halt(state)
     for staging in list(state.stagings.values()):
         staging.failures, staging.refusals, staging.held_until = 0, 0, 0.0
         if staging.given_up:
@@ -81,7 +89,7 @@ def renew(context: PlannerContext, state: JobState) -> None:
 def planned(state: JobState) -> tuple[PlannedStaging, ...]:
     """Return the stagings of the job for status.plan, in order of site."""
     return tuple(
-        PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up)
+        PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up, one.trouble)
         for _, one in sorted(state.stagings.items())
     )
 
@@ -95,7 +103,7 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
             for numbers in (one.chunks, one.wanted)
         )
         attempt = one.attempt if chunks else 0
-        staging = Staging(one.site, attempt, chunks, wanted, one.failures, given_up=one.given_up)
+        staging = Staging(one.site, attempt, chunks, wanted, one.failures, trouble=one.why, given_up=one.given_up)
         state.stagings[one.site] = staging
         state.attempts = max(state.attempts, attempt)
         coming = (*chunks, *wanted)

@@ -18,12 +18,18 @@ class JobSubmitted(NamedTuple):
     progress: JobProgress | None = None
     outdated: frozenset[int] = frozenset()
     """Attempts whose pods have other requests than the specification, because it was changed since that plan."""
+    revised: frozenset[int] = frozenset()
+    """Attempts of all roles whose pods have not started and are from an earlier template."""
 
 
 class JobChanged(NamedTuple):
     """The job's specification changed."""
 
     job: Job
+    revised: frozenset[str] = frozenset()
+    """Roles whose pod template changed."""
+    unstarted: frozenset[int] = frozenset()
+    """Attempts of parameter servers and chief whose containers have not started."""
 
 
 class JobRemoved(NamedTuple):

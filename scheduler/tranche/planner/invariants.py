@@ -66,14 +66,12 @@ def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now:
 
     Args:
         jobs: All jobs, by key.
-        before: Phases after the last decision by job; updated in place.
+        before: Phases after the last decision by job, without jobs that were removed; updated in place.
         now: Clock, in seconds.
 
     Raises:
         InvariantError: naming the job.
     """
-    for key in before.keys() - jobs.keys():
-        del before[key]
     for key, state in jobs.items():
         phase = state.phase(now)
         known = before.get(key, phase)

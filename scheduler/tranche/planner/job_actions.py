@@ -22,6 +22,12 @@ from tranche.state.phases import WindowPhase
 HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
 """Exit codes of a server that was stopped and had time to save."""
+SOON_SECONDS = 60.0
+"""Age up to which a pod that is deleted, evicted or lost has hardly trained."""
+NO_ROOM = "has no room for it any more"
+"""Reason, after the name of the node, why a window closes whose room was taken by something that is not planned."""
+NOT_TAKEN = "does not take its pod any more"
+"""Reason, after the name of the node, why a window without a bound pod closes on a node that is removed or cordoned."""
 
 
 # ---- windows
@@ -93,13 +99,15 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
 
 def unbind_chunks(context: PlannerContext, state: JobState, chunks: Iterable[int], *, forget_site: bool = True) -> None:
     """Take chunks out of the slots' queues; they are dispatched again, to any site if `forget_site`."""
-    entries = [state.entries[c] for c in list(chunks) if c in state.entries] if state.entries else []
+    context.work.jobs.add(state.job.key)
+    if not state.entries:
+        return
+    entries = [state.entries[c] for c in list(chunks) if c in state.entries]
     context.work.nodes.update(entry.home.node for entry in entries if entry.home.node)
     context.cluster.unbind(entries)
     if forget_site:
         for entry in entries:
             state.data_sites.pop(entry.chunk, None)
-    context.work.jobs.add(state.job.key)
 
 
 # ---- the whole job
@@ -187,6 +195,22 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
     if not state.failed:
         seconds = settings.backoff_seconds(settings.failure_backoff_seconds, state.failures - 1)
         hold(context, state, seconds, reason)
+
+
+def pause_after_disruption(context: PlannerContext, state: JobState, planned_at: float, reason: str) -> None:
+    """Back off a job whose pods are deleted, evicted or lost soon after they were planned, from the second time on.
+
+    Somebody may delete each pod, such as a controller that enforces a policy. That is no failure of the job, but pods
+    that come and go each second train nothing.
+    """
+    if planned_at <= state.disrupted_at:
+        return
+    settings, now = context.settings, context.now
+    before = state.disruptions if now - state.disrupted_at < 2 * settings.longest_backoff_seconds else 0
+    soon = now - planned_at < SOON_SECONDS
+    state.disruptions, state.disrupted_at = before + 1 if soon else 0, now
+    if before and soon:
+        hold(context, state, settings.backoff_seconds(settings.failure_backoff_seconds, before - 1), reason)
 
 
 NO_REASON = "no container started"
@@ -283,7 +307,15 @@ def displace(context: PlannerContext, nodes: Iterable[str]) -> None:
         node = context.cluster.nodes.get(name)
         for state, run in sorted(_unbound(node), key=lambda one: -one[1].opened) if node is not None else ():
             if node is not None and not run.closing and not node.reserved.fits(node.capacity):
-                close_window(context, state, run, f"node {name} has no room for it any more")
+                close_window(context, state, run, f"node {name} {NO_ROOM}")
+
+
+def close_without_site(context: PlannerContext, state: JobState) -> None:
+    """Close the job's windows at sites that create no nodes any more, as far as their pods have no node."""
+    for run in list(state.runs.values()):
+        site = run.window.site
+        if run.window.node is None and not run.closing and not context.cluster.is_unlimited(site):
+            close_window(context, state, run, f"site {site} creates no nodes any more")
 
 
 def _unbound(node: NodeState) -> list[tuple[JobState, TrackedWindow]]:
@@ -359,8 +391,7 @@ def close_server(context: PlannerContext, state: JobState, server: Server, why: 
 
 def close_servers_of_halted(context: PlannerContext, state: JobState) -> None:
     """Stop the servers of a job that is suspended or cannot be planned, if its last worker has ended."""
-    halted = state.job.suspended or state.unplannable is not None
-    if halted and not (state.runs or state.finished or state.failed):
+    if state.halted and not (state.runs or state.finished or state.failed):
         close_servers(context, state, _why_stopped(state))
 
 

@@ -22,7 +22,10 @@ from tranche.state.placement_record import PreemptionScope
 
 
 class QueueEntry(NamedTuple):
-    """A job that waits at a site; void unless it is the last entry made for that job and site."""
+    """A job that waits at a site; void unless it is the last entry made for that job and site.
+
+    Of two entries, the smaller comes first.
+    """
 
     rank: Standing
     arrival: Arrival
@@ -30,11 +33,6 @@ class QueueEntry(NamedTuple):
     """Number that no other entry has, so that comparisons end here."""
     state: JobState
     site: str
-
-    @property
-    def order(self) -> tuple[Standing, Arrival, int]:
-        """Position among all entries; the smaller comes first."""
-        return self.rank, self.arrival, self.number
 
 
 class Candidate(NamedTuple):
@@ -120,9 +118,6 @@ class JobQueue:
         """Sites that `_homes` has for each job."""
         self._sites: dict[str, tuple[str, ...]] = {}
         """Sites at which each job has entries."""
-        self.distributed: tuple[int, int, tuple[tuple[str, int, int, int], ...]] | None = None
-        """Input of the last worker distribution: epoch of the nodes, number of the period, and jobs with the workers
-        that they can use."""
         self.period_end = -inf
         """Time for which a timer for the next period of a worker distribution is set."""
         self.looked_ahead = -inf
@@ -156,21 +151,20 @@ class JobQueue:
         entries = list(self._entries.values())
         if self.policy.traits.ranks_by_group:  # within a class by tier and arrival; across classes by today's ranks
             entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
-        return list(dict.fromkeys(entry.state for entry in sorted(entries, key=lambda e: e.order)))
+        return list(dict.fromkeys(entry.state for entry in sorted(entries)))
 
     def in_order(self) -> Iterator[tuple[Standing, JobState]]:
         """Yield the waiting jobs with their ranks in order of rank, each job once; computed lazily."""
-        heap = [(one.heap[0].order, 0, one.heap) for one in self._all() if one.heap]
+        heap = [(one.heap[0], 0, one.heap) for one in self._all() if one.heap]
         heapify(heap)
         seen: set[str] = set()
         while heap:
-            _, place, entries = heappop(heap)
-            entry = entries[place]
+            entry, place, entries = heappop(heap)
             if entry.arrival.key not in seen and self._valid(entry):
                 seen.add(entry.arrival.key)
                 yield entry.rank, entry.state
             for child in range(2 * place + 1, min(2 * place + 3, len(entries))):
-                heappush(heap, (entries[child].order, child, entries))
+                heappush(heap, (entries[child], child, entries))
 
     def refresh(self, now: float) -> Iterator[tuple[str, float | None]]:
         """Rank all stale jobs again; yields each with the next time at which its rank changes by itself, or None."""
@@ -203,6 +197,7 @@ class JobQueue:
         stale = {key: None for key in other.stale if key in self.cluster.jobs}
         self.review_at, self.review_due = other.review_at, other.review_due
         self.moves_reviewed, self.moves_due = other.moves_reviewed, other.moves_due
+        self.period_end = other.period_end
         return self._resume(tried, stale, (other.looked_ahead, other.look_due, other._ranked), now)
 
     def _resume(
@@ -239,11 +234,13 @@ class JobQueue:
             several = {id(one) for one in self._grown() if one.slots > 1}
             self.preempting = {*self._fresh, *fallen, *several}
         self._fallen.clear()
+        if not (self.grown or self._fresh or self.policy.traits.head_of_line_blocking):
+            return []
         if "" in self.grown or self.policy.traits.head_of_line_blocking:
             chosen = self._all()
         else:
-            if self.grown:
-                self._fresh.update({id(one): one for one in self._at_grown()})
+            for one in self._at_grown():
+                self._fresh[id(one)] = one
             chosen = list(self._fresh.values())
         if not everywhere:
             for one in chosen:
@@ -355,8 +352,8 @@ class JobQueue:
 
     def current(self, known: Candidate, now: float) -> Candidate | None:
         """Return the candidate of the same class, which may have another head or rank by now; None if it has none."""
-        heap, fixed = known.demand_class.heap, not self.policy.traits.ranks_by_group
-        if fixed and heap:
+        heap = known.demand_class.heap
+        if heap and not self.policy.traits.ranks_by_group:
             entry = heap[0]
             if entry.state is known.state and entry.rank == known.rank and self._valid(entry):
                 return known
@@ -507,8 +504,11 @@ def wants_at(state: JobState, site: str, now: float) -> bool:
 
 
 def wants_windows(state: JobState, now: float) -> bool:
-    """Return whether the job could use another worker now."""
+    """Return whether the job could use another worker now.
+
+    A job with waiting chunks is not finished, so that it is active unless it is halted.
+    """
     job = state.job
     if len(state.runs) >= (1 if job.is_gang else job.max_workers) or state.held_until > now:
         return False
-    return state.unassigned > 0 and state.active and not (state.servers and state.has_closing_servers)
+    return state.unassigned > 0 and not (state.halted or (state.servers and state.has_closing_servers))

@@ -12,6 +12,7 @@ from tranche.estimate import link_between
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.state.cluster import ClusterState
+from tranche.state.distribution import Distribution, Inherited, mark_of
 from tranche.state.node_health import Exclusion
 
 One = TypeVar("One")
@@ -76,6 +77,8 @@ class LearnedState:
     """Gangs that decline places or wait for capacity, by job."""
     moves: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes of the members of stopped gangs that move to a narrower topology level, by job."""
+    distribution: Inherited | None = None
+    """Last worker distribution, of a policy that distributes workers."""
 
 
 def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
@@ -104,7 +107,19 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
         ],
         gangs=_waiting_gangs(cluster, now),
         moves=dict(list(known.moving.items())[:MOST]),
+        distribution=_distribution(cluster),
     )
+
+
+def _distribution(cluster: ClusterState) -> Inherited | None:
+    """Return the last worker distribution, or that of an earlier planner if there has been none since."""
+    last = cluster.distribution
+    if last.inputs is None:
+        return last.inherited
+    mark = ""
+    if not last.is_partial:
+        mark = mark_of(last.policy, last.inputs, cluster.nodes.values(), cluster.sites.values(), cluster.jobs.values())
+    return Inherited(mark, last.inputs.period, last.returned, len(last.holders))
 
 
 def _waiting_gangs(cluster: ClusterState, now: float) -> dict[str, LearnedGang]:
@@ -139,6 +154,8 @@ def recall(context: PlannerContext, learned: LearnedState) -> None:
     cluster.restarts.recall(learned.start_seconds, learned.save_seconds)
     if context.policy.traits.places_by_level:
         _recall_gangs(cluster, learned)
+    if context.queue is not None and context.queue.policy.traits.allocates_workers:
+        cluster.distribution = Distribution(inherited=learned.distribution)
 
 
 def _recall_gangs(cluster: ClusterState, learned: LearnedState) -> None:

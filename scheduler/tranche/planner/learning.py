@@ -6,7 +6,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
-from tranche.state.remaining_work import told_gpu_seconds
+from tranche.state.remaining_work import completed_job, told_gpu_seconds
 
 
 def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
@@ -40,7 +40,7 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
 
 def conclude(context: PlannerContext, state: JobState) -> None:
     """Record the service that a completed job needed."""
-    context.cluster.history.add(state.counted_gpu_seconds)
+    context.cluster.history.add(completed_job(state, state.counted_gpu_seconds))
     context.cluster.forecast_errors.completed(state.job.key, context.now)
     if context.policy.traits.uses_learned_estimates:
         context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))

@@ -23,6 +23,7 @@ from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
+from tranche.planner.scheduling.worker_distribution import grant_of
 from tranche.planner.settings import PlannerSettings
 from tranche.planner.unplaced_pods import end_preemption_pause, unplaced_pods
 from tranche.policies import Policy
@@ -172,6 +173,7 @@ class Planner:
             servers=tuple(server.planned for server in state.servers),
             staging=data_staging.planned(state),
             unplaced=unplaced_pods(state, now),
+            grant=grant_of(self.context, state),
             unplannable=unplannable,
         )
 

@@ -12,7 +12,7 @@ from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.phases import WindowPhase
-from tranche.state.placement_record import PlacementRecord, PreemptionScope
+from tranche.state.placement_record import PlacementRecord, PreemptionScope, SiteRefusal
 
 
 def scope_now(cluster: ClusterState, policy: Policy, state: JobState) -> PreemptionScope:
@@ -105,23 +105,28 @@ def renew_placement(context: PlannerContext, state: JobState) -> None:
 
 
 def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reason: str) -> None:
-    """Hold a job with an unschedulable pod; for long if that was on several different nodes in a row."""
+    """Hold a job with an unschedulable pod; for long if that was on several different nodes in a row.
+
+    The pods of one attempt count once, because the next attempt may be at another site. The nodes are not forgotten, so
+    that a site that has not been tried comes first after the hold.
+    """
     record, settings = state.placement, context.settings
-    nodes = len(record.nodes)
-    if nodes >= settings.nodes_before_hold:
-        record.nodes.clear()
+    nodes, limit = len(record.nodes), settings.nodes_before_hold
+    if nodes >= limit and record.failures % limit == 0:
         seconds, reason = settings.unplaced_hold_seconds, f"{nodes} nodes in a row: {reason}"
     if seconds:
         hold(context, state, seconds, reason)
 
 
-def note_placed(context: PlannerContext, state: JobState) -> None:
-    """Record that kube-scheduler has placed a worker of a job; for a gang, all of its members.
+def note_placed(context: PlannerContext, state: JobState, site: str) -> None:
+    """Record that kube-scheduler has placed a worker of a job at a site; for a gang, all of its members.
 
-    The failures of the job are forgotten. Its failed preemptions are forgotten when one has succeeded: when all
-    windows that were opened since are placed.
+    The failures of the job are forgotten, but not the sites where its pods found no place (`PlacementRecord.refusals`).
+    Its failed preemptions are forgotten when one has succeeded: when all windows that were opened since are placed.
     """
     record = state.placement
+    if site in record.refusals:
+        record.refusals = {name: refusal for name, refusal in record.refusals.items() if name != site}
     if record.placed and record.preempted_at is None and state.job.admission is Admission.PASSED:
         return
     pending = [run for run in state.runs.values() if run.phase is WindowPhase.PENDING]
@@ -132,24 +137,38 @@ def note_placed(context: PlannerContext, state: JobState) -> None:
     if preempted_at is not None and any(run.opened >= preempted_at for run in pending):
         return
     if preempted_at is None and record.failed_preemptions:
-        record.placed, record.failures = True, 0
-        record.nodes.clear()
+        record.refusals = _refusals(context, state, site)
+        record.placed, record.failures, record.nodes = True, 0, {}
     else:
-        state.placement = PlacementRecord(placed=True)
+        state.placement = PlacementRecord(placed=True, refusals=_refusals(context, state, site))
     if limited:
         context.touch(state)
         context.publish(state.job.key)
 
 
+def _refusals(context: PlannerContext, state: JobState, placed_at: str) -> dict[str, SiteRefusal]:
+    """Return the sites where pods of a job found no place, when one is placed at another site."""
+    record, settings, known = state.placement, context.settings, dict(state.placement.refusals)
+    sites = {context.cluster.nodes[name].node.site: name for name in record.nodes if name in context.cluster.nodes}
+    for site, name in sites.items():
+        if site != placed_at:
+            count = known[site].count if site in known else 0
+            until = context.now + settings.pause_seconds(settings.preemption_pause_seconds, count)
+            known[site] = SiteRefusal(name, count + 1, until)
+            context.wake(until, state.job.key)
+    return known
+
+
 def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
-    """Return the job's failures to be placed as a value for its plan."""
+    """Return the job's failures to be placed as a value for its plan, with one node of each site that refuses it."""
     record = state.placement
-    if not (record.failures or record.failed_preemptions):
+    refusing = [refusal.node for refusal in record.refusals.values() if refusal.until > now]
+    if not (record.failures or record.failed_preemptions or refusing):
         return None
     held = state.held_until if state.held_until > now else 0.0
     return UnplacedPods(
         record.failures,
-        tuple(record.nodes),
+        tuple(dict.fromkeys([*record.nodes, *refusing])),
         record.message,
         record.failed_at,
         record.paused_until,
@@ -159,20 +178,38 @@ def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
 
 
 def restore_unplaced(context: PlannerContext, state: JobState, known: UnplacedPods) -> None:
-    """Restore what `unplaced_pods` returned to an earlier planner."""
+    """Restore what `unplaced_pods` returned to an earlier planner; the time of a site that refuses begins again.
+
+    The clock of the earlier planner may have been ahead, so that no pause is longer than it was at its beginning.
+    """
+    paused, held = (_ends(context, known, until) for until in (known.paused_until, known.held_until))
+    until = context.now + context.settings.preemption_pause_seconds
+    nodes = dict.fromkeys(known.nodes)
     state.placement = PlacementRecord(
         placed=not known.failures,
         failed_preemptions=known.failed_preemptions,
         failures=known.failures,
-        nodes=dict.fromkeys(known.nodes),
+        nodes=nodes if known.failures else {},
+        refusals={}
+        if known.failures
+        else {
+            context.cluster.nodes[name].node.site: SiteRefusal(name, 1, until)
+            for name in nodes
+            if name in context.cluster.nodes
+        },
         message=known.message,
         failed_at=known.failed_at,
-        paused_until=known.paused_until,
+        paused_until=paused,
     )
-    if known.paused_until:
-        context.wake(known.paused_until, state.job.key)
-    if known.held_until > context.now:
-        hold(context, state, known.held_until - context.now, known.message)
+    if paused:
+        context.wake(paused, state.job.key)
+    if held > context.now:
+        hold(context, state, held - context.now, known.message)
+
+
+def _ends(context: PlannerContext, known: UnplacedPods, until: float) -> float:
+    """Return the end of a pause from the last failure until a time by the clock of the earlier planner."""
+    return min(until, context.now + until - known.failed_at) if until else 0.0
 
 
 def end_preemption_pause(context: PlannerContext, state: JobState) -> None:

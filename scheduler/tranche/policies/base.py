@@ -232,6 +232,10 @@ class QueuePolicy(Policy):
         """
         return 0.0
 
+    def note(self, state: JobState, now: float) -> str:
+        """Return what the explanation of an active job adds about its last allocation; "" for nothing."""
+        return ""
+
     def uploads_on_arrival(self) -> bool:
         """Return whether a job's data are uploaded to every site from its arrival on, while it holds no GPU.
 

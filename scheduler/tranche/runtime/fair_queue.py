@@ -1,7 +1,16 @@
-"""Queue that serves groups of items in turn, so that a long or slow group delays no other one."""
+"""Queue that serves groups of items in turn, and its workers, so that a long or slow group delays no other one.
+
+A group is a namespace: a webhook that does not answer for one namespace must not delay the others. A group whose last
+item was slow has few workers of its own, until one of its items is faster.
+"""
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import chain, repeat
+
+SLOW_SECONDS = 5.0
+"""Duration of an item above which its group is slow."""
 
 
 class FairQueue:
@@ -64,3 +73,54 @@ class FairQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+
+class FairWorkers:
+    """Workers of a `FairQueue`, and further ones for slow groups and for doubtful items."""
+
+    def __init__(
+        self,
+        serve: Callable[[str, str], Awaitable[float | None]],
+        *,
+        parallel: int,
+        per_group: int,
+        slow_parallel: int,
+        slow_per_group: int,
+    ) -> None:
+        """Create empty queues; nothing is served before the coroutines of `run` run.
+
+        Args:
+            serve: Called with a group and an item; returns how many seconds the item took, or None if that says nothing
+                about its group.
+            parallel: Number of workers for groups that are not slow.
+            per_group: Number of items of one such group in work at a time.
+            slow_parallel: Number of workers for slow groups and doubtful items.
+            slow_per_group: Number of items of one group that these have in work at a time.
+        """
+        self._serve = serve
+        self._ready, self._slow = FairQueue(per_group), FairQueue(slow_per_group)
+        self._counts = parallel, slow_parallel
+        self._slow_groups: set[str] = set()
+
+    def put(self, group: str, item: str, *, is_doubtful: bool = False) -> None:
+        """Queue an item; one that is doubtful, because it failed before, for the workers of slow groups."""
+        queue = self._slow if is_doubtful or group in self._slow_groups else self._ready
+        queue.put(group, item)
+
+    def run(self) -> dict[str, Coroutine[None, None, None]]:
+        """Return the endless coroutine of each worker, by its name."""
+        queues = chain(repeat(self._ready, self._counts[0]), repeat(self._slow, self._counts[1]))
+        return {f"worker {number}": self._work(queue) for number, queue in enumerate(queues)}
+
+    async def _work(self, queue: FairQueue) -> None:
+        while True:
+            group, item = await queue.get()
+            try:
+                if queue is self._ready and group in self._slow_groups:  # it was not when the item was queued
+                    self._slow.put(group, item)
+                    continue
+                seconds = await self._serve(group, item)
+            finally:
+                queue.done(group)
+            if seconds is not None:
+                (self._slow_groups.add if seconds > SLOW_SECONDS else self._slow_groups.discard)(group)

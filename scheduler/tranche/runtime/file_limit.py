@@ -4,8 +4,9 @@ import resource
 
 MOST = 65_536
 """More than any process of tranche uses; some systems allow a thousand million."""
-RESERVED = 200
-"""Open files that a process keeps for its watches and its requests; the rest is for connections to its servers."""
+RESERVED = 300
+"""Open files that a process keeps for its watches and its requests, for probes, and for connections that two servers
+accept at once before they close those above their limits; the rest is for connections to its servers."""
 
 
 def raise_file_limit() -> int:

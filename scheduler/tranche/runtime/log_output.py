@@ -65,4 +65,5 @@ class _LineFormatter(logging.Formatter):
 
 
 def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+    # A codec would be imported here, which fails while all file descriptors are in use: the moment to log it.
+    return character if character.isprintable() else ascii(character)[1:-1]

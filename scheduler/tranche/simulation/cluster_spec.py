@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tranche.estimate import LevelNetwork
+from tranche.estimate.transfer_start import SHARED
 from tranche.model import Link, Node, Resources, Site
 from tranche.model.topology import Topology
 from tranche.simulation.cluster_limit import MAX_GPUS, MAX_GPUS_PER_NODE, MAX_NODES, ClusterError
@@ -36,12 +37,19 @@ class ClusterSpec:
     """Links between the members of gangs by topology level; None: the file describes none."""
 
 
-def network_text(spec: ClusterSpec) -> str:
-    """Return whether the network model is on and, if it is, the capacity of each topology level."""
+def network_text(spec: ClusterSpec, transfers: str = SHARED) -> str:
+    """Return whether the network model is on; if so, the capacity of each topology level and the start rule."""
     if spec.level_network is None:
         return "off"
     levels = enumerate(spec.level_network.bits_per_second)
-    return f"on ({', '.join(f'{spec.topology.name(level)} {bits / 1e9:g} Gbit/s' for level, bits in levels)})"
+    links = ", ".join(f"{spec.topology.name(level)} {bits / 1e9:g} Gbit/s" for level, bits in levels)
+    rule = rule_text(transfers)
+    return f"on ({links}; {rule})" if rule else f"on ({links})"
+
+
+def rule_text(transfers: str) -> str:
+    """Return the start rule of transfers; empty without one."""
+    return "" if transfers == SHARED else f"start rule of transfers {transfers}"
 
 
 def pool(gpus: int) -> ClusterSpec:

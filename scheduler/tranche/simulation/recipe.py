@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from tranche.estimate import USUAL_BITS_PER_SECOND, LevelNetwork
+from tranche.estimate.transfer_start import SHARED
 from tranche.model import Job
 from tranche.simulation.analysis.bootstrap import resample
 from tranche.simulation.cluster_spec import ClusterSpec
@@ -228,6 +229,8 @@ class Recipe:
     unsized: float = 0.0
     network: bool | None = None
     """Whether the network model is on (`Scenario.level_network`); None: if the cluster describes its links."""
+    transfers: str = SHARED
+    """Start rule of the transfers of gangs (`Scenario.transfers`)."""
     utility: UtilityDraw = "none"
     """Utilities that are drawn for jobs without one (`with_utilities`)."""
     speed_factor: float = 1.0
@@ -277,6 +280,7 @@ class Recipe:
             failures=cluster.failures,
             topology=cluster.topology,
             level_network=cluster.level_network,
+            transfers=self.transfers,
             record=record,
         )
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tranche.estimate import LevelNetwork
+from tranche.estimate.transfer_start import SHARED, START_RULES
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, Node, Site, Tier, Window
 from tranche.model.gpu_kind import GpuKinds
 from tranche.model.topology import Topology
@@ -20,6 +21,7 @@ from tranche.simulation.engine.link_traffic import LinkTraffic
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation.engine.shared_uploads import SharedUploads
 from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.simulation.engine.single_transfers import SingleTransfers
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.simulation.named_random import lognormal
 from tranche.state.node_health import HealthSettings
@@ -76,10 +78,35 @@ class Scenario:
     """Network model: links by topology level; None: off, gangs communicate in no time, and sites have no uplink."""
     contention: bool = True
     """Whether, with the network model, gangs, gradients and uploads that cross the same links slow each other down."""
+    transfers: str = SHARED
+    """Start rule of the transfers of gangs (`START_RULES`), which are then simulated one by one, or `SHARED`."""
     record: bool = False
     """Whether to keep every occupation for the Gantt chart."""
     by_site: bool = False
     """Whether to keep the use of each site by each job; the sums of all jobs are always kept."""
+
+    def __post_init__(self) -> None:
+        if self.transfers != SHARED:
+            _check_transfers(self)
+
+
+def _check_transfers(scenario: Scenario) -> None:
+    """Check that transfers can be simulated one by one.
+
+    Raises:
+        ValueError: There is no such rule, no link is shared, or a job sends other data than the gradients of a gang.
+    """
+    rule = scenario.transfers
+    if rule not in START_RULES:
+        raise ValueError(f"there is no start rule {rule!r} of transfers: choose {SHARED}, {', '.join(START_RULES)}")
+    if scenario.level_network is None or not scenario.contention:
+        raise ValueError(f"start rule {rule} of transfers: it requires the network model with contention")
+    for job in scenario.jobs:
+        if job.data_site is not None or (job.servers and not job.is_gang):
+            raise ValueError(
+                f"start rule {rule} of transfers: it applies to the gradients of gangs, and {job.key} uploads data or "
+                "has parameter servers"
+            )
 
 
 def run(scenario: Scenario, on_progress: OnProgress | None = None) -> SimulationResult:
@@ -127,12 +154,14 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     if scenario.level_network is not None and scenario.contention:
         clouds = frozenset(site.name for site in scenario.sites if site.tier is Tier.CLOUD)
         traffic = LinkTraffic(scenario.level_network, planner.cluster.places, clouds)
+    rule = START_RULES.get(scenario.transfers)
     simulation = Simulation(
         planner,
         scenario.restart_seconds,
         batch_seconds if scenario.speed_sigma or misled else None,
         period_seconds=scenario.period_seconds,
         traffic=traffic,
+        transfers=SingleTransfers(traffic, rule) if traffic is not None and rule is not None else None,
         shared_uploads=SharedUploads(link_factor, traffic) if traffic is not None else None,
         uploads=TrueUploads(link_factor) if scenario.link_sigma and traffic is None else None,
         keep_history=False,

@@ -19,6 +19,7 @@ from tranche.estimate import (
 )
 from tranche.model import Admission, Link, Node, PodShape, Resources, Site, Tier, WindowState
 from tranche.model.topology import Domain, Topology
+from tranche.state.distribution import Distribution
 from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
 from tranche.state.gang_locality import LocalityRecords
 from tranche.state.node import FreeNodes, Hosts, NodeState
@@ -79,6 +80,8 @@ class ClusterState:
     """Usage by all jobs since this planner began, by site and its tier at that time; amounts never decrease."""
     namespace_uses: dict[str, SiteUsage] = field(default_factory=dict)
     """Usage by all jobs of each namespace since this planner began; amounts never decrease."""
+    distribution: Distribution = field(default_factory=Distribution)
+    """The last worker distribution, under a policy that `allocates_workers`."""
     dispatched: int = 0
     """Number of chunks that were bound so far."""
     epoch: int = 0
@@ -110,6 +113,12 @@ class ClusterState:
             clouds = set(self.clouds)
             self._free = (self.epoch, FreeNodes(n for n in self.nodes.values() if n.node.site not in clouds))
         return self._free[1]
+
+    @property
+    def total_gpus(self) -> int:
+        """Number of GPUs of all nodes, without those that foreign pods use."""
+        self._measure()
+        return self.shares.capacity.gpus
 
     def dominant_share(self, tenant: str) -> float:
         """Return the tenant's largest share of any resource of all nodes, 0 … 1."""

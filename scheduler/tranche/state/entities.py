@@ -17,10 +17,12 @@ from tranche.model import (
     Checkpoint,
     Job,
     PlannedServer,
+    PodPlaces,
     PodShape,
     PreemptedJob,
     Preemption,
     Resources,
+    SlotPlan,
     Timings,
     Window,
     WindowState,
@@ -28,7 +30,6 @@ from tranche.model import (
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
-from tranche.state.slot_plan import SlotCells, SlotPlan
 
 UNKNOWN_REQUESTS = Resources()
 
@@ -323,6 +324,10 @@ class JobState:
     """Number of rejections by each node since a pod of the job last started there."""
     refusals: int = 0
     """Number of pods of the job that a kubelet refused in a row, since one of its pods last started."""
+    disruptions: int = 0
+    """Number of times in a row that a pod was deleted, evicted or lost soon after it was planned."""
+    disrupted_at: float = -inf
+    """Last of these times; pods that were planned before have the same cause."""
     placement: PlacementRecord = field(default_factory=PlacementRecord)
     node_failures: dict[str, int] = field(default_factory=dict)
     """Number of pods of the job that failed on each node since one of its pods trained there."""
@@ -344,9 +349,9 @@ class JobState:
     """GPU-seconds attained at the last promotion."""
     granted: int | None = None
     """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
-    place: int = 0
-    """Place in the order of that allocation."""
-    preferred: SlotCells | None = None
+    place: float = 0.0
+    """Place in the order of that allocation; unchanged as long as the order of the other jobs around it is."""
+    preferred: PodPlaces | None = None
     """Nodes on which its pods start as long as they have room, under a policy with a slot table."""
     topology_level: int | None = None
     """Topology level of a gang's windows: the narrowest one that their nodes share; None without windows."""
@@ -517,10 +522,15 @@ class JobState:
         return self.failures > self.job.backoff_limit
 
     @property
+    def halted(self) -> bool:
+        """Whether the job has failed, is suspended or cannot be planned, so that nothing of it may start."""
+        job = self.job
+        return self.failures > job.backoff_limit or job.suspended or self.unplannable is not None
+
+    @property
     def active(self) -> bool:
         """Whether the job may have windows."""
-        job = self.job
-        return not (self.failures > job.backoff_limit or job.suspended or self.unplannable or self.finished)
+        return not (self.halted or self.finished)
 
     def phase(self, now: float) -> JobPhase:
         """Return the phase of the job. If several apply, the one that lasts longest is returned."""

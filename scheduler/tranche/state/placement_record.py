@@ -6,11 +6,17 @@ when one of them is not. After that, the job preempts no other for a pause that 
 then for one window at a time, until a preemption succeeds. A pod that is placed in free capacity proves nothing about
 the next one. A job whose pods have constraints that the planner does not plan with always preempts for one window at a
 time.
+
+kube-scheduler also knows constraints that hold for a whole site, such as the zone of a volume. Sites where pods of a
+job find no place come last, and are remembered when a pod is placed at another site. Then the job stops no worker at
+them either. Each such site is tried again after an hour, which doubles each time.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
+from types import MappingProxyType
 
 COUNTED_SECONDS = 3600.0
 """Time for which a failed preemption counts against its namespace."""
@@ -25,6 +31,18 @@ class PreemptionScope(IntEnum):
     """One window (of a gang: all of them), whose pod must be placed before the next."""
     ALL = 2
     """As many as its policy gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRefusal:
+    """A site where pods of a job found no place while others of its pods found one elsewhere."""
+
+    node: str
+    """The last node there on which a pod found no place."""
+    count: int
+    """Number of such times in a row."""
+    until: float
+    """Time from which the site is like any other, in seconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +60,8 @@ class PlacementRecord:
     """Number of pods that found no place or that the API server rejected, since one was placed."""
     nodes: dict[str, None] = field(default_factory=dict)
     """Nodes on which these pods found no place."""
+    refusals: Mapping[str, SiteRefusal] = field(default_factory=lambda: MappingProxyType({}))
+    """Sites where earlier pods of this specification found no place, and where none has been placed since."""
     message: str = ""
     """Last message of kube-scheduler or the API server."""
     failed_at: float = 0.0
@@ -53,6 +73,10 @@ class PlacementRecord:
     def paused(self) -> bool:
         """Whether the job preempts no other for now; a timer ends the pause."""
         return self.paused_until > 0
+
+    def refusing_sites(self, now: float) -> set[str]:
+        """Return the sites where earlier pods found no place, as long as that counts."""
+        return {site for site, refusal in self.refusals.items() if refusal.until > now}
 
 
 @dataclass(slots=True, eq=False)

@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from tranche.estimate import OVERRUN, believed_total
 from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.tenant_usage import CompletedJob
 
 NEARLY = 1e-6
 """GPU-seconds by which rounding may keep a job below a limit that it has reached."""
+TIE_DIGITS = 6
+"""Digits of seconds that count in a rank: equal sizes tie, though batches × seconds per batch round differently."""
 
 
 class WindowRest(NamedTuple):
@@ -27,10 +30,23 @@ def by_service(state: JobState) -> bool:
     return state.job.is_indivisible or state.assumed
 
 
+def ledger_seconds(state: JobState, now: float) -> float:
+    """Return `JobState.worker_seconds` for a rank: equal sizes are equal, whatever the number of mini-batches."""
+    return round(state.worker_seconds(now), TIE_DIGITS)
+
+
 def told_gpu_seconds(state: JobState) -> float:
     """Return the GPU-seconds of the whole job as declared, predicted or assumed; positive also without GPUs."""
     job = state.job
     return job.chunks * job.batches_per_chunk_total * state.nominal_batch_seconds * max(1, job.gpus)
+
+
+def completed_job(state: JobState, gpu_seconds: float) -> CompletedJob:
+    """Return the job as it counts in a history if it needed, or will have needed, this service."""
+    job = state.job
+    return CompletedJob(
+        gpu_seconds, job.submitted, state.job_gpus, told_gpu_seconds(state), job.size_declared, job.restart_seconds
+    )
 
 
 def rest_gpu_seconds(state: JobState, now: float) -> float:

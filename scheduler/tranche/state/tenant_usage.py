@@ -1,10 +1,10 @@
 """Usage of tenants and service of completed jobs, as the basis of fair shares and predictions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import exp, inf, log
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tranche.estimate import DeclaredSizes, Sizes
 from tranche.model import Resources
@@ -14,6 +14,14 @@ REVIEW_SECONDS = 60.0
 """Least time between two reviews of which tenants are above their shares."""
 MARGIN = 0.05
 """Part of its share by which a tenant has to exceed it to rank behind; it stays behind until it is no longer above."""
+
+
+def last_review(count: int, fewest: int, growth: float) -> int:
+    """Return the number of completed jobs at the last review of a policy, of `count` so far.
+
+    The first review is after `fewest`, and the next ones when their number has grown by the factor. 0: none yet.
+    """
+    return int(fewest * growth ** int(log(count / fewest) / log(growth) + 1e-9)) if count >= fewest else 0
 
 
 @dataclass(slots=True)
@@ -116,26 +124,52 @@ class Shares:
         return 0.0 if held is None else max(held.parts_of(self.capacity), default=0.0)
 
 
+class CompletedJob(NamedTuple):
+    """Size of a completed job, as expected and as it was."""
+
+    gpu_seconds: float
+    """Service that it needed."""
+    submitted: float = 0.0
+    """Time of its submission, in seconds on the planner's clock."""
+    gpus: int = 1
+    """Number of GPUs of all workers that trained at the same time."""
+    told_gpu_seconds: float = 0.0
+    """Service by its specification, or by the assumption for jobs that do not declare their size."""
+    size_declared: bool = True
+    """Whether the specification declares it."""
+    restart_seconds: float = 0.0
+    """Time that each start of its workers took, by the specification."""
+
+
 @dataclass(slots=True)
 class History:
-    """Service of completed jobs in GPU-seconds, in order of completion."""
+    """Completed jobs in order of completion, and the sizes learnt from them."""
 
-    services: list[float] = field(default_factory=list)
+    completed: list[CompletedJob] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
     declared: DeclaredSizes = field(default_factory=DeclaredSizes)
-    _derived: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    observed: int = 0
+    """Number of completed jobs without those that a rollout expects to complete."""
+    _expected: bool = False
+    """Whether further completions are those of a rollout."""
+    _derived: dict[str, tuple[tuple[Hashable, ...], Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.services)
+        return len(self.completed)
 
-    def add(self, gpu_seconds: float) -> None:
-        """Add the service of a completed job."""
-        self.services.append(gpu_seconds)
+    def add(self, job: CompletedJob) -> None:
+        """Add a completed job."""
+        self.completed.append(job)
+        self.observed += not self._expected
 
-    def derive(self, name: str, count: int, function: Callable[[Sequence[float]], Derived]) -> Derived:
-        """Return the function of the first `count` services, sorted; the result is kept while name and count stay."""
-        known = self._derived.get(name)
-        if known is None or known[0] != count:
-            known = self._derived[name] = (count, function(sorted(self.services[:count])))
+    def copied(self) -> "History":
+        """Return a copy for a rollout, without what was learnt about sizes."""
+        return History(list(self.completed), observed=self.observed, _expected=True, _derived=dict(self._derived))
+
+    def derive(self, name: str, count: int, function: Callable[..., Derived], *others: Hashable) -> Derived:
+        """Return the function of the first `count` completed jobs and of other values; kept while all these stay."""
+        known, given = self._derived.get(name), (count, *others)
+        if known is None or known[0] != given:
+            known = self._derived[name] = (given, function(self.completed[:count], *others))
         found: Derived = known[1]
         return found

@@ -184,11 +184,15 @@ class ReportRoute:
     def _identify(self, bearer: Bearer) -> tuple[Identity, Bearer]:
         """Return the identity of the pod.
 
-        Its name must match its labels, because only the planned pod can have that name.
+        Its name must match its labels, because only the planned pod can have that name. The API server has said that
+        the token is that of an existing pod, so that a pod which the watch does not show is new, and may ask again: the
+        last report of a short pod must not be lost while the watch lags behind.
         """
         pod = self.pods.get(f"{bearer.namespace}/{bearer.pod}")
-        if pod is None or pod.metadata.uid != bearer.uid or is_over(pod):
-            raise _Refusal(403, f"pod {bearer.pod} is unknown or has ended")
+        if pod is None or pod.metadata.uid != bearer.uid:
+            raise _Refusal(503, f"pod {bearer.pod} is not known yet: retry")
+        if is_over(pod):
+            raise _Refusal(403, f"pod {bearer.pod} has ended")
         who = identity(pod)
         name = who.job.partition("/")[2] if who is not None else ""
         if (

@@ -150,7 +150,7 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
     "label of ours": ({f"{WORKER}.metadata.labels": {"tranche.dev/job": "x"}}, "labels that begin with tranche.dev/"),
     "parameter server restarts": (
         {"spec.parameterServers.template.spec.restartPolicy": "Always"},
-        "spec.parameterServers.template: Invalid value: tranche starts ended pods again itself",
+        'spec.parameterServers.template.spec.restartPolicy: Invalid value: "Always": tranche starts ended pods again',
     ),
     "ephemeral containers": (
         {f"{POD}.ephemeralContainers": [{"name": "debug", "image": "x"}]},

@@ -7,14 +7,18 @@ import pytest
 
 from support.operator_lab import Lab, Process, operator_command, window
 from support.waiting import eventually
+from tranche.kube.client.leader_election import leases_path
+from tranche_operator import election
 from tranche_testcluster import Cluster
 
 TAKE_OVER_SECONDS = 15.0
+NAMESPACE = "tranche-system"
+LEASE = f"{leases_path(NAMESPACE)}/{election.LEASE}"
 
 
 @pytest.fixture
 def replicas(cluster: Cluster, nodes: list[str], tmp_path: Path) -> Iterator[list[Process]]:
-    command = operator_command(cluster, "--lease-namespace=tranche-system")
+    command = operator_command(cluster, f"--lease-namespace={NAMESPACE}")
     first = Process(command, tmp_path / "first.log")
     eventually(lambda: "this replica reconciles" in first.said())
     second = Process(command, tmp_path / "second.log")
@@ -22,6 +26,10 @@ def replicas(cluster: Cluster, nodes: list[str], tmp_path: Path) -> Iterator[lis
     for replica in (first, second):
         if replica.process.poll() is None:
             replica.kill()
+
+
+def lease_holder(cluster: Cluster) -> str:
+    return str(cluster.request("GET", LEASE)[1]["spec"]["holderIdentity"])
 
 
 def test_second_replica_takes_over_after_a_crash(lab: Lab, replicas: list[Process]) -> None:
@@ -40,5 +48,8 @@ def test_second_replica_takes_over_after_a_crash(lab: Lab, replicas: list[Proces
 def test_terminated_replica_releases_the_lease(lab: Lab, replicas: list[Process]) -> None:
     first, second = replicas
     lab.create()
-    assert first.terminate()[0] == 0
-    eventually(lambda: "this replica reconciles" in second.said(), "the second replica takes the Lease", seconds=5.0)
+    holder = lease_holder(lab.cluster)
+    assert holder
+    assert first.terminate() == 0
+    assert lease_holder(lab.cluster) != holder
+    eventually(lambda: "this replica reconciles" in second.said(), "the second replica takes the Lease")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.checks import JOBS, PODS, check
-from chaos.evictions import Bound, check_bounds
+from chaos.evictions import LATE_REVISIONS, Bound, check_bounds
 from support.history_builder import History
 
 BENEFICIARY = "default/dogs"
@@ -80,6 +80,18 @@ def test_deleted_beneficiary_is_excused(history: History) -> None:
     assert check(history.changes) == []
 
 
+@pytest.mark.parametrize(("late", "count"), [(LATE_REVISIONS, 0), (LATE_REVISIONS + 1, 1)])
+def test_deletion_is_known_after_some_revisions(late: int, count: int) -> None:
+    history = History()
+    dogs(history)
+    history.job((1, [0]), revision=2)
+    history.write(JOBS, BENEFICIARY, None)
+    for _ in range(late - 1):
+        history.write(JOBS, "default/others", None)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    assert len(check(history.changes)) == count
+
+
 def test_eviction_for_foreign_pod_is_not_judged() -> None:
     history = History()
     history.job((1, [0]), revision=2, state="Closing", preempted_by="pod/default/service")
@@ -110,3 +122,13 @@ def test_bound_counts_a_gang_that_is_stopped_whole_once() -> None:
     assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, last)])) == []
     (found,) = check_bounds(history.changes, [Bound("dogs", 0, 0, last)])
     assert found.startswith("1 evictions, at most 0, for dogs")
+
+
+@pytest.mark.parametrize("why", ["has no room for it any more", "does not take its pod any more"])
+def test_bound_allows_another_eviction_after_room_is_lost(history: History, why: str) -> None:
+    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY)
+    lost = {"attempt": 1, "reason": "NotStarted", "why": f"node n {why}"}
+    dogs(history, plan={"jobUid": "d", "term": 1, "revision": 1}, progress={"attempts": [lost]})
+    last = history.changes[-1].revision
+    assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, last)])) == []
+    assert len(list(check_bounds(history.changes, [Bound("dogs", 1, 0, last - 1)]))) == 1

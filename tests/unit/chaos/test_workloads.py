@@ -38,7 +38,7 @@ def test_faults_of_chief_gangs_cover_every_role() -> None:
     for role in ("worker", "parameter server", "chief"):
         assert f"failed {role}" in FAULTS
     assert {"deleted pod", "lost parameter server", "lost chief", "lost staging pod", "suspended job"} <= FAULTS.keys()
-    drawn = {fault.name for seed in range(50) for fault in draw(random.Random(seed), SIZE.faults, SIZE.seconds)}
+    drawn = {fault.name for seed in range(80) for fault in draw(random.Random(seed), SIZE.faults, SIZE.seconds)}
     assert drawn == FAULTS.keys()
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tranche.kube.api.fields import Quantity, Resource, rules
-from tranche_codegen.structural_schema import Schema, structural_schema
+from tranche_codegen.structural_schema import RULES_INSIDE, Schema, structural_schema
 
 Free = Annotated[dict[str, Any], Field(json_schema_extra=rules(("self.a", "b"), **{"x-tranche-template": True}))]
 EMBEDDED: Schema = {"type": "object", "properties": {"title": {"type": "string", "default": ""}}}
@@ -81,6 +81,19 @@ def test_schema_omits_empty_defaults_and_unset_default_fields() -> None:
     assert not any("default" in found[name] for name in ("inner", "inners", "labels", "text", "at"))
     assert found["labels"] == {"type": "object", "additionalProperties": {"type": "string"}}
     assert found["inners"]["maxItems"] == 4
+
+
+def test_a_rule_for_a_field_inside_is_put_there() -> None:
+    class Holder(Resource):
+        free: Annotated[
+            dict[str, Any],
+            Field(json_schema_extra={"x-tranche-template": True, RULES_INSIDE: {"title": [{"rule": "false"}]}}),
+        ]
+
+    found = structural_schema(Holder, {"x-tranche-template": EMBEDDED})["properties"]["free"]
+    title = {"type": "string", "default": "", "x-kubernetes-validations": [{"rule": "false"}]}
+    assert found == {"type": "object", "properties": {"title": title}}
+    assert "x-kubernetes-validations" not in EMBEDDED["properties"]["title"]
 
 
 def test_embedded_schema_is_kept_and_gets_rules_of_the_field() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tranche.kube.api import names
 from tranche.kube.convert.node_condition import CONDITION_NODES_EXCLUDED
 from tranche.kube.convert.scheduler_condition import CONDITION_SCHEDULER_SILENT
+from tranche.kube.convert.site_membership import CONDITION_NODES_SHARED
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/conditions.md").read_text(encoding="utf-8")
@@ -19,6 +20,7 @@ def test_every_condition_is_in_the_table() -> None:
     assert {one for cell in LISTED for one in cell} == CONDITIONS | {
         CONDITION_NODES_EXCLUDED,
         CONDITION_SCHEDULER_SILENT,
+        CONDITION_NODES_SHARED,
     }
 
 

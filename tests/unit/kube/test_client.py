@@ -1,6 +1,8 @@
 import asyncio
 import json
 import ssl
+import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,33 @@ def test_apply_is_forced_and_names_its_manager(tmp_path: Path) -> None:
             await client.apply(PATH + "/a/status", {"status": {}}, "tranche-scheduler")
         assert api.requests == [{"fieldManager": "tranche-scheduler", "force": "true"}]
         assert api.headers[0]["Content-Type"] == "application/apply-patch+yaml"
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -10.0, 0.0, 0.4, 10.0, 3600.0])
+def test_server_time_is_that_of_the_api_server(tmp_path: Path, ahead: float) -> None:
+    """Within a second, because responses have whole seconds; a difference below a second is none."""
+
+    async def scenario(api: FakeApi, config: str) -> None:
+        async with ApiClient.connect(config) as client:
+            for _ in range(3):
+                api.answers.append((200, {}, {"Date": formatdate(time.time() + ahead, usegmt=True)}))
+                await client.get(PATH)
+            assert client.server_time() - time.time() == pytest.approx(ahead, abs=1.5)
+            if abs(ahead) < 0.5:
+                assert client.server_time() - time.time() == pytest.approx(0.0, abs=0.01)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("date", ["", "soon", "Thu, 99 Nov 2026 07:51:14 GMT"])
+def test_response_without_a_readable_date_changes_no_time(tmp_path: Path, date: str) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        async with ApiClient.connect(config) as client:
+            api.answers.append((200, {}, {"Date": date}))
+            await client.get(PATH)
+            assert client.server_time() - time.time() == pytest.approx(0.0, abs=1.0)
 
     run(tmp_path, scenario)
 

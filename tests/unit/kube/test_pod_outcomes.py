@@ -35,6 +35,12 @@ def ended(code: int = 1, **fields: Any) -> dict[str, Any]:
     return main(terminated={"exitCode": code, "startedAt": STARTED, "reason": "Error", **fields})
 
 
+def not_started(message: str) -> dict[str, Any]:
+    """Status of a container that containerd could not start, as a kubelet reports it."""
+    text = f"failed to create containerd task: {message}"
+    return ended(128, reason="StartError", message=text, startedAt="1970-01-01T00:00:00Z")
+
+
 def disrupted(status: str) -> dict[str, Any]:
     return {"conditions": [{"type": "DisruptionTarget", "status": status}]}
 
@@ -50,7 +56,7 @@ def machine(ready: str, since: str) -> NodeObject:
         (pod(phase="Succeeded"), "Succeeded"),
         (pod(phase="Succeeded", meta=DELETED), "Succeeded"),
         (pod(ended()), "Failed"),
-        (pod(ended(128, reason="StartError", startedAt="1970-01-01T00:00:00Z")), "Failed"),
+        (pod(not_started('OCI runtime create failed: … exec: "trian": not found in $PATH: unknown')), "Failed"),
         (pod(ended(), **disrupted("True")), "Preempted"),
         (pod(ended(), **disrupted("False")), "Failed"),
         (pod(ended(), meta=DELETED), "Preempted"),
@@ -85,6 +91,15 @@ def test_pod_without_started_container_is_refused(reason: str, statuses: tuple[d
     ("made", "how"),
     [
         (pod(ended(137, reason="ContainerStatusUnknown", startedAt=None)), "Lost"),
+        (pod(not_started("failed to create shim task: context canceled: unknown")), "Lost"),
+        (pod(not_started("failed to create shim task: context deadline exceeded: unknown")), "Lost"),
+        (
+            pod(
+                {"name": "proxy", "state": {"running": {}}},
+                not_started("failed to create shim task: context canceled: unknown"),
+            ),
+            "Lost",
+        ),
         (pod(ended(255, reason="Unknown")), "Lost"),
         (pod(ended(), reason="NodeLost"), "Lost"),
         (pod(ended(), reason="UnexpectedAdmissionError"), "Lost"),

@@ -10,7 +10,7 @@ import pytest
 
 from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient
-from tranche.kube.client.reflector import LONGEST_PAUSE_SECONDS, Reflector
+from tranche.kube.client.reflector import LONGEST_PAUSE_SECONDS, LONGEST_RETRY_AFTER_SECONDS, Reflector
 from tranche.kube.convert.pods_and_nodes import Pod
 
 PATH = "/api/v1/pods"
@@ -324,6 +324,19 @@ def test_a_server_that_names_a_time_is_given_it(tmp_path: Path) -> None:
         api.answers.append((429, {"details": {"retryAfterSeconds": 17}}, {}))
 
     play(tmp_path, scene, before)
+
+
+def test_time_that_a_proxy_names_is_bounded(tmp_path: Path) -> None:
+    """Otherwise the planner would see nothing for a day after a minute of maintenance."""
+
+    async def scenario(api: FakeApi, config: str) -> None:
+        three(api)
+        api.answers = [(503, "maintenance", {"Retry-After": "86400"})]
+        async with watching(config) as watched:
+            await watched.reflector.synced()
+            assert watched.pauses == [LONGEST_RETRY_AFTER_SECONDS]
+
+    run(tmp_path, scenario)
 
 
 def test_a_watch_that_ends_at_once_is_not_opened_in_a_tight_loop(tmp_path: Path) -> None:

@@ -102,6 +102,24 @@ def test_chunk_request_of_unplanned_attempt_is_answered_as_over() -> None:
     asyncio.run(scenario())
 
 
+def test_workers_of_a_job_that_cannot_be_read_are_not_stopped() -> None:
+    """Such as after a rollback to a release that does not know a value in its specification."""
+
+    async def scenario() -> None:
+        made = resource("cats", duration="a while")
+        controller = await taken_over(made, policy="chunk")
+        assert KEY not in controller.planner.cluster.jobs
+        with pytest.raises(TimeoutError):
+            await controller.renewals.ask(request())
+        ended = made.model_copy(update={"status": made.status.model_copy(update={"phase": "Failed"})})
+        controller.watches.jobs.store[KEY] = ended
+        assert await controller.renewals.ask(request()) is None
+        del controller.watches.jobs.store[KEY]
+        assert await controller.renewals.ask(request()) is None
+
+    asyncio.run(scenario())
+
+
 def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_requests, "ANSWER_SECONDS", 0.01)
 

@@ -52,6 +52,16 @@ class TestRestorePlanner:
         restore_planner(planner, replace(cluster(), jobs={job.key: job}), GPU_RESOURCES, NOW)
         assert [run.window.node for run in planner.cluster.jobs[job.key].runs.values()] == ["n1", "n1"]
 
+    def test_completed_jobs_are_learnt_in_order_of_completion(self) -> None:
+        jobs = {}
+        for name, minutes in (("a", 3), ("b", 1), ("c", 2)):
+            ended = datetime.fromtimestamp(NOW + 60.0 * minutes, UTC).isoformat()
+            progress = {"done": "0-1", "attainedSeconds": 100.0 * minutes}
+            jobs[f"default/{name}"] = resource(name, phase="Succeeded", completionTime=ended, progress=progress)
+        planner = PlannerConfig("gittins").planner(validate=True)
+        restore_planner(planner, replace(cluster(), jobs=jobs), GPU_RESOURCES, NOW + 300.0)
+        assert [job.gpu_seconds for job in planner.cluster.history.completed] == [100.0, 200.0, 300.0]
+
     def test_foreign_pods_occupy_their_node(self) -> None:
         planner = CONFIG.planner(validate=True)
         restore_planner(planner, cluster(foreign_pod("other", "n1")), GPU_RESOURCES, NOW)

@@ -97,6 +97,21 @@ def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
     assert written(controller, "good")["plan"]["workers"][0]["site"] == "good"
 
 
+@pytest.mark.parametrize("bandwidth", ["0.0", "0Ki", 0])
+def test_link_without_bandwidth_does_not_end_the_planner(bandwidth: str | int) -> None:
+    """The CRD refuses it; one that was stored before its rules were installed would divide by zero."""
+    links = [{"to": "b", "bandwidth": bandwidth}]
+    a, b = (
+        SiteObject.model_validate({"metadata": {"name": name}, "spec": {"nodeSelector": {"zone": zone}, **more}})
+        for name, zone, more in (("a", "far", {"links": links}), ("b", "good", {}))
+    )
+    data = {"chunks": 2, "chunkSize": "1Gi", "site": "a"}
+    controller = asyncio.run(taken_over(resource("j", data=data), sites=(a, b), policy="chunk"))
+    controller.step()
+    assert set(controller.planner.cluster.sites) == {"b"}
+    assert written(controller, "j")["plan"]["explanation"]
+
+
 def test_node_with_absurd_gpu_count_is_ignored() -> None:
     def node(name: str, gpus: str) -> NodeObject:
         allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": gpus}

@@ -139,10 +139,16 @@ def test_status_holds_all_that_the_next_planner_needs() -> None:
     staging = (
         PlannedStaging("a", 3, (0, 1), (4,), 2),
         PlannedStaging("b", 0, (), (7,), 1),
-        PlannedStaging("c", given_up=True),
+        PlannedStaging("c", given_up=True, why="ErrImagePull: no such image"),
     )
     status = plan_status(JobPlan(1, "", staging=staging), "uid", 1, 1)
     assert read_plan(Plan.model_validate(status)).staging == staging
+
+
+def test_long_reason_of_a_failed_staging_pod_is_cut() -> None:
+    staging = (PlannedStaging("a", failures=1, why="x" * 5000),)
+    status = plan_status(JobPlan(1, "", staging=staging), "uid", 1, 1)
+    assert read_plan(Plan.model_validate(status)).staging[0].why == "x" * 1024
 
 
 def test_the_gpu_that_is_set_is_refused_under_any_name() -> None:

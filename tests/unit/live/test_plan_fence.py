@@ -4,10 +4,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.live_controller import NOW, condition_alone, reported, resource, taken_over, written
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live import plan_fence
 
 
@@ -77,6 +79,40 @@ def test_late_plan_of_previous_leader_is_adopted() -> None:
     assert [run.window.chunks for attempt, run in runs.items() if attempt != 7] == [(0,)]
     assert min(attempt for attempt in runs if attempt != 7) == 8  # an attempt is never given out twice
     assert not {window for window in controller._unpublished if window[1] in ours}
+
+
+def running_pod(attempt: int) -> Pod:
+    """Return the pod of worker 0 of job a, which has trained for a minute."""
+    labels = {"job": "a", "role": "worker", "index": "0", "attempt": str(attempt)}
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "a", "controller": True}
+    metadata = {"labels": {f"tranche.dev/{key}": value for key, value in labels.items()}, "ownerReferences": [owner]}
+    container = {"name": "t", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "1"}}}
+    began = datetime.fromtimestamp(NOW - 60.0, UTC).isoformat()
+    status = {"phase": "Running", "containerStatuses": [{"name": "t", "state": {"running": {"startedAt": began}}}]}
+    name = f"a-worker-0-{attempt}"
+    whole = {"name": name, "namespace": "default", "uid": name, **metadata}
+    return msgspec.convert(
+        {"metadata": whole, "spec": {"nodeName": "n1", "containers": [container]}, "status": status}, Pod
+    )
+
+
+@pytest.mark.parametrize("cause", ["late plan", "unreadable before"])
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_workers_of_a_plan_adopted_late_are_known_to_train(policy: str, cause: str) -> None:
+    """Otherwise they would stop when their node is cordoned, as workers that have not started."""
+    plan = planned(
+        1, 10, attempts=7, workers=[{"index": 0, "attempt": 7, "site": "default", "node": "n1", "chunks": [1]}]
+    )
+    known = resource("a", plan=planned(1, 9)) if cause == "late plan" else resource("a", "a while", plan=plan)
+    controller = asyncio.run(taken_over(known, term=2, policy=policy))
+    reported(controller, "pods", "default/a-worker-0-7", running_pod(7))
+    reported(controller, "jobs", "default/a", resource("a", plan=plan))
+    run = controller.planner.cluster.jobs["default/a"].runs[7]
+    assert run.started is not None
+    node = controller.watches.nodes.store["n1"]
+    spec = msgspec.structs.replace(node.spec, unschedulable=True)
+    reported(controller, "nodes", "n1", msgspec.structs.replace(node, spec=spec))
+    assert not run.closing
 
 
 def test_first_plan_of_a_term_is_bound_to_the_version_it_read() -> None:

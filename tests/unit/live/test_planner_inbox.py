@@ -1,6 +1,7 @@
 """A long backlog of changes is worked off in its order, and only the leader takes reports."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -80,7 +81,7 @@ def test_reports_are_taken_only_while_the_lease_is_held() -> None:
     async def scenario() -> None:
         lease, watches = Lease(), Informers(None)  # type: ignore[arg-type]
         planner = PlannerConfig("chunk").planner()
-        controller = Controller(None, watches, planner, Metrics(), stopwatch=Stopwatch())  # type: ignore[arg-type]
+        controller = Controller(None, watches, planner, Metrics(), clock=time.time, stopwatch=Stopwatch())  # type: ignore[arg-type]
         receiver = PlannerReceiver(controller.reports, controller.renewals)
 
         async def assert_refused() -> None:

@@ -265,6 +265,22 @@ def test_silent_kube_scheduler_is_a_condition_of_each_site() -> None:
             reported(controller, "sites", name, site(name, status=status))
 
 
+def test_site_whose_nodes_belong_to_another_one_has_a_condition() -> None:
+    def site(name: str, **selector: str) -> SiteObject:
+        return SiteObject.model_validate({"metadata": {"name": name}, "spec": {"nodeSelector": selector}})
+
+    controller = asyncio.run(taken_over(sites=(site("early", zone="good"), site("late", zone="good"))))
+    controller._sites.refresh(NOW + 2.0)
+    statuses = {
+        name: controller.writer._builds[f"/apis/tranche.dev/v1alpha1/sites/{name}/status"]()["status"]  # type: ignore[index]
+        for name in ("early", "late")
+    }
+    assert "conditions" not in statuses["early"]
+    (condition,) = statuses["late"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("NodesShared", "True")
+    assert "n1 (early)" in condition["message"]
+
+
 def test_site_that_replaces_an_equal_one_gets_a_status() -> None:
     def site(uid: str) -> SiteObject:
         spec = {"nodeSelector": {"zone": "good"}}

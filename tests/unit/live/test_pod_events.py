@@ -178,6 +178,17 @@ def test_stopped_worker_says_what_stopped_it(reason: str, drained: bool, why: st
     assert (ended.outcome, ended.stopped_by) == ("Preempted", why)
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Failed"])
+def test_pod_that_a_foreign_finalizer_keeps_ends_once(phase: str) -> None:
+    deleted = {"deletionTimestamp": stamp(NOW), "finalizers": ["example.org/audit"]}
+    node = {} if phase == "Pending" else {"nodeName": "n1"}
+    kept = pod(spec=node, phase=phase, metadata=deleted)
+    before = pod(spec=node, phase="Running" if node else "Pending")
+    assert [type(event) for event in pod_events.events_of(before, kept, NOW)] == [WorkerEnded]
+    assert list(pod_events.events_of(kept, kept, NOW + 60.0)) == []
+    assert list(pod_events.events_of(kept, None, NOW + 120.0)) == []
+
+
 @pytest.mark.parametrize(
     ("code", "message", "log"),
     [(1, "Traceback\nValueError: x", "Traceback\nValueError: x"), (1, '{"0": 5}', ""), (0, "done", "")],

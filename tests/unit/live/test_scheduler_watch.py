@@ -20,7 +20,9 @@ RESOURCE_CLAIM = {"resourceClaims": [{"name": "nic", "resourceClaimName": "nowhe
 FOREIGN_GATE = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
 
 
+UNCHANGED = "kube-scheduler has not judged it again since room became free: "
 FULL = {**JUDGED, "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}
+NO_ADAPTER = {**JUDGED, "message": "0/1 nodes are available: 1 Insufficient rdma/hca. preemption: none."}
 APART = {**JUDGED, "message": "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."}
 
 
@@ -187,7 +189,23 @@ def test_silence_of_a_judged_pod_counts_from_when_room_is_free() -> None:
     watch = watch_with_victim()
     assert watch.due(39.0) == []
     assert watch.due(40.0) == [KubeSchedulerChanged(responds=False)]
-    assert [event for at in range(50, 3600, 10) for event in watch.due(float(at))] == []
+
+
+def test_verdict_that_is_repeated_does_not_stop_preemption() -> None:
+    """kube-scheduler does not write the same verdict again, so that its decision about the free room is not seen."""
+    watch = watch_with_victim()
+    events = {at: found for at in range(20, 1200, 10) if (found := watch.due(float(at)))}
+    assert events == {
+        40: [KubeSchedulerChanged(responds=False)],
+        70: [KubeSchedulerChanged(responds=True)],
+        700: [WorkerUnschedulable("default/a", 1, f"{UNCHANGED}{FULL['message']}")],
+    }
+
+
+def test_end_of_silence_by_an_outdated_verdict_is_due() -> None:
+    watch = watch_with_victim()
+    watch.due(40.0)
+    assert watch.timeouts.next_due == 70.0
 
 
 def test_new_verdict_about_free_room_counts() -> None:
@@ -198,9 +216,10 @@ def test_new_verdict_about_free_room_counts() -> None:
     assert watch.due(41.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
 
 
-def test_verdict_that_does_not_depend_on_room_stays() -> None:
-    watch = watch_with_victim(condition=APART)
-    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, APART["message"])]
+@pytest.mark.parametrize("verdict", [APART, NO_ADAPTER], ids=["anti-affinity", "resource that is not planned"])
+def test_verdict_that_does_not_depend_on_room_stays(verdict: dict[str, str]) -> None:
+    watch = watch_with_victim(condition=verdict)
+    assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, verdict["message"])]
 
 
 def test_volume_may_be_provisioned_after_the_room_is_free() -> None:

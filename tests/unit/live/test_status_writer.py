@@ -189,6 +189,21 @@ def test_webhook_without_response_delays_only_its_namespace() -> None:
     scene(steps, {"/bad/": NO_WEBHOOK}, {"/bad/": 10.0})
 
 
+def test_slow_namespaces_with_a_backlog_do_not_delay_others() -> None:
+    """Also the writes that were queued before the namespaces turned out to be slow."""
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        for number in range(1000):
+            writer.put(path_of(f"slow-{number % 3}", number), value(number))
+        await asyncio.sleep(12.0)
+        for number in range(100):
+            writer.put(path_of("good", number), value(number))
+        await asyncio.sleep(1.0)
+        assert sum("/good/" in path for path in api.written) == 100
+
+    scene(steps, seconds={"/slow-": 10.0})
+
+
 def test_rejected_object_is_told_and_tried_again_in_minutes() -> None:
     told: list[str] = []
     one = path_of("bad", "a")
@@ -234,6 +249,26 @@ def test_last_status_is_repeated_after_rejection() -> None:
         assert len(api.tries(one)) == 2
 
     assert scene(steps, {"/bad/": DENIED}) == ["refused", "written"]
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (ApiError(404, "NotFound", 'trainingjobs.tranche.dev "a" not found'), ["gone"]),
+        (ApiError(404, "NotFound", "the server could not find the requested resource"), ["retried", "written"]),
+        (ApiError(404, "Not Found", "404 page not found"), ["retried", "written"]),
+    ],
+)
+def test_only_an_object_that_does_not_exist_is_gone(error: ApiError, counts: list[str]) -> None:
+    """While a CRD is replaced, the API server answers 404 too; the plan must not be lost then."""
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        writer.put(path_of("team", "a"), value(1))
+        await asyncio.sleep(0.1)
+        api.errors.clear()
+        await asyncio.sleep(1.0)
+
+    assert scene(steps, {"/team/": error}) == counts
 
 
 def test_write_is_unsettled_until_it_is_answered() -> None:

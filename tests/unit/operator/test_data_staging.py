@@ -120,6 +120,15 @@ def test_rejected_staging_pod_is_retried_and_workers_go_on() -> None:
     assert "PodsRejected" not in found
 
 
+def test_condition_quotes_why_the_last_staging_pod_failed() -> None:
+    failing = job(entry(attempt=None, chunks="", failures=1, why="ErrImagePull: no such image"))
+    (status,) = decided(WriteStatus, failing)
+    (condition,) = [c for c in status.status["conditions"] if c["type"] == "StagingFailed"]
+    assert condition["message"] == (
+        "1 staging pod for site edge-b failed: ErrImagePull: no such image; another one is created"
+    )
+
+
 def test_staging_failures_set_a_condition_and_send_one_event() -> None:
     failing = job(
         entry(attempt=None, chunks="", failures=2), entry(site="edge-c", attempt=None, failures=7, givenUp=True)

@@ -7,7 +7,15 @@ import pytest
 
 from support.operator_objects import NOW, UID, observed, plan, pod, window
 from support.reconcile_summary import created, decide, done_job, job_with, named, of_type, pauses
-from tranche_operator.reconcile.actions import DeleteJob, DeletePod, EvictPod, ReleasePod, RequeueAfter, WriteStatus
+from tranche_operator.reconcile.actions import (
+    Action,
+    DeleteJob,
+    DeletePod,
+    EvictPod,
+    ReleasePod,
+    RequeueAfter,
+    WriteStatus,
+)
 
 
 class TestFinishedJobs:
@@ -112,6 +120,31 @@ class TestFailures:
         assert pauses(decide(observed(later, stuck))) == pytest.approx([60.0])
         (ended,) = of_type(WriteStatus, decide(observed(later, stuck), after=61))
         assert ended.status["phase"] == "Failed"
+
+    @pytest.mark.parametrize("has_first_pod", [True, False], ids=["this release", "an earlier one"])
+    def test_no_deadline_passes_while_the_job_is_suspended(self, has_first_pod: bool) -> None:
+        """Neither while its pods stop, nor overnight; a deadline counts again from the first pod after that."""
+        policy, start = {"runPolicy": {"activeDeadlineSeconds": 100}}, NOW.isoformat()
+        status = {"startTime": start, "phase": "Running"} | ({"firstPodTime": start} if has_first_pod else {})
+        stopping = job_with(window(0, 1, "Closing"), status=status, spec={**policy, "suspend": True})
+        assert "Failed" not in phases(decide(observed(stopping, pod(0, 1)), after=200))
+        ended = pod(0, 1, phase="Failed")
+        (write,) = of_type(WriteStatus, decide(observed(stopping, ended), after=200))
+        assert write.status["phase"] == "Suspended"
+        assert "firstPodTime" not in write.status
+        resumed = job_with(status=write.status, spec=policy)
+        (write,) = of_type(WriteStatus, decide(observed(resumed, ended), after=30_000))
+        assert (write.status["phase"], write.status.get("firstPodTime")) == ("Waiting", None)
+        runs = job_with(window(0, 2), status=write.status, spec=policy)
+        (write,) = of_type(WriteStatus, decide(observed(runs, ended, pod(0, 2)), after=40_000))
+        assert write.status["phase"] == "Running"
+        later = job_with(window(0, 2), status=write.status, spec=policy)
+        assert "Failed" not in phases(decide(observed(later, pod(0, 2)), after=40_099))
+        assert phases(decide(observed(later, pod(0, 2)), after=40_101)) == ["Failed"]
+
+
+def phases(actions: list[Action]) -> list[str]:
+    return [write.status["phase"] for write in of_type(WriteStatus, actions)]
 
 
 class TestOrphanedPods:

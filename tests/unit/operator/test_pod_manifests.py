@@ -65,11 +65,12 @@ def test_identity() -> None:
         "tranche.dev/index": "1",
         "tranche.dev/attempt": "3",
     }
-    assert {**metadata["annotations"], "tranche.dev/template-requests": "?"} == {
+    assert {**metadata["annotations"], "tranche.dev/template-requests": "?", "tranche.dev/template": "?"} == {
         "note": "x",
         "tranche.dev/plan": "1.7",
         "tranche.dev/step-seconds": "180",
         "tranche.dev/template-requests": "?",
+        "tranche.dev/template": "?",
         "tranche.dev/training-container": "train",
     }
     assert metadata["finalizers"] == ["example.com/own", "tranche.dev/ledger"]

@@ -7,7 +7,15 @@ from typing import Any
 from support.operator_objects import ACCEPTED, NOW, observed, pod, window
 from support.reconcile_summary import decide, done_job, job_with, named, of_type, pauses
 from tranche_operator.reconcile import stuck_pod
-from tranche_operator.reconcile.actions import Action, DeletePod, EmitEvent, EvictPod, ReleasePod, WriteStatus
+from tranche_operator.reconcile.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EvictPod,
+    ReleasePod,
+    WriteStatus,
+)
 from tranche_operator.reconcile.observed import PodView
 
 CONDITION = "PodsDoNotStop"
@@ -74,3 +82,11 @@ class TestSidecars:
     def test_a_terminating_pod_is_not_deleted_again(self) -> None:
         actions = decide(observed(job_with(), replace(self.trained, terminating=True)))
         assert named(DeletePod, actions) == []
+
+
+def test_ended_pod_that_a_foreign_finalizer_keeps_is_left_alone() -> None:
+    """Nothing is sent again and again, and its name is not used for another pod."""
+    kept = replace(pod(0, 1, phase="Failed", released=True, terminating=True), finalizers=("example.org/audit",))
+    actions = decide(observed(job_with(window(1, 2)), kept))
+    assert named(DeletePod, actions) == named(EvictPod, actions) == named(ReleasePod, actions) == []
+    assert [action.manifest["metadata"]["name"] for action in of_type(CreatePod, actions)] == ["cats-worker-1-2"]

@@ -50,6 +50,8 @@ def check(error: ApiError | None = None, known: TemplateVerdict | None = None) -
         ApiError(422, "Invalid", FORBIDDEN, kind="pods"),
         ApiError(422, "Invalid", "the server rejected our request", kind="", fields=()),
         ApiError(403, "Forbidden", QUOTA.format("limits.cpu")),
+        ApiError(403, "Forbidden", 'pods "x" is forbidden: no PriorityClass with name tranche-high was found'),
+        ApiError(403, "Forbidden", 'pods "x" is forbidden: because it is being terminated'),
         ApiError(413, "RequestEntityTooLarge", "limit is 3145728"),
         ApiError(500, "InternalError", "failed calling webhook"),
         ApiError(429, "TooManyRequests", "try again"),

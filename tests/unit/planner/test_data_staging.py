@@ -220,6 +220,48 @@ def test_a_restarted_planner_knows_what_has_failed(limit: int, expected: int) ->
     assert staging(again).failures == 1
 
 
+def test_a_restarted_planner_knows_why_staging_failed() -> None:
+    p = cluster("there")
+    one = submit(p, backoff_limit=0)
+    p.handle(StagingEnded(KEY, staging(p).attempt, "Failed", reason="ErrImagePull: no such image"), 1000.0)
+    before = p.plan_of(KEY, 1001.0)
+    again = cluster("there")
+    again.restore([JobSubmitted(one, before, p.progress_of(KEY))], 1001.0)
+    assert again.plan_of(KEY, 1001.0).explanation == before.explanation
+    assert "ErrImagePull: no such image" in before.explanation
+
+
+def test_staging_pod_is_replaced_when_its_template_changes() -> None:
+    p = cluster()
+    one = submit(p)
+    (again,) = of_type(StageData, p.handle(JobChanged(replace(one, generation=2), frozenset({"staging"})), 10.0))
+    assert (again.chunks, staging(p).attempt) == ((2, 1, 0), 3)
+    assert sites_opened(p, StagingEnded(KEY, 2, "Succeeded", 5.0), at=11.0) == []
+    assert sites_opened(p, StagingEnded(KEY, 3, "Succeeded", 5.0), at=20.0) == ["there"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"weight": 3.0},
+        {"priority": 1000},
+        {"max_workers": 2},
+        {"chunk_bytes": 1e12},
+        {"backoff_limit": 0},
+        {"step_seconds": 9.0},
+        {"restart_seconds": 500.0},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+def test_other_changes_leave_a_staging_pod_alone(edit: dict[str, Any]) -> None:
+    p = cluster()
+    one = submit(p)
+    assert of_type(StageData, p.handle(JobChanged(replace(one, generation=2, **edit)), 10.0)) == []
+    assert (staging(p).attempt, staging(p).chunks) == (2, (2, 1, 0))
+    p.handle(StagingEnded(KEY, 2, "Succeeded", 5.0), 20.0)
+    assert {window.site for window in p.plan_of(KEY, 20.0).windows} == {"here", "there"}
+
+
 def test_chunks_done_meanwhile_are_not_staged_again() -> None:
     p = cluster()
     submit(p)

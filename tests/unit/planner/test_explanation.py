@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, planner, worker
+from support.policy_groups import BY_RANK
 from tranche.model import Job, Link, Node, PodShape, Preemption, Quota, QuotaLimit, Resources, Site, Taint
 from tranche.planner import (
     JobChanged,
@@ -19,7 +20,6 @@ from tranche.planner import (
     wait_reason_of,
 )
 from tranche.policies import POLICIES
-from tranche.policies.registry import live_policies
 
 BUSY = job("busy", seconds=100.0)
 
@@ -190,7 +190,7 @@ def test_ignored_claims_are_told(name: str) -> None:
     assert not p.plan_of("default/b", 0.0).ignored_claims
 
 
-@pytest.mark.parametrize("name", [*live_policies(), "least-loaded:order=arrival", "random:order=density"])
+@pytest.mark.parametrize("name", [*BY_RANK, "least-loaded:order=arrival", "random:order=density"])
 def test_greater_weight_comes_first_or_is_reported_ignored(name: str) -> None:
     p = planner(name, [node("n1")])
     p.handle(JobSubmitted(job("running", seconds=10.0, preemption=Preemption.NEVER)), 0.0)

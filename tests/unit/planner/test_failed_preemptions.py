@@ -253,11 +253,149 @@ def test_several_nodes_in_a_row_hold_the_job() -> None:
         for attempt, run in list(state.runs.items()):
             tried.append((now, run.window.node))
             p.handle(WorkerUnschedulable("default/bad", attempt, MISSING), now)
-            p.handle(WorkerEnded("default/bad", attempt, "Lost", now), now)
-        p.handle(Tick(), now)
+            p.handle(WorkerEnded("default/bad", attempt, "Lost", now + 1.0), now + 1.0)
+        p.handle(Tick(), now + 1.0)
     assert len(tried) == 3
     assert p.cluster.jobs["default/bad"].held_until > HOUR
     assert "3 nodes in a row" in p.plan_of("default/bad", now).explanation
+
+
+@pytest.mark.parametrize("sites", [1, 4])
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful", "lwf"])
+def test_job_whose_volume_is_in_one_zone_finds_its_site(policy: str, members: int, sites: int) -> None:
+    """kube-scheduler alone knows that the volume is in the last zone; the others have free nodes, and rank before."""
+    if policy == "chunk-faithful" and members > 1:
+        pytest.skip("it plans no gangs")
+    free = [node(f"n{site}-{i}", f"zone-{site}") for site in range(sites) for i in range(6 * members)]
+    p = planner(policy, [*free, *(node(f"right-{i}", "zone-9") for i in range(members))])
+    one = gang("a", members=members) if members > 1 else job("a")
+    p.handle(JobSubmitted(one), 0.0)
+    runs, tried, now = p.cluster.jobs["default/a"].runs, list[str](), 0.0
+    while (here := {run.window.site for run in runs.values()}) != {"zone-9"}:
+        tried += here
+        now += 30.0
+        assert now < 600.0
+        for attempt in list(runs):
+            event = WorkerUnschedulable("default/a", attempt, "1 node(s) had volume node affinity conflict")
+            p.handle(event, now)
+        for attempt in [attempt for attempt, run in runs.items() if run.closing]:
+            p.handle(WorkerEnded("default/a", attempt, "Preempted", now), now)
+        p.handle(Tick(), now)
+    assert sorted(tried) == [f"zone-{number}" for number in range(sites)], "each once"
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+@pytest.mark.parametrize(("chunks", "sites"), [(1, 8), (10, 1), (10, 8)])
+def test_many_windows_or_sites_do_not_hide_the_zone_of_a_volume(policy: str, chunks: int, sites: int) -> None:
+    """After attempts at five sites the job is held for an hour, and then tries the others."""
+    free = [node(f"n{site}-{i}", f"zone-{site}") for site in range(sites) for i in range(2 * chunks)]
+    p = planner(policy, [*free, *(node(f"right-{i}", "zone-9") for i in range(chunks))])
+    p.handle(JobSubmitted(job("a", chunks=chunks)), 0.0)
+    runs, now = p.cluster.jobs["default/a"].runs, 0.0
+    while {run.window.site for run in runs.values()} != {"zone-9"}:
+        now += 30.0
+        assert now < (600.0 if sites == 1 else 2 * HOUR)
+        for attempt in list(runs):
+            p.handle(WorkerUnschedulable("default/a", attempt, "1 node(s) had volume node affinity conflict"), now)
+        for attempt in [attempt for attempt, run in runs.items() if run.closing]:
+            p.handle(WorkerEnded("default/a", attempt, "Preempted", now), now)
+        p.handle(Tick(), now)
+
+
+def _zonal_windows(p: Planner, now: float, windows: int, *, ends: bool = True) -> tuple[int, float]:
+    """Play windows of job a, whose pods find a place in zone-9 only; return how many found none, and the time."""
+    runs, wrong, placed = p.cluster.jobs["default/a"].runs, 0, 0
+    while placed < windows:
+        now += 30.0
+        for attempt, run in list(runs.items()):
+            if run.window.site != "zone-9":
+                wrong += 1
+                p.handle(WorkerUnschedulable("default/a", attempt, "1 node(s) had volume node affinity conflict"), now)
+                p.handle(WorkerEnded("default/a", attempt, "Preempted", now), now)
+                continue
+            placed += 1
+            p.handle(WorkerBound("default/a", attempt, run.window.node or ""), now)
+            p.handle(WorkerStarted("default/a", attempt, now), now)
+            if ends:
+                p.handle(WorkerEnded("default/a", attempt, "Succeeded", now), now)
+        p.handle(Tick(), now)
+    return wrong, now
+
+
+def _zonal_planner(policy: str) -> Planner:
+    free = [node(f"n{site}-{i}", f"zone-{site}") for site in range(4) for i in range(6)]
+    return planner(policy, [*free, *(node(f"right-{i}", "zone-9") for i in range(2))])
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_later_windows_start_in_the_zone_of_the_volume(policy: str) -> None:
+    p = _zonal_planner(policy)
+    p.handle(JobSubmitted(job("a", chunks=20, max_workers=1)), 0.0)
+    assert _zonal_windows(p, 0.0, windows=20)[0] == 4, "one at each other site"
+
+
+def test_zone_of_a_volume_is_known_after_a_takeover() -> None:
+    p = _zonal_planner("chunk")
+    one = job("a", chunks=20, max_workers=1)
+    p.handle(JobSubmitted(one), 0.0)
+    _, now = _zonal_windows(p, 0.0, windows=3)
+    following = _zonal_planner("chunk")
+    following.restore([JobSubmitted(one, p.plan_of("default/a", now), p.progress_of("default/a"))], now)
+    assert _zonal_windows(following, now, windows=5)[0] == 0
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
+def test_hold_is_not_longer_under_a_leader_whose_clock_is_behind(ahead: float) -> None:
+    """Five nodes in a row hold the job for an hour, by the clock of the first leader, which may be wrong."""
+    p = planner("chunk", [node(f"n{i}", f"s{i}") for i in range(6)])
+    one, now = job("a"), HOUR + ahead
+    p.handle(JobSubmitted(one), now)
+    while p.cluster.jobs["default/a"].held_until <= now + 600.0:
+        now += 30.0
+        for attempt in list(p.cluster.jobs["default/a"].runs):
+            p.handle(WorkerUnschedulable("default/a", attempt, MISSING), now)
+            p.handle(WorkerEnded("default/a", attempt, "Lost", now), now)
+        p.handle(Tick(), now)
+        assert now < HOUR + ahead + 1800.0
+    following = planner("chunk", [node(f"n{i}", f"s{i}") for i in range(6)])
+    begin = now - ahead
+    following.restore([JobSubmitted(one, p.plan_of("default/a", now), p.progress_of("default/a"))], begin)
+    state = following.cluster.jobs["default/a"]
+    assert state.held_until <= begin + HOUR
+    assert (
+        state.placement.paused_until - begin
+        <= p.cluster.jobs["default/a"].placement.paused_until - state.placement.failed_at
+    )
+
+
+def test_no_worker_stops_in_a_zone_that_the_volume_is_not_in() -> None:
+    """The cluster fills up after the first windows; the job ranks first, and its zone has one node."""
+    p = planner("chunk", [node("n0", "zone-0"), node("n1", "zone-1"), node("right", "zone-9")])
+    p.handle(JobSubmitted(job("a", chunks=20, seconds=60.0, max_workers=1)), 0.0)
+    _, now = _zonal_windows(p, 0.0, windows=2)
+    _, now = _zonal_windows(p, now, windows=1, ends=False)
+    for i in range(2):
+        key = f"default/honest{i}"
+        p.handle(
+            JobSubmitted(job(f"honest{i}", now, seconds=10 * HOUR, restart_seconds=1.0, restart_declared=True)), now
+        )
+        for attempt in list(p.cluster.jobs[key].runs):
+            p.handle(WorkerBound(key, attempt, p.cluster.jobs[key].runs[attempt].window.node or ""), now)
+            p.handle(WorkerStarted(key, attempt, now), now)
+    wider = p.handle(JobChanged(job("a", chunks=20, seconds=60.0, max_workers=2, generation=1)), now + 30.0)
+    later = [p.handle(Tick(), now + 60.0 + 60.0 * minute) for minute in range(50)]
+    assert not of_type(CloseWindow, [*wider, *(one for out in later for one in out)])
+
+
+def test_zone_that_refuses_is_tried_again_after_an_hour() -> None:
+    """The reason may be another one that has passed."""
+    p = _zonal_planner("srsf")
+    p.handle(JobSubmitted(job("a", chunks=400, max_workers=1)), 0.0)
+    wrong, now = _zonal_windows(p, 0.0, windows=100)
+    assert wrong == 4
+    assert now < HOUR
+    assert _zonal_windows(p, now, windows=100)[0] == 4, "once more at each"
 
 
 def _failed_once() -> Planner:

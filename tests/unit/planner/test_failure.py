@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
+from support.policy_groups import BY_RANK
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
     CloseWindow,
@@ -13,15 +14,16 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
+    ParameterServerLost,
     Planner,
     Tick,
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import get_policy, live_policies
+from tranche.policies import get_policy
 
-PREEMPTIVE = [name for name in live_policies() if get_policy(name).traits.preemptive]
+PREEMPTIVE = [name for name in BY_RANK if get_policy(name).traits.preemptive]
 QUEUED = [name for name in PREEMPTIVE if name not in ("chunk-faithful", "least-loaded", "random", "round-robin")]
 BY_SERVICE = ("gittins", "las")
 """They go by the service that jobs have attained, which is little for all of these."""
@@ -158,3 +160,58 @@ def test_unbound_window_leaves_filled_node_and_bound_one_stays(
     running(made, late, 2.0)
     out = made.handle(NodeChanged(full[0]), 3.0)
     assert not of_type(CloseWindow, out), "what is bound there runs there"
+
+
+@pytest.mark.parametrize("outcome", ["Preempted", "Lost"])
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])
+def test_pods_that_somebody_deletes_at_once_are_few(policy: str, outcome: str) -> None:
+    """Such as a controller that enforces a policy. The job fails never, and trains when the pods stay."""
+    p = planner(policy, [node("n1"), node("n2")])
+    p.handle(JobSubmitted(job("j", seconds=1000.0)), 0.0)
+    state, now, pods = p.cluster.jobs["default/j"], 0.0, 0
+    while now < 3600.0:
+        now += 2.0
+        for attempt, run in list(state.runs.items()):
+            p.handle(WorkerBound("default/j", attempt, run.window.node or ""), now)
+            p.handle(WorkerStarted("default/j", attempt, now), now)
+            p.handle(WorkerEnded("default/j", attempt, outcome, now), now)  # type: ignore[arg-type]
+            pods += 1
+        p.handle(Tick(), now)
+    assert pods <= 18
+    assert state.failures == 0
+    assert "ended soon" in p.plan_of("default/j", now).explanation
+    for _ in range(200):
+        now += 2.0
+        p.handle(Tick(), now)
+    assert state.runs
+
+
+@pytest.mark.parametrize("outcome", ["Preempted", "Lost", "Succeeded"])
+def test_servers_that_end_at_once_are_few(outcome: str) -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(JobSubmitted(job("j", servers=1, server=worker(0), chunks=4, seconds=1000.0)), 0.0)
+    state, now, pods = p.cluster.jobs["default/j"], 0.0, 0
+    while now < 3600.0:
+        now += 2.0
+        for one in list(state.servers):
+            p.handle(ParameterServerLost("default/j", 0, one.planned.attempt, outcome), now)  # type: ignore[arg-type]
+            pods += 1
+        for attempt, run in list(state.runs.items()):
+            if run.closing:
+                p.handle(WorkerEnded("default/j", attempt, "Preempted", now), now)
+        p.handle(Tick(), now)
+    assert pods <= 18
+    assert state.failures == 0
+
+
+@pytest.mark.parametrize("members", [1, 8])
+def test_one_drain_is_no_reason_to_pause(members: int) -> None:
+    """All pods of the job end with it, and a second one much later."""
+    p = planner("chunk", [node(f"n{i}", gpus=8) for i in range(3)])
+    p.handle(JobSubmitted(job("j", chunks=members, seconds=1e5)), 0.0)
+    state = p.cluster.jobs["default/j"]
+    for now in (10.0, 4000.0):
+        for attempt in list(state.runs):
+            p.handle(WorkerEnded("default/j", attempt, "Preempted", now), now)
+        assert len(state.runs) == members
+        assert state.held_until <= now

@@ -6,7 +6,16 @@ import pytest
 
 from support.builders import LARGE, job, node, of_type, planner
 from tranche.model import Job, Node, PodShape, Quota, QuotaLimit, Resources, Site, Tier
-from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, Planner, QuotaChanged, WorkerStarted
+from tranche.planner import (
+    CloseWindow,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    Planner,
+    QuotaChanged,
+    WorkerBound,
+    WorkerStarted,
+)
 from tranche.policies import live_policies
 
 NVIDIA, AMD = "nvidia.com/gpu", "amd.com/gpu"
@@ -101,6 +110,7 @@ def test_unlimited_site_takes_jobs_of_its_resource_only() -> None:
 def test_node_that_changes_its_resource_takes_workers_of_the_new() -> None:
     made = planner("chunk", [node_with(NVIDIA, "n0", gpus=2)])
     assert opened(made, job_with(NVIDIA, "first")) == ["n0"]
+    made.handle(WorkerBound("default/first", 1, "n0"), 0.5)
     made.handle(NodeChanged(node_with(AMD, "n0", gpus=2)), 1.0)
     assert opened(made, job_with(NVIDIA, "second"), 1.0) == []
     assert opened(made, job_with(AMD, "third", chunks=2), 1.0) == ["n0"]  # the first one still holds a device

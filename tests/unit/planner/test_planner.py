@@ -192,7 +192,8 @@ def test_chunks_of_a_lost_node_train_elsewhere() -> None:
 def test_a_cordoned_node_keeps_what_runs_and_gets_nothing_new() -> None:
     one = node("n1")
     p = planner("chunk-faithful", [one, node("n2")])
-    p.handle(JobSubmitted(job("a", chunks=4)), 0.0)
+    for opened in of_type(OpenWindow, p.handle(JobSubmitted(job("a", chunks=4)), 0.0)):
+        p.handle(WorkerBound("default/a", opened.window.attempt, opened.window.node or ""), 0.5)
     out = p.handle(NodeChanged(replace(one, unschedulable=True)), 1.0)
     assert of_type(CloseWindow, out) == []
     assert of_type(OpenWindow, p.handle(WorkerEnded("default/a", 1, "Succeeded", 100.0), 100.0)) == []
@@ -370,3 +371,11 @@ def test_a_restarted_planner_keeps_windows_ledger_and_attempts() -> None:
         assert new.windows == old.windows
         assert new.attempts == old.attempts
         assert new.servers == old.servers
+
+
+def test_namesake_of_a_removed_job_runs_in_the_same_decision() -> None:
+    p = planner("tiresias", [node("n1")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    p.handle(WorkerEnded("default/a", 1, "Succeeded", 1.0), 1.0)
+    p.handle_all([JobRemoved("default/a"), JobSubmitted(replace(job("a", 1.0), uid="another"))], 1.0)
+    assert p.cluster.jobs["default/a"].runs

@@ -63,6 +63,17 @@ def test_raised_or_removed_quota_starts_waiting_chunks(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+def test_quota_below_its_use_stops_no_worker_and_starts_none(policy: str) -> None:
+    p = planner(policy, [node("n1", gpus=8)])
+    p.handle(gpus(3), 0.0)
+    assert len(opened(submit(p, "one", chunks=5))) == 3
+    assert of_type(CloseWindow, p.handle(gpus(1), 1.0)) == []
+    for attempt, at in ((1, 100.0), (2, 101.0)):
+        assert opened(p.handle(WorkerEnded("team-a/one", attempt, "Succeeded", at), at)) == []
+    assert opened(p.handle(WorkerEnded("team-a/one", 3, "Succeeded", 102.0), 102.0)) == ["one"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_what_others_use_of_a_quota_is_not_there_for_us(policy: str) -> None:
     p = planner(policy, [node("n1", gpus=8)])
     p.handle(gpus(4, foreign=3), 0.0)

@@ -8,6 +8,7 @@ from support.builders import gang, job, node, worker
 from tranche.estimate import LevelNetwork
 from tranche.model import Job, Node, Preemption, Site, Tier
 from tranche.model.topology import RACK_LEVEL
+from tranche.planner.scheduling.level_relocation import REVIEW_SECONDS
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
 
@@ -138,6 +139,13 @@ def test_preempted_job_is_safe_for_the_quantum() -> None:
     found = simulated("no-wait", jobs, nodes(2))
     assert found["a"].started == 100.0
     assert found["b"].started >= 700.0
+
+
+def test_preemption_is_reviewed_when_the_quantum_is_over() -> None:
+    """No event follows the arrival of b at 300 s; the quantum of the victim ends at 700 s."""
+    long = job("long", 0.0, seconds=5000.0, worker=worker(2))
+    jobs = (long, pair("a", 100.0, 50), pair("b", 300.0, 50))
+    assert simulated("no-wait", jobs, nodes(2))["b"].started == 300.0 + REVIEW_SECONDS
 
 
 @pytest.mark.parametrize("policy", FAMILY)

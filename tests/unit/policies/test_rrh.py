@@ -1,15 +1,31 @@
 """RRH-like: utility less the cost of delay, per GPU."""
 
+from itertools import permutations
 from math import exp
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support.builders import job, node, of_type, planner
-from tranche.model import Utility
-from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, Planner
+from tranche.model import Site, Utility
+from tranche.planner import (
+    CloseWindow,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    Planner,
+    PlannerSettings,
+    SiteChanged,
+    WorkerEnded,
+)
 from tranche.policies import get_policy
-from tranche.policies.allocation.rrh import payoffs
+from tranche.policies.allocation.draft import Draft
+from tranche.policies.allocation.rrh import Rrh, payoffs
+from tranche.policies.allocation.utility import utility_of
 from tranche.simulation.scenario import Scenario, run
+from tranche.state.cluster import ClusterState
+from tranche.state.entities import JobState
 
 
 def started(made: Planner) -> set[str]:
@@ -83,3 +99,62 @@ def test_payoff_uses_the_utility_that_the_job_names() -> None:
 def test_infinite_threshold_is_refused() -> None:
     with pytest.raises(ValueError, match="threshold"):
         get_policy("rrh:threshold=inf")
+
+
+def worth_by_rule(jobs: list[JobState], gpus: int, now: float) -> dict[str, float]:
+    """Return utility less the delay of all others, job by job, by the rule of the module's docstring."""
+    rest = {state.job.key: max(0.0, state.worker_seconds(now)) for state in jobs}
+    crowded = sum(state.job.width * state.job.gpus for state in jobs) > gpus
+
+    def end(state: JobState, delay: float = 0.0) -> float:
+        utility = utility_of(state)
+        return utility.at(now - state.job.submitted + rest[state.job.key] / state.job.width + delay)
+
+    found = {}
+    for state in jobs:
+        delay = rest[state.job.key] * state.job.gpus / gpus if crowded else 0.0
+        found[state.job.key] = end(state) - sum(end(other) - end(other, delay) for other in jobs if other is not state)
+    return found
+
+
+class Watched(Rrh):
+    """Checks each distribution as it is made: on one node, all workers of a job before the first of the next."""
+
+    def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
+        draft = super().allocate_workers(cluster, now)
+        jobs = [state for state in draft.jobs if draft.most[state.job.key]]
+        gpus = draft.capacity.gpus
+        worth = worth_by_rule(jobs, gpus, now)
+        for one, other in permutations(jobs, 2):
+            ahead = admitted(one, worth) and not admitted(other, worth)
+            if admitted(one, worth) == admitted(other, worth):
+                ahead = worth[one.job.key] / one.job_gpus > worth[other.job.key] / other.job_gpus + 1e-9
+            if ahead and draft.units(one) < draft.most[one.job.key]:
+                assert draft.units(other) == 0
+        assert sum(map(draft.units, jobs)) == min(gpus, sum(draft.most[state.job.key] for state in jobs))
+        return draft
+
+
+def admitted(state: JobState, worth: dict[str, float]) -> bool:
+    return worth[state.job.key] > 0 or bool(state.runs) or state.counted_gpu_seconds > 0
+
+
+@settings(max_examples=80)
+@given(
+    gpus=st.integers(1, 8),
+    steps=st.lists(
+        st.tuples(st.booleans(), st.integers(1, 6), st.floats(10.0, 4000.0), st.floats(0.1, 5.0)),
+        min_size=3,
+        max_size=12,
+    ),
+)
+def test_jobs_get_all_their_workers_in_order_of_payoff(gpus: int, steps: list[tuple[bool, int, float, float]]) -> None:
+    made = Planner(Watched(), PlannerSettings(validate=True))
+    made.handle_all([SiteChanged(Site("edge-a")), NodeChanged(node("n0", gpus=gpus))], 0.0)
+    for number, (arrives, chunks, seconds, weight) in enumerate(steps):
+        at = 50.0 * number
+        running = [(key, attempt) for key, state in made.cluster.jobs.items() for attempt in state.runs]
+        if arrives or not running:
+            made.handle(JobSubmitted(job(f"j{number}", at, chunks=chunks, seconds=seconds, weight=weight)), at)
+        else:
+            made.handle(WorkerEnded(*running[chunks % len(running)], "Succeeded", at), at)

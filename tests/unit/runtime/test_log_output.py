@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -61,3 +63,18 @@ def test_control_characters_in_a_text_line_are_escaped(capsys: pytest.CaptureFix
     err = capsys.readouterr().err
     assert err.endswith("edge\\n2026-01-01 ERROR forged\\x1b[2J\\u2028: – waits\n")
     assert err.count("\n") == 1
+
+
+WITHOUT_FILES = """
+import logging, resource
+from tranche.runtime.log_output import LogSettings, log_to_stderr
+log_to_stderr("planner", LogSettings())
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+logging.getLogger("x").error("accept failed\\nsocket")
+"""
+
+
+def test_line_is_written_while_no_file_can_be_opened() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FILES], capture_output=True, text=True, check=True)
+    assert done.stderr.endswith("accept failed\\nsocket\n")
+    assert "Logging error" not in done.stderr

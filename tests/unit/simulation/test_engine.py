@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.builders import job, node, worker
+from support.builders import gang, job, node, worker
+from tranche.estimate import LevelNetwork
 from tranche.model import Job, Link, Node, Site
+from tranche.model.topology import RACK_LEVEL
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.accounting import MOST_SAMPLES
 from tranche.simulation.engine.result import JobResult, SimulationResult
@@ -188,6 +190,25 @@ def test_accounts_add_up(policy: str, restart: float) -> None:
     assert summary.utilisation + summary.lost_gpu_seconds / room == pytest.approx(busy / room)
 
 
+def test_window_that_one_decision_opens_and_closes_has_no_pod() -> None:
+    """At 1,062.5 s, a gang starts, and another one that waits with it takes its GPUs in the same decision."""
+    nodes = tuple(node(name, "edge", 2, labels={RACK_LEVEL: name}) for name in "abc")
+    given = [(127, 3, 510.5), (254, 3, 2039), (381, 4, 127), (442, 2, 2039), (503, 4, 254.5), (564, 4, 509)]
+    jobs = []
+    for number, (at, workers, seconds) in enumerate(given):
+        one = gang if number % 4 else job
+        fields: dict[str, Any] = {"gradient_bits": 2e12} if number % 4 else {"max_workers": 2}
+        fields |= {"chunks": workers, "batches_per_chunk": 1, "step_seconds": float(seconds)}
+        jobs.append(one(str(number), float(at), restart_declared=False, **fields))
+    network = LevelNetwork((1e12, 1e11, 1e10, 1e9))
+    result = ran(jobs, nodes, "dally-like:timers=100/50", level_network=network, contention=False)
+    assert not result.unfinished
+    for name in "abc":
+        held = [one for one in result.occupations if one.node == name]
+        for moment in {one.opened for one in held}:
+            assert sum(one.gpus for one in held if one.opened <= moment < one.ended) <= 2
+
+
 def test_the_load_curve_counts_who_waits() -> None:
     samples = ran([job("x"), job("y", 30.0)], policy="fifo").samples
     assert [(one.at, one.busy_gpus, one.waiting_jobs) for one in samples] == [
@@ -277,3 +298,12 @@ def test_nodes_of_one_gpu_kind_keep_their_own_speeds() -> None:
     nodes = (node("a", labels=slow, speed=0.25), node("b", labels=fast, speed=0.5), node("c", labels=fast, speed=2.0))
     result = run(Scenario(tuple(job(name, seconds=100.0) for name in "xyz"), nodes, policy="fifo"))
     assert [done.completed for done in result.jobs] == [50.0, 200.0, 400.0]
+
+
+def test_job_preempted_in_its_last_moment_is_complete() -> None:
+    """Its worker is stopped one rounding error before it ends, when all mini-batches are trained."""
+    first = job("a", batches_per_chunk=11, step_seconds=7200 / 11)
+    second = job("b", 7199.999999999999)
+    result = run(Scenario((first, second), (node("n", gpus=1),), (Site("edge"),), "las"))
+    assert not result.unfinished
+    assert {one.key: round(one.completed) for one in result.jobs} == {"default/a": 7200, "default/b": 7300}

@@ -12,6 +12,7 @@ from support.builders import job, node, worker
 from support.lp_bounds import BoundError, lp_bound_seconds
 from tranche.model import Job, Link, Site
 from tranche.policies import POLICIES
+from tranche.simulation.analysis import relaxation
 from tranche.simulation.analysis.lower_bound import fluid_srpt_seconds, ideal_seconds, with_least_communication
 from tranche.simulation.scenario import Scenario, run
 
@@ -181,3 +182,10 @@ def test_without_jobs_there_is_no_bound() -> None:
     assert isnan(fluid_srpt_seconds([], [node("a")]))
     assert isnan(ideal_seconds([], [node("a")]))
     assert isnan(lp_bound_seconds([], [node("a")]))
+
+
+def test_bound_does_not_depend_on_the_rows_sorted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = [job(f"j{i}", 3.0 * (i % 17), chunks=1 + i % 5, seconds=2.0, max_workers=1 + i % 3) for i in range(60)]
+    bound = fluid_srpt_seconds(several, [node("a", gpus=4)])
+    monkeypatch.setattr(relaxation, "SORTED", 1)
+    assert fluid_srpt_seconds(several, [node("a", gpus=4)]) == bound

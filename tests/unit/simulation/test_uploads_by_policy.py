@@ -1,6 +1,7 @@
 """Uploads of all policies share uplinks by one rule."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from support.builders import job, node
 from tranche.estimate import LevelNetwork
 from tranche.estimate.link_contention import PENALTY_RATIO
 from tranche.model import Job, Link, Site, Tier
-from tranche.planner import ChunkStaged
+from tranche.planner import ChunkStaged, Event, Planner, Tick
 from tranche.policies import POLICIES
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation.engine.shared_uploads import SharedUploads
@@ -54,6 +55,16 @@ def test_policy_pays_for_the_uplink_that_it_shares(policy: str, alone: float, sh
     assert ends == pytest.approx([alone, shared])
 
 
+def drawn_jobs() -> tuple[Job, ...]:
+    """Return eight jobs of 1 to 4 chunks with data at all sites."""
+    draw, jobs = Random(3), []
+    for number in range(8):
+        chunks, seconds, site = draw.randint(1, 4), draw.choice([20.0, 60.0]), draw.choice("abc")
+        sizes: dict[str, Any] = {"chunks": chunks, "seconds": seconds, "chunk_bytes": WAN * ALONE / 8}
+        jobs.append(job(f"j{number}", 15.0 * number, data_site=site, **sizes))
+    return tuple(jobs)
+
+
 @pytest.mark.parametrize("name", sorted(name for name in POLICIES if name != "srpt-pool"))
 def test_no_policy_sends_faster_than_the_uplink(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All uploads of a site together take at least as long as one after the other; srpt-pool sends nothing."""
@@ -68,13 +79,8 @@ def test_no_policy_sends_faster_than_the_uplink(name: str, monkeypatch: pytest.M
         return found
 
     monkeypatch.setattr(SharedUploads, "arrive", watched)
-    draw, jobs = Random(3), []
-    for number in range(8):
-        chunks, seconds, site = draw.randint(1, 4), draw.choice([20.0, 60.0]), draw.choice("abc")
-        sizes: dict[str, Any] = {"chunks": chunks, "seconds": seconds, "chunk_bytes": WAN * ALONE / 8}
-        jobs.append(job(f"j{number}", 15.0 * number, data_site=site, **sizes))
-    homes = {one.key: one.data_site or "" for one in jobs}
-    simulation = prepared(scenario(name, tuple(jobs), shared=True, gpus=2))
+    simulation = prepared(scenario(name, drawn_jobs(), shared=True, gpus=2))
+    homes = {one.key: one.data_site or "" for one in drawn_jobs()}
     context = simulation.planner.context
     context.settings, context.cluster.validate = replace(context.settings, validate=True), True
     assert completed(simulation)
@@ -85,6 +91,20 @@ def test_no_policy_sends_faster_than_the_uplink(name: str, monkeypatch: pytest.M
             span += max(0.0, end - max(began, until))
             until = max(until, end)
         assert len(uploads) * ALONE <= span * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["srsf:uploads=held", "dally-like", "chunk"])
+def test_planner_decides_only_at_events_and_timers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live planner does not learn when contention moves an end, or when a part of a worker's data has arrived."""
+    decide = Planner.handle_all
+
+    def watched(self: Planner, events: Iterable[Event], now: float) -> object:
+        given, wakeup = tuple(events), self.next_wakeup()
+        assert any(not isinstance(event, Tick) for event in given) or (wakeup is not None and wakeup <= now)
+        return decide(self, given, now)
+
+    monkeypatch.setattr(Planner, "handle_all", watched)
+    assert completed(prepared(scenario(name, drawn_jobs(), shared=True, gpus=2)))
 
 
 def test_uploads_of_a_complete_job_end() -> None:

@@ -1,5 +1,7 @@
 import os
-from collections.abc import Mapping
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -50,6 +52,33 @@ def test_a_crash_while_saving_leaves_the_old_checkpoint(tmp_path: Path) -> None:
     assert newest(tmp_path) == b"whole"
     save(tmp_path, 5, b"next")
     assert newest(tmp_path) == b"next"
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Refuse writes beyond this number of bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_checkpoint_that_cannot_be_written_takes_no_room(tmp_path: Path) -> None:
+    save(tmp_path, 3, b"whole")
+    with largest_file(1 << 20), pytest.raises(OSError, match="File too large"):
+        save(tmp_path, 4, bytes(2 << 20))
+    assert newest(tmp_path) == b"whole"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_part_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path) -> None:
+    for attempt in (3, 5):
+        (tmp_path / f"checkpoint-{attempt}.new").write_bytes(b"part")
+    (tmp_path / "checkpoint-0a-1-3.new").write_bytes(b"part of another job")
+    save(tmp_path, 4, b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-4", "checkpoint-5.new", "checkpoint-0a-1-3.new"}
 
 
 def save_as(directory: Path, uid: str, attempt: int, text: bytes) -> None:

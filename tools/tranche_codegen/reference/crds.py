@@ -82,11 +82,12 @@ def _rules(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
         yield f"`{path}`", rule["message"]
     for name, field in schema.get("properties", {}).items():
         below = f"{path}.{name}"
-        yield from _rules(
-            below, {key: value for key, value in field.items() if key != "properties" or name not in EMBEDDED}
-        )
-        if name not in EMBEDDED:
-            yield from _rules(f"{below}[]", field.get("items", {}))
+        if name in EMBEDDED:  # a message names the fields inside that it concerns
+            messages = dict.fromkeys(message for _, message in _rules(below, field))
+            yield from ((f"`{below}`", message) for message in messages)
+            continue
+        yield from _rules(below, field)
+        yield from _rules(f"{below}[]", field.get("items", {}))
 
 
 def _columns(version: Schema) -> str:

@@ -16,6 +16,8 @@ MAX_UNPLACED_NODES = 64
 """Bounds of status.plan.unplaced."""
 MAX_ATTEMPT_TEXT = 2048
 """Bound of one text in status.progress.history, above what `tranche.model.attempt_record` writes."""
+MAX_CELL_ENTRIES = 1000
+"""Bound of status.plan.grant.slots.cells, above what `MOST_CELLS_BYTES` of `tranche.model.plan` allows."""
 MAX_SITES = 64
 """Maximum number of sites with usage in status.progress."""
 
@@ -35,32 +37,40 @@ _LONGER_THAN_ZERO = (f"!self.matches('{_DURATION}') || duration(self) > duration
 _QUANTITY_RULE = (f"string(self).matches('{_QUANTITY}')", "must be a quantity such as 64Mi, 1.5G or 500M, not negative")
 _INT_OR_STRING = {"x-kubernetes-int-or-string": True, "maxLength": 32}
 
-_TEMPLATE_RULES = (
+_FORBIDDEN_FIELDS = (
     (
-        "!has(self.spec.nodeName) && !has(self.spec.schedulerName) && !has(self.spec.schedulingGates)",
+        ("nodeName", "schedulerName", "schedulingGates"),
         "tranche places the pods: leave out nodeName, schedulerName and schedulingGates; "
         "narrow the choice by nodeSelector or affinity",
     ),
     (
-        "!has(self.spec.hostname) && !has(self.spec.subdomain) && !has(self.spec.hostnameOverride)",
+        ("hostname", "subdomain", "hostnameOverride"),
         "tranche names the pods, so that they find each other: leave out hostname, subdomain and hostnameOverride",
     ),
     (
-        "!has(self.spec.priorityClassName) && !has(self.spec.priority) && !has(self.spec.preemptionPolicy)",
+        ("priorityClassName", "priority", "preemptionPolicy"),
         "the priority belongs to the job: leave out priorityClassName, priority and preemptionPolicy here "
         "and set spec.priorityClassName",
     ),
-    (
-        "!has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
+)
+# Each rule is at the field that it concerns, and so costs nothing where the field is absent. The API server evaluates
+# all rules of an object at every write, also of its status, and for `self.spec.nodeName` it copies the schemas of all
+# fields of a pod.
+_TEMPLATE_RULES = {
+    **{f"spec.{name}": ("false", message) for names, message in _FORBIDDEN_FIELDS for name in names},
+    "spec.restartPolicy": (
+        "self == 'Never'",
         "tranche starts ended pods again itself, as a new attempt: restartPolicy must be Never (or be left out)",
     ),
-    (
-        "!has(self.metadata) || !has(self.metadata.labels) "
-        "|| self.metadata.labels.all(key, !key.startsWith('tranche.dev/'))",
+    "metadata.labels": (
+        "self.all(key, !key.startsWith('tranche.dev/'))",
         "labels that begin with tranche.dev/ are set by tranche: leave them out",
     ),
-)
-Template = Annotated[dict[str, Any], Field(json_schema_extra=rules(*_TEMPLATE_RULES, **{"x-tranche-template": True}))]
+}
+_INSIDE = {
+    "x-tranche-rules-inside": {path: rules(rule)["x-kubernetes-validations"] for path, rule in _TEMPLATE_RULES.items()}
+}
+Template = Annotated[dict[str, Any], Field(json_schema_extra={"x-tranche-template": True, **_INSIDE})]
 """A PodTemplateSpec; the CRD generator puts Kubernetes' own schema here."""
 _DEVICE = "k.endsWith('/gpu') || k.startsWith('nvidia.com/') || k.startsWith('amd.com/')"
 _ASKS = " || ".join(
@@ -70,12 +80,12 @@ StagingTemplate = Annotated[
     dict[str, Any],
     Field(
         json_schema_extra=rules(
-            *_TEMPLATE_RULES,
             (
                 f"self.spec.containers.all(c, !has(c.resources) || !({_ASKS}))",
                 "a staging pod copies data: leave out GPUs",
             ),
             **{"x-tranche-staging-template": True},
+            **_INSIDE,
         )
     ),
 ]
@@ -123,6 +133,12 @@ _CHUNKS = "[0-9]{1,4}(-[0-9]{1,4})?"
 ChunkSet = Annotated[str, Field(max_length=16_384, pattern=f"^({_CHUNKS}(,{_CHUNKS})*)?$")]
 """Chunk numbers as `tranche.model.chunk_ranges` writes them: ``0-11,14``."""
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
+WHOLE: dict[str, Any] = {"x-kubernetes-map-type": "atomic"}
+"""Schema extension of an object that one field manager always writes as a whole.
+
+Server-side apply then records and compares one field, and not every field inside: the records of the single fields were
+a fifth of a job, and each write of its status decodes and encodes them.
+"""
 
 
 def by_key(key: str) -> dict[str, Any]:

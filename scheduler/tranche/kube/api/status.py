@@ -13,10 +13,12 @@ from pydantic import ConfigDict, Field
 from tranche.kube.api.fields import (
     ATOMIC,
     MAX_ATTEMPT_TEXT,
+    MAX_CELL_ENTRIES,
     MAX_CHUNKS,
     MAX_SITES,
     MAX_UNPLACED_MESSAGE,
     MAX_UNPLACED_NODES,
+    WHOLE,
     ChunkSet,
     NodeName,
     Resource,
@@ -89,6 +91,8 @@ class PlannedStaging(Resource):
     """Number of pods that failed since one succeeded."""
     given_up: bool = False
     """true if too many pods failed; no data is copied to the site until the spec changes."""
+    why: StopReason | None = None
+    """Why the last pod that did not succeed ended."""
 
 
 class UnplacedPods(Resource):
@@ -111,6 +115,61 @@ class UnplacedPods(Resource):
     that they were."""
 
 
+class NodePods(Resource):
+    """Number of pods on one node."""
+
+    node: NodeName
+    pods: int = Field(ge=1, le=MAX_CHUNKS)
+
+
+class PodPlaces(Resource):
+    """Numbers of pods by node."""
+
+    workers: list[NodePods] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    parameter_servers: list[NodePods] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
+
+
+class ReservedCells(PodPlaces):
+    """Pods for which the job has reserved room in each of several successive time slots."""
+
+    first: int = Field(ge=0, le=2**53)
+    """First slot."""
+    last: int = Field(ge=0, le=2**53)
+    """Last slot."""
+
+
+class SlotOffer(Resource):
+    """Last offer of a policy with a slot table, and the cells that the job has reserved."""
+
+    seconds: float
+    """Length of a slot in seconds; slot n begins n times this length after 1970-01-01T00:00:00Z."""
+    offered: int = Field(ge=0, le=2**53)
+    """First slot of the offer."""
+    payoff: float | None = None
+    """Utility of the job's completion less the price of its cells; absent if no completion was found."""
+    returned: int = Field(default=0, ge=0, le=2**53)
+    """Number of times that jobs had given back their cells by then: after a later time, another offer is due."""
+    cells: list[ReservedCells] = Field(default=[], max_length=MAX_CELL_ENTRIES, json_schema_extra=ATOMIC)
+    """Reserved cells in order of slots; absent if the job was not admitted."""
+    too_large: bool = False
+    """true if the job was not admitted because its cells would exceed 64 KiB here."""
+
+
+class WorkerGrant(Resource):
+    """Result of the last distribution of workers for the job; a planner that takes over restores it."""
+
+    policy: str = Field(max_length=64)
+    """Policy that distributed the workers."""
+    workers: int = Field(ge=0, le=MAX_CHUNKS)
+    """Most workers on nodes that the job may have."""
+    place: float
+    """Place in the order of the distribution; smaller numbers are served first."""
+    nodes: PodPlaces | None = None
+    """Nodes on which its pods start as long as they have room."""
+    slots: SlotOffer | None = None
+    """Offer and cells, under a policy with a slot table."""
+
+
 class PlannedInterval(Resource):
     """Interval that contains a planned time with a probability of 80 %."""
 
@@ -127,6 +186,7 @@ class Plan(Resource):
                 "self.term > oldSelf.term || (self.term == oldSelf.term && self.revision >= oldSelf.revision)",
                 "a newer planner has written this plan (term, revision)",
             ),
+            **WHOLE,
         )
     )
 
@@ -158,6 +218,8 @@ class Plan(Resource):
     chief: PlannedChief | None = None
     unplaced: UnplacedPods | None = None
     """Failed attempts to place a pod, failed preemptions, and their consequences; absent without them."""
+    grant: WorkerGrant | None = None
+    """Number of workers that the policy grants the job, if it distributes workers among all jobs."""
     staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
     workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
     """Open and closing windows."""
@@ -238,6 +300,8 @@ class SiteProgress(Resource):
 class Progress(Resource):
     """Finished work; its field manager is tranche-scheduler."""
 
+    model_config = ConfigDict(json_schema_extra=WHOLE)
+
     chunks: str = Field(default="", max_length=64)
     """Completed chunks over all chunks, such as 12/27."""
     done: ChunkSet = ""
@@ -293,6 +357,8 @@ class Progress(Resource):
 class Condition(Resource):
     """metav1.Condition."""
 
+    model_config = ConfigDict(json_schema_extra=WHOLE)
+
     type: str = Field(max_length=316)
     status: Literal["True", "False", "Unknown"]
     observed_generation: int | None = None
@@ -325,6 +391,8 @@ class AdmittedPod(Resource):
 
 class AdmittedPods(Resource):
     """The job's pods after admission, as a dry run returned them; written by tranche-operator."""
+
+    model_config = ConfigDict(json_schema_extra=WHOLE)
 
     generation: int
     """metadata.generation of the spec that the dry run was made for."""

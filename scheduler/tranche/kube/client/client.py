@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import aiohttp
@@ -17,6 +18,8 @@ from tranche.kube.client.errors import ApiError, Unreachable
 APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 10.0
 CONNECTIONS = 100
+LEAST_DIFFERENCE_SECONDS = 1.0
+"""Smaller differences between two clocks are not corrected."""
 
 __all__ = ["APPLY", "ApiClient", "ApiError", "Unreachable"]
 
@@ -47,6 +50,8 @@ class ApiClient:
         self._credentials = credentials
         self.observe: Callable[[str, int, float], None] = _ignore
         """Callback for every request: method, HTTP status (0: no response) and duration in seconds."""
+        self._ahead = 0.0
+        """Seconds by which the API server's clock is ahead of this machine's, if that is a second or more."""
 
     @classmethod
     @asynccontextmanager
@@ -62,6 +67,13 @@ class ApiClient:
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)
         async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
             yield cls(session, credentials)
+
+    def server_time(self) -> float:
+        """Return the seconds since the epoch by the clock of the API server, which stamps all objects.
+
+        The clock of this machine may be wrong by hours. Responses have the server's time in whole seconds.
+        """
+        return time.time() + self._ahead
 
     async def get(self, path: str, **params: str | int) -> bytes:
         """Send a GET request and return the raw body.
@@ -159,7 +171,7 @@ class ApiClient:
         """Send a request and return the response with its body unread; after a 401, reload the credentials once."""
         renewed = False
         while True:
-            began, status = time.monotonic(), 0
+            began, status, asked_at = time.monotonic(), 0, time.time()
             try:
                 response = await self._session.request(
                     method,
@@ -172,6 +184,7 @@ class ApiClient:
                     **self._credentials.connection,
                 )
                 status = response.status
+                self._note_date(response.headers.get("Date", ""), asked_at, time.time())
             finally:
                 self.observe(method, status, time.monotonic() - began)
             if 200 <= response.status < 300:
@@ -181,6 +194,16 @@ class ApiClient:
                     raise _refusal(response, await response.read())
             await self._credentials.renew()
             renewed = True
+
+    def _note_date(self, date: str, asked_at: float, answered_at: float) -> None:
+        """Note the time of a response; it lies in the second that the header names, and between the two local times."""
+        try:
+            second = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        least, most = second - answered_at, second + 1.0 - asked_at
+        ahead = max(least, 0.0) + min(most, 0.0)
+        self._ahead = ahead if abs(ahead) >= LEAST_DIFFERENCE_SECONDS else 0.0
 
 
 def _ignore(method: str, status: int, seconds: float) -> None:

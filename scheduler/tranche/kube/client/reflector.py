@@ -24,6 +24,8 @@ WATCH_SECONDS = (240, 480)
 """Range of the random watch duration in seconds; it is random so that clients do not reconnect at the same time."""
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
+LONGEST_RETRY_AFTER_SECONDS = 60.0
+"""Cap of the server's Retry-After, which a proxy in front of it may set to any value."""
 LEAST_WATCH_SECONDS = 1.0
 """Back off before reopening a watch that lasted less than this number of seconds."""
 BURST_SECONDS = 0.005
@@ -166,8 +168,8 @@ class Reflector(Generic[T]):
                 pause = FIRST_PAUSE_SECONDS
             if failed is None and self._clock() - began >= LEAST_WATCH_SECONDS:
                 continue
-            asked = failed.retry_after if isinstance(failed, ApiError) else None
-            await self._sleep(max(pause * (0.5 + self._jitter()), asked or 0.0))
+            asked = (failed.retry_after or 0.0) if isinstance(failed, ApiError) else 0.0
+            await self._sleep(max(pause * (0.5 + self._jitter()), min(asked, LONGEST_RETRY_AFTER_SECONDS)))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def read(self) -> None:

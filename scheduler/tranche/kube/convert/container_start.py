@@ -7,10 +7,14 @@ are only in events; such a container waits with the reason ``ContainerCreating``
 from enum import StrEnum
 from typing import NamedTuple
 
-from tranche.kube.api.core_types import ContainerState, Pod
+from tranche.kube.api.core_types import ContainerState, Pod, Terminated
 
 UNKNOWN_STATUS = "ContainerStatusUnknown"
 """Reason of a terminated container that the kubelet did not find; it may never have existed."""
+_START_ERROR = "StartError"
+"""Reason of a container that the container runtime could not start."""
+_INTERRUPTED = ("context canceled: unknown", "context deadline exceeded: unknown")
+"""Ends of its messages if the kubelet ended, or waited no longer, while the runtime started the container."""
 LONGEST_MESSAGE = 400
 """Longest message of the kubelet in characters; longer ones are cut."""
 
@@ -66,9 +70,17 @@ def any_started(pod: Pod) -> bool:
 
 def _has_started(state: ContainerState) -> bool:
     ended = state.terminated
-    return state.running is not None or (
-        ended is not None and (ended.started_at is not None or ended.reason != UNKNOWN_STATUS)
-    )
+    if ended is None:
+        return state.running is not None
+    return (ended.started_at is not None or ended.reason != UNKNOWN_STATUS) and not is_start_interrupted(ended)
+
+
+def is_start_interrupted(ended: Terminated) -> bool:
+    """Return whether the kubelet ended, or waited no longer, while the container runtime started the container.
+
+    A command that does not exist has the same reason and exit code, and another message.
+    """
+    return ended.reason == _START_ERROR and ended.message.endswith(_INTERRUPTED)
 
 
 def start_delay(pod: Pod) -> StartDelay | None:

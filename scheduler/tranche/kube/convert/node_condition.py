@@ -31,18 +31,20 @@ def excluded_condition(
         known: Conditions of the Site as read; the transition time is kept while the status does not change.
         now: Seconds since the epoch.
     """
-    known = tuple(known)
-    if not nodes and find_condition(known, CONDITION_NODES_EXCLUDED) is None:
-        return None
-    status, reason = ("True", "PodsHaveTrouble") if nodes else ("False", "NoneExcluded")
-    return site_condition(CONDITION_NODES_EXCLUDED, status, reason, _message(nodes), known, now)
+    reason = "PodsHaveTrouble" if nodes else "NoneExcluded"
+    return site_condition(CONDITION_NODES_EXCLUDED, reason, _message(nodes), known, now, holds=bool(nodes))
 
 
 def site_condition(
-    kind: str, status: str, reason: str, message: str, known: Iterable[Condition], now: float
-) -> Mapping[str, Any]:
-    """Build a condition of a Site; the transition time is that of the known one while the status does not change."""
-    before = find_condition(known, kind)
+    kind: str, reason: str, message: str, known: Iterable[Condition], now: float, *, holds: bool
+) -> Mapping[str, Any] | None:
+    """Build a condition of a Site; None if it does not hold and is not among the known ones.
+
+    The transition time is that of the known one while the status does not change.
+    """
+    before, status = find_condition(known, kind), "True" if holds else "False"
+    if before is None and not holds:
+        return None
     since = before.last_transition_time.timestamp() if before is not None and before.status == status else now
     return {
         "type": kind,

@@ -4,8 +4,8 @@ Only the outcome ``Failed`` is a failure of the job itself.
 """
 
 from tranche.kube.api.condition import find_condition
-from tranche.kube.api.core_types import NodeObject, Pod
-from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started
+from tranche.kube.api.core_types import NodeObject, Pod, Terminated
+from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started, is_start_interrupted
 from tranche.kube.convert.pods_and_nodes import exit_code, termination_progress, trainer
 from tranche.model import PodOutcome
 
@@ -94,11 +94,14 @@ def failure_log(pod: Pod) -> str:
 
 
 def _status_lost(pod: Pod) -> bool:
-    """Return whether containers of the pod existed, and the kubelet did not find them any more."""
+    """Return whether containers of the pod existed, and the kubelet did not find them or ended while they started."""
     return any(
-        one.state.terminated is not None and one.state.terminated.reason == UNKNOWN_STATUS
-        for one in pod.status.container_statuses
+        one.state.terminated is not None and _is_lost(one.state.terminated) for one in pod.status.container_statuses
     )
+
+
+def _is_lost(ended: Terminated) -> bool:
+    return ended.reason == UNKNOWN_STATUS or is_start_interrupted(ended)
 
 
 def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
@@ -106,7 +109,7 @@ def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
     ended = trainer(pod).terminated
     if ended is None:
         return False
-    if ended.reason == UNKNOWN_STATUS or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):
+    if _is_lost(ended) or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):
         return True
     if ended.exit_code != _LOST_CONTAINER or node is None or ended.started_at is None:
         return False

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tranche.kube.api.condition import find_condition
 from tranche.kube.api.resources import Condition
 from tranche.kube.convert.node_condition import site_condition
 
@@ -18,10 +17,8 @@ def silence_condition(known: Iterable[Condition], now: float, *, silent: bool) -
         now: Seconds since the epoch.
         silent: Whether kube-scheduler does not respond.
     """
-    known = tuple(known)
+    reason, message = "Responds", "kube-scheduler responds"
     if silent:
+        reason = "NoDecision"
         message = "kube-scheduler neither binds nor judges the pods that wait for it; preemption pauses on all sites"
-        return site_condition(CONDITION_SCHEDULER_SILENT, "True", "NoDecision", message, known, now)
-    if find_condition(known, CONDITION_SCHEDULER_SILENT) is None:
-        return None
-    return site_condition(CONDITION_SCHEDULER_SILENT, "False", "Responds", "kube-scheduler responds", known, now)
+    return site_condition(CONDITION_SCHEDULER_SILENT, reason, message, known, now, holds=silent)

@@ -1,6 +1,6 @@
 """The training container of a pod: by name, because admission may add containers before it or after it.
 
-Also the digest of a template's requests, which distinguishes the requests of a template from those that admission adds.
+Also digests of a template and of its requests, because admission changes what a pod shows of the template it is from.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,12 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import Container, ContainerState, Pod, ResourceRequirements
-from tranche.kube.api.names import ANNOTATION_DEFAULT_CONTAINER, ANNOTATION_REQUESTS, ANNOTATION_TRAINING_CONTAINER
+from tranche.kube.api.names import (
+    ANNOTATION_DEFAULT_CONTAINER,
+    ANNOTATION_REQUESTS,
+    ANNOTATION_TEMPLATE,
+    ANNOTATION_TRAINING_CONTAINER,
+)
 from tranche.model.quantity import parse_quantity
 
 
@@ -21,7 +26,8 @@ def template_annotations(template: Mapping[str, Any]) -> dict[str, str]:
     except msgspec.ValidationError:  # the dry run reports it
         return {}
     name = container_name(pod)
-    return {ANNOTATION_REQUESTS: requests_digest(pod)} | ({ANNOTATION_TRAINING_CONTAINER: name} if name else {})
+    digests = {ANNOTATION_REQUESTS: requests_digest(pod), ANNOTATION_TEMPLATE: template_digest(template)}
+    return digests | ({ANNOTATION_TRAINING_CONTAINER: name} if name else {})
 
 
 def container_name(pod: Pod) -> str:
@@ -73,6 +79,17 @@ def requests_digest(pod: Pod) -> str:
     parts = [[one.name, one.restart_policy, *_amounts(one.resources)] for one in containers]
     whole = [parts, _amounts(spec.resources or ResourceRequirements()), _amounts(ResourceRequirements(spec.overhead))]
     return blake2b(msgspec.json.encode(whole), digest_size=8).hexdigest()
+
+
+def template_digest(template: Mapping[str, Any]) -> str:
+    """Return a digest of a template as the specification has it."""
+    return blake2b(msgspec.json.encode(template, order="deterministic"), digest_size=8).hexdigest()
+
+
+def is_from_other(pod: Pod, template: Mapping[str, Any]) -> bool:
+    """Return whether the pod was created from another template; False if the pod does not say."""
+    known = pod.metadata.annotations.get(ANNOTATION_TEMPLATE)
+    return known is not None and known != template_digest(template)
 
 
 def is_from(pod: Pod, template: Mapping[str, Any]) -> bool | None:

@@ -31,6 +31,7 @@ from tranche.kube.api.resources import (
     PlannedChief,
     Progress,
     SavedProgress,
+    SiteLink,
     SiteObject,
     TrainingJob,
     TrainingJobSpec,
@@ -39,9 +40,10 @@ from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name
-from tranche.kube.convert.attempt_history import attempt_status, read_record
+from tranche.kube.convert.attempt_history import LONGEST_REASON, attempt_status, read_record
 from tranche.kube.convert.pods_and_nodes import pod_of_template, pod_requests
 from tranche.kube.convert.size_limit import check_sizes
+from tranche.kube.convert.worker_grant import grant_status, read_grant
 from tranche.model import (
     UNKNOWN_DURATION_SECONDS,
     Admission,
@@ -238,21 +240,30 @@ def _step_time(spec: TrainingJobSpec) -> str | None:
 
 
 def to_site(resource: SiteObject, gpu_resources: GpuResources = GPU_RESOURCES) -> Site:
-    """Convert a Site to a planner site."""
+    """Convert a Site to a planner site.
+
+    Raises:
+        ValueError: a quantity or duration cannot be read, or a bandwidth is zero, as under the CRD of an early release.
+    """
     spec = resource.spec
     gpus = spec.gpu_resource or gpu_resources[0]
     return Site(
         name=resource.metadata.name,
         tier=Tier(spec.tier),
         unlimited=spec.unlimited,
-        links={
-            link.to: Link(float(parse_quantity(link.bandwidth)), parse_duration(link.latency)) for link in spec.links
-        },
+        links={link.to: Link(_bandwidth(link), parse_duration(link.latency)) for link in spec.links},
         start_seconds=parse_duration(spec.node_startup) if spec.unlimited else 0.0,
         gpu_resource="" if gpu_resources == (gpus,) else gpus,
         gpu_kind=(spec.gpu_kind or "") if spec.unlimited else "",
         labels=dict(spec.node_selector) if spec.unlimited else {},
     )
+
+
+def _bandwidth(link: SiteLink) -> float:
+    bits_per_second = float(parse_quantity(link.bandwidth))
+    if bits_per_second <= 0:
+        raise ValueError(f"the bandwidth of the link to {link.to} must be above zero")
+    return bits_per_second
 
 
 def read_plan(plan: Plan) -> JobPlan:
@@ -302,10 +313,12 @@ def read_plan(plan: Plan) -> JobPlan:
                 wanted=tuple(sorted(parse_chunks(s.wanted))),
                 failures=s.failures,
                 given_up=s.given_up,
+                why=s.why or "",
             )
             for s in plan.staging
         ),
         unplaced=_read_unplaced(plan.unplaced) if plan.unplaced is not None else None,
+        grant=read_grant(plan.grant) if plan.grant is not None else None,
     )
 
 
@@ -403,11 +416,13 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 wanted=format_chunks(s.wanted),
                 failures=s.failures,
                 givenUp=s.given_up,
+                why=s.why[:LONGEST_REASON] or None,
             )
             for s in plan.staging
         ]
     return status | _present(
         unplaced=_unplaced(plan.unplaced) if plan.unplaced is not None else None,
+        grant=grant_status(plan.grant) if plan.grant is not None else None,
         chief=next((_server(one) for one in plan.servers if one.is_chief), None),
         homes=dict(plan.homes) or None,  # server-side apply turns an emptied map into null
         estimatedStart=_time(plan.estimated_start),

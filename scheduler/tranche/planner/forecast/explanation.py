@@ -12,7 +12,7 @@ from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
 from tranche.planner.handlers.progress import trained
-from tranche.policies import Policy
+from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
@@ -71,6 +71,8 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
         notes.append("free GPUs are too far apart, and it declines them for a time")
     elif state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
         notes.append("free GPUs are slower and would complete its waiting chunks later")
+    if isinstance(policy, QueuePolicy) and (told := policy.note(state, now)):
+        notes.append(told)
     if job.limited:
         notes.append(job.limited)
     if job.data_site not in (None, OUTSIDE) and not _is_known(cluster, job.data_site):

@@ -33,7 +33,6 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow, expected_copies
 from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
-from tranche.state.tenant_usage import History
 
 T = TypeVar("T")
 
@@ -378,7 +377,8 @@ def _copy_planner(
     simulated = planner.context
     cluster, old = simulated.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
-    cluster.history = History(list(old.history.services))
+    cluster.distribution = old.distribution
+    cluster.history = old.history.copied()
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
     cluster.failed_preemptions = old.failed_preemptions.copied()
     cluster.health, cluster.locality = old.health.copied(), deepcopy(old.locality)

@@ -1,6 +1,6 @@
 """Handlers for nodes, sites and quotas that are added, changed or removed, and the effects on plans."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tranche.estimate import link_between
@@ -16,11 +16,19 @@ from tranche.planner.events import (
     SiteChanged,
     SiteRemoved,
 )
-from tranche.planner.job_actions import displace, readmit_node, unbind_chunks
+from tranche.planner.job_actions import (
+    NOT_TAKEN,
+    close_window,
+    close_without_site,
+    displace,
+    readmit_node,
+    unbind_chunks,
+)
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import shorten_pauses
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
+from tranche.state.phases import WindowPhase
 
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:
@@ -60,8 +68,25 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
             bind_window(context, context.binding, state, run, run.window)
     if context.queue is not None:
         displace(context, (node.name,))  # make way for foreign pods
+    _leave_node(context, known, [one for one in known.runs.values() if known.misfit(one[0].job.worker) is not None])
     context.work.nodes.add(node.name)
     context.capacity_changed()
+
+
+def _leave_node(context: PlannerContext, node: NodeState, windows: Iterable[tuple[JobState, TrackedWindow]]) -> None:
+    """Close those of the windows whose pods are not bound to a node that takes them no more.
+
+    kube-scheduler would find no place for these pods, except on a fallback node. Pods that are bound run on.
+    """
+    for state, run in list(windows):
+        others = (context.cluster.nodes.get(name) for name in run.window.fallbacks)
+        shape = state.job.worker
+        falls_back = any(
+            other is not None and other.objection(shape) is None and other.has_room(run.requests) for other in others
+        )
+        if run.phase is WindowPhase.PENDING and not falls_back:
+            close_window(context, state, run, f"node {node.node.name} {NOT_TAKEN}")
+            unbind_chunks(context, state, run.window.chunks)
 
 
 def with_kind(context: PlannerContext, node: Node) -> Node:
@@ -95,7 +120,7 @@ def scheduler_changed(context: PlannerContext, event: KubeSchedulerChanged) -> N
 
 
 def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
-    """Remove a node; its windows remain until the ends of their pods are reported."""
+    """Remove a node; windows whose pods are bound remain until the ends of these are reported."""
     name = event.node
     node = context.cluster.nodes.pop(name, None)
     if node is None:
@@ -106,6 +131,7 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
     node_exclusion.repaired(context, name)
     for entry in node.entries():
         unbind_chunks(context, entry.state, (entry.chunk,))
+    _leave_node(context, node, node.runs.values())
     context.work.nodes.discard(name)
     context.capacity_changed()
 
@@ -140,7 +166,10 @@ def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
 
 
 def _clouds_changed(context: PlannerContext, state: JobState) -> None:
-    """Unbind chunks that wait for a site that is not unlimited any more, and let the job be reviewed again."""
+    """Unbind chunks that wait for a site that is not unlimited any more, and let the job be reviewed again.
+
+    Windows there whose pods are not bound close: without the labels of the site, the operator creates no pod for them.
+    """
     cluster = context.cluster
     state.cloud = {chunk: site for chunk, site in state.cloud.items() if cluster.is_unlimited(site)}
     state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
@@ -154,6 +183,7 @@ def _clouds_changed(context: PlannerContext, state: JobState) -> None:
     if gone:
         state.colocated = False
         unbind_chunks(context, state, gone)
+    close_without_site(context, state)
 
 
 def quota_changed(context: PlannerContext, event: QuotaChanged) -> None:

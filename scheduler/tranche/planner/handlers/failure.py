@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from tranche.model import PodShape
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import EvictionRefused, PlanRejected, PodStartFailed, WorkerRejected, WorkerUnschedulable
@@ -55,10 +56,14 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
 
     A gang releases all of its reservations and backs off, longer each time, so that another gang can start. Several
     unschedulable pods of one gang count as one rejection. A chunked job tries another free node at once, and backs off
-    after the second pod in a row, unless other workers of it train.
+    after the second pod in a row, unless other workers of it train. A node that takes no pods any more says nothing
+    about the job.
     """
     exclude_node(context, state, run.window.node)
     if run.closing:
+        return
+    if _takes_no_more(context, run.window.node, state.job.worker):
+        close_window(context, state, run, f"its pod found no place: {message}")
         return
     reason = f"worker {run.window.index} found no place: {message}"
     before = note_unplaced(context, state, run.window.node, reason, run.opened)
@@ -67,6 +72,12 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
     elif not state.training_workers:
         _back_off(context, state, before - 1, reason)
     close_window(context, state, run, f"its pod found no place: {message}")
+
+
+def _takes_no_more(context: PlannerContext, name: str | None, shape: PodShape) -> bool:
+    """Return whether the planned node has been removed, or takes no such pod since it was planned."""
+    node = context.cluster.nodes.get(name or "")
+    return name is not None and (node is None or node.misfit(shape) is not None)
 
 
 def _back_off(context: PlannerContext, state: JobState, before: int, reason: str) -> None:
@@ -85,8 +96,10 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
     server.never_scheduled = True
     what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
     reason = f"{what} found no place: {message}"
-    before = note_unplaced(context, state, server.planned.node, reason, server.since)
-    _back_off(context, state, before if state.job.is_gang else before - 1, reason)
+    shape = state.job.chief if server.planned.is_chief else state.job.server
+    if shape is None or not _takes_no_more(context, server.planned.node, shape):
+        before = note_unplaced(context, state, server.planned.node, reason, server.since)
+        _back_off(context, state, before if state.job.is_gang else before - 1, reason)
     if state.job.is_gang:
         stop_gang(context, state, reason)
         return

@@ -10,6 +10,7 @@ from tranche.planner.job_actions import (
     count_end,
     finish,
     note_server,
+    pause_after_disruption,
     pause_after_failure,
     remove_servers,
     roll_back_to_checkpoint,
@@ -35,6 +36,9 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     code, began = event.exit_code, event.started
     note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)
     _judge_node(context, state, server, event)
+    stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
+    if stopped and not (server.closing or state.finished):
+        pause_after_disruption(context, state, server.since, f"{_name(server)} ended soon ({event.outcome})")
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:

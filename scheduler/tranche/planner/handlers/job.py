@@ -8,16 +8,20 @@ from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted, TenancyChanged
 from tranche.planner.job_actions import (
+    close_server,
     close_window,
+    close_without_site,
+    close_workers,
     drop_servers,
     end_window,
     enlarge_job,
     forget_exclusions,
     stop,
+    stop_gang,
     unbind_chunks,
     watch_idle_servers,
 )
-from tranche.planner.scheduling import level_relocation
+from tranche.planner.scheduling import level_relocation, worker_distribution
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import abandon_preemption, renew_placement, restore_unplaced
 from tranche.policies import Policy, QueuePolicy
@@ -25,6 +29,7 @@ from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
 
 RESIZED = "the worker template has other requests now"
+REVISED = "its template changed before it started"
 """Why windows close after a change of the specification."""
 
 
@@ -74,9 +79,11 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         learning.begin(context, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(context, state, event.plan)
-        _catch_up(context, state, event.plan, event.outdated)
+        _catch_up(context, state, event)
+        close_without_site(context, state)
         if context.policy.traits.places_by_level:
             level_relocation.restore(context, state, event.plan)
+        worker_distribution.restore(context, state, event.plan.grant)
     state.settle_busy(now)
     _avoid_failed_nodes(context, state)
     if job.suspended or state.unplannable or state.failed:  # perhaps no planner was running then to stop it
@@ -148,14 +155,17 @@ def _restore_level(context: PlannerContext, state: JobState, plan: JobPlan) -> N
         state.topology_level = cluster.places.level_of(nodes) if nodes else cluster.fresh_level(state)
 
 
-def _catch_up(context: PlannerContext, state: JobState, plan: JobPlan, outdated: Collection[int]) -> None:
+def _catch_up(context: PlannerContext, state: JobState, event: JobSubmitted) -> None:
     """Apply a change of the specification that was made while no planner was running; compare `changed`."""
-    if plan.generation == state.job.generation:
+    if event.plan is None or event.plan.generation == state.job.generation:
         return
-    data_staging.renew(context, state)
-    for run in [run for attempt, run in state.runs.items() if attempt in outdated]:
-        run.obsolete = True
-        close_window(context, state, run, RESIZED)
+    revised = any(staging.attempt in event.revised for staging in state.stagings.values() if staging.attempt)
+    data_staging.renew(context, state, revised=revised)
+    for attempts, why in ((event.outdated, RESIZED), (event.revised, REVISED)):
+        for run in [run for attempt, run in state.runs.items() if attempt in attempts]:
+            run.obsolete = True
+            close_window(context, state, run, why)
+    _close_revised_servers(context, state, event.revised)
 
 
 def _admitted(old: Job, new: Job) -> Job:
@@ -177,7 +187,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state = context.cluster.jobs.get(job.key)
     if state is None or job == state.job:
         return
-    old, resized = state.job, job.declared_requests != state.job.declared_requests
+    old = state.job
     if _admitted(old, job) == job:  # a dry run, not the user
         state.job = job
         enlarge_job(context, state)
@@ -187,10 +197,17 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
         context.touch(state)
         context.publish(job.key)
         return
-    if resized:  # what admission adds to later pods does not make those that run outdated
-        for run in list(state.runs.values()):
-            run.obsolete = True
-            close_window(context, state, run, RESIZED)
+    _close_outdated(context, state, job, revised="worker" in event.revised)
+    _close_revised_servers(
+        context,
+        state,
+        [
+            server.planned.attempt
+            for server in state.servers
+            if server.planned.attempt in event.unstarted
+            and ("chief" if server.planned.is_chief else "ps") in event.revised
+        ],
+    )
     state.job = job
     enlarge_job(context, state)
     job = state.job
@@ -202,7 +219,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
         learning.restate(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
-    data_staging.renew(context, state)
+    data_staging.renew(context, state, revised="staging" in event.revised)
     if job.generation != old.generation:
         renew_placement(context, state)
     if job.suspended and not old.suspended:
@@ -217,6 +234,39 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
         unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
     context.touch(state)
     context.publish(job.key)
+
+
+def _close_outdated(context: PlannerContext, state: JobState, job: Job, *, revised: bool) -> None:
+    """Close windows whose pods are outdated by a new specification.
+
+    Other requests make all pods outdated; what admission adds to later pods does not. Another change of the template
+    makes those outdated whose worker has not started: it may correct what keeps them from starting. The members of a
+    gang have one template, so that a gang of which a member has started keeps its pods.
+    """
+    outdated, why = list(state.runs.values()), RESIZED
+    if job.declared_requests == state.job.declared_requests:
+        outdated, why = [run for run in outdated if run.started is None and not run.closing], REVISED
+        if not revised or (state.job.is_gang and len(outdated) < len(state.runs)):
+            return
+    for run in outdated:
+        run.obsolete = True
+        close_window(context, state, run, why)
+
+
+def _close_revised_servers(context: PlannerContext, state: JobState, attempts: Collection[int]) -> None:
+    """Stop parameter servers and the chief of these attempts, which have not started, and the pods that wait for them.
+
+    Nothing has trained without them.
+    """
+    revised = [server for server in state.servers if server.planned.attempt in attempts and not server.closing]
+    for server in revised:
+        server.never_scheduled = True
+    if revised and state.job.is_gang:
+        stop_gang(context, state, REVISED)
+    elif revised:
+        close_workers(context, state, REVISED)
+        for server in revised:
+            close_server(context, state, server, REVISED)
 
 
 def _told_speed(job: Job) -> tuple[float, Mapping[str, float], bool]:
@@ -244,5 +294,6 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     context.touch(state)
     forget_exclusions(context, state)
     del context.cluster.jobs[key]
+    context.phases.pop(key, None)  # another job may have this name before the next decision
     context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)

@@ -11,6 +11,7 @@ from tranche.planner.job_actions import (
     end_window,
     finish,
     has_started,
+    pause_after_disruption,
     pause_after_failure,
     stop,
     stop_gang,
@@ -41,7 +42,8 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
         return
     state, run = found
     context.cluster.note_window(state, run, WindowPhase.BOUND)
-    note_placed(context, state)
+    node = context.cluster.nodes.get(event.node)
+    note_placed(context, state, run.window.site if node is None else node.node.site)
     if run.window.node != event.node:
         _move(context, state, run, event.node)
 
@@ -90,7 +92,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
         context.reconsider_preemption(state)
-    note_placed(context, state)
+    note_placed(context, state, run.window.site)
     if state.node_rejections or state.refusals:
         has_started(state)
     if context.cluster.health.exclusions:
@@ -121,7 +123,11 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if preemptor is not None:  # kube-scheduler evicted the worker for a pod of that job
         progress_ledger.note_victim(preemptor, job.key, 1, context.now)
         context.publish(preemptor.job.key)
-    context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
+    if state.entries:
+        context.cluster.unbind([state.entries[c] for c in run.window.chunks if c in state.done and c in state.entries])
+        node = context.cluster.nodes.get(run.window.node or "")
+        if node is not None and node.objection(job.worker) is not None:  # cordoned or not ready since it started
+            unbind_chunks(context, state, run.window.chunks)
     if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
         stop_gang(context, state, why_gang_stops(f"worker {run.window.index}", event), event.preempted_by)
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
@@ -129,6 +135,9 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if state.failures > failures:
         reason = f"worker {run.window.index} failed with exit code {event.exit_code}"
         pause_after_failure(context, state, reason)
+    if event.outcome in ("Preempted", "Lost") and not closing:
+        stopped = f"{event.outcome}{f': {event.stopped_by}' if event.stopped_by else ''}"
+        pause_after_disruption(context, state, run.opened, f"worker {run.window.index} ended soon ({stopped})")
     _judge_node(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)

@@ -194,17 +194,21 @@ class Preview:
         }
         delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
         ends = {site: self.ends_at(site, kind) for site in sites}
+        copies = {site: state.copies.get(site, {}) for site in sites}
+        given_up = {site for site in state.stagings if is_given_up(state, site)}
         needed = []
         for chunk in chunks:
             best = (inf, inf, "")
             for site in sites:
                 ready, extra = now, 0.0
                 if site != job.data_site:
-                    copied = state.copies.get(site, {}).get(chunk)
-                    if copied is None and is_given_up(state, site):
+                    copied = copies[site].get(chunk)
+                    if copied is not None:
+                        ready = max(now, state.coming[site, chunk]) if copied == inf else copied
+                    elif site in given_up:
                         continue
-                    copied = max(now, state.coming[site, chunk]) if copied == inf else copied
-                    ready, extra = (now + delta[site], delta[site]) if copied is None else (copied, 0.0)
+                    else:
+                        ready, extra = now + delta[site], delta[site]
                 slot = now if room[site] >= job.gpus else ends[site][0] if ends[site] else inf
                 option = (max(ready, slot) + seconds[site], extra, site)
                 if option < best:

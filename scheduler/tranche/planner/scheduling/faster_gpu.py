@@ -93,12 +93,11 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
         for node in (free_hosts(cluster, state, "", now) if training else ())
         if node.has_room(state.job.worker.requests)
     ]
-    fastest = min([seconds for _, seconds in idle], default=inf)
     for run in sorted(training, key=lambda one: (-here[one.window.index], one.window.index)):
         index = run.window.index
-        if here[index] <= factor * (state.restart_seconds + batches[index] * fastest):
-            continue  # no move is worth it, even with its data in place
-        moves = _moves(cluster, state, run, batches[index], idle, taken, now)
+        # Those to which a move is worth it if its data are in place.
+        useful = [one for one in idle if here[index] > factor * (state.restart_seconds + batches[index] * one[1])]
+        moves = _moves(cluster, state, run, batches[index], useful, taken, now)
         best = min(moves, key=lambda move: (move.seconds, move.node), default=None)
         if best is None or here[index] <= factor * best.seconds or not _would_start(cluster, state, run, best, now):
             continue

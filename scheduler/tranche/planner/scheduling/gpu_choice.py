@@ -121,15 +121,16 @@ def _busy(cluster: ClusterState, state: JobState, slower_than: float, now: float
     for node in nodes:
         if not node.runs or not state.can_start_at(node.node.site, now):
             continue
-        seconds = _pace(cluster, state, node)
-        if seconds >= slower_than:
-            continue
+        ends: list[tuple[float, float]] = []
         for owner, run in node.runs.values():
-            counts = (others or owner is state) and run.requests.gpus >= state.job.gpus and not run.closing
-            start, end = run.window.start, run.window.end
-            given_up = end + OVERDUE * (end - start)
-            if counts and given_up > now:
-                yield _Busy(max(now, end), seconds, given_up)
+            if (others or owner is state) and run.requests.gpus >= state.job.gpus and not run.closing:
+                start, end = run.window.start, run.window.end
+                given_up = end + OVERDUE * (end - start)
+                if given_up > now:
+                    ends.append((max(now, end), given_up))
+        if ends and (seconds := _pace(cluster, state, node)) < slower_than:
+            for end, given_up in ends:
+                yield _Busy(end, seconds, given_up)
 
 
 def _own_nodes(state: JobState) -> list[str]:

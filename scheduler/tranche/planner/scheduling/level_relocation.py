@@ -20,6 +20,7 @@ from tranche.planner.scheduling.level_placement import LevelRooms, requests_by_n
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies.locality.most_delayed import batches_left, level_seconds, progress_of
 from tranche.policies.locality.network_gain import (
+    LEAST_QUANTUM_SECONDS,
     move_gain,
     preemption_gain,
     preemption_loss,
@@ -34,6 +35,9 @@ MOVES = "moves to a narrower topology level"
 """Why the windows of a moving gang close."""
 MOVE_PAUSE_RESTARTS = 2.0
 """Least time between two moves of one gang, in restart costs."""
+REVIEW_SECONDS = LEAST_QUANTUM_SECONDS
+"""[I] Time after which preemption for a waiting job is considered again without an event, in seconds: meanwhile,
+running jobs progress beyond it, and quanta end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,15 +104,22 @@ def move_one(context: PlannerContext, now: float) -> None:
 
 
 def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    """Stop running jobs for the waiting job that ranks first, if it gains more than they lose."""
+    """Stop running jobs for the waiting job that ranks first, if it gains more than they lose; else try again later."""
     cluster = context.cluster
     state = _first_waiting(context, queue, now)
-    if state is None or cluster.shortage(state) is not None:
+    if state is None or cluster.shortage(state) is not None or _preempt(context, state, now):
         return
+    if any(_may_be_victim(one, state) for one in cluster.jobs.values()):
+        context.timers.change(now + REVIEW_SECONDS, "")
+
+
+def _preempt(context: PlannerContext, state: JobState, now: float) -> bool:
+    """Stop running jobs for a waiting one if it gains more than they lose; returns whether it does."""
+    cluster = context.cluster
     candidates = _candidates(context, state, now)
     found = _victims(context, state, candidates, now) if candidates else None
     if found is None:
-        return
+        return False
     victims, fit, rooms = found
     nodes, left = rooms.nodes(fit), batches_left(state, now)
     seconds = level_seconds(state, cluster, fit.level)
@@ -129,12 +140,14 @@ def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> N
             None if there is None else level_seconds(one.state, cluster, there.level),
             left * seconds,
         )
-    if loss < gain:
-        for one in victims:
-            cluster.locality.of(one.state.job.key).preempted_at = now
-            preempt_window(context, one.state, next(iter(one.state.runs.values())), state, _why(context, state, one))
-        open_windows(context, state, "", nodes, now)
-        state.awaits_faster = False
+    if loss >= gain:
+        return False
+    for one in victims:
+        cluster.locality.of(one.state.job.key).preempted_at = now
+        preempt_window(context, one.state, next(iter(one.state.runs.values())), state, _why(context, state, one))
+    open_windows(context, state, "", nodes, now)
+    state.awaits_faster = False
+    return True
 
 
 def _why(context: PlannerContext, state: JobState, victim: Running) -> str:
@@ -164,13 +177,18 @@ def _may_stop(state: JobState) -> bool:
     return open_on_nodes and state.active and _takes_part(state) and state.stoppable
 
 
+def _may_be_victim(other: JobState, state: JobState) -> bool:
+    """Return whether a job may be stopped for another one as soon as their progress and its quantum allow it."""
+    return _may_stop(other) and other.job.priority <= state.job.priority
+
+
 def _candidates(context: PlannerContext, state: JobState, now: float) -> list[Running]:
     """Return the jobs that may be stopped for the waiting one, those to stop first at the beginning."""
     cluster = context.cluster
     progress = progress_of(state, cluster, now)
     found = []
     for other in cluster.jobs.values():
-        if not _may_stop(other) or other.job.priority > state.job.priority:
+        if not _may_be_victim(other, state):
             continue
         known = cluster.locality.jobs.get(other.job.key)
         if known is not None and now < known.preempted_at + preemption_quantum(other.restart_seconds):

@@ -33,7 +33,8 @@ def count_fitting(request: Resources, rooms: Iterable[Resources], wanted: int) -
 def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) -> list[NodeState]:
     """Return nodes with free GPUs that could take a worker of the job, at one site ("": any site), by name.
 
-    Nodes that are excluded for the job now, and sites with none of its data, are left out.
+    Nodes that are excluded for the job now, and sites with none of its data, are left out. So are sites where its last
+    pods found no place, if other ones have room.
     """
     nodes = cluster.free.of(cluster.hosts(state), site)
     if state.excluded_nodes:
@@ -41,7 +42,21 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
     if state.uploaded_at is not None:
         ready = {there: state.can_start_at(there, now) for there in {node.node.site for node in nodes}}
         nodes = [node for node in nodes if ready[node.node.site]]
-    return nodes
+    record = state.placement
+    return untried(cluster, state, nodes, now) if (record.nodes or record.refusals) and not site else nodes
+
+
+def untried(cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:
+    """Return the nodes at sites where no pod of the job was without a place lately; all if the others lack room.
+
+    kube-scheduler knows constraints that hold for a whole site, such as the zone of a volume.
+    """
+    tried = {cluster.nodes[name].node.site for name in state.placement.nodes if name in cluster.nodes}
+    tried |= state.placement.refusing_sites(now)
+    others = [node for node in nodes if node.node.site not in tried]
+    members = state.job.min_available
+    rooms = (node.capacity - node.reserved for node in others)
+    return others if count_fitting(state.job.worker.requests, rooms, members) == members else list(nodes)
 
 
 def free_nodes(

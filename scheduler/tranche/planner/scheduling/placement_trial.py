@@ -114,8 +114,13 @@ class PlacementTrial:
     """Nodes of its parameter servers and chief, if these start with the workers."""
     chosen: set[int] = field(default_factory=set)
     """Positions of the chosen victims in `_victims`."""
+    refusing: set[str] = field(init=False)
+    """Sites where no worker is stopped, because pods of the job found no place there and others did elsewhere."""
     _victims: list[Victim] = field(default_factory=list)
     """Victims considered so far, worst rank first."""
+
+    def __post_init__(self) -> None:
+        self.refusing = self.state.placement.refusing_sites(self.now)
 
     def find(
         self, free: Sequence[NodeState], workers: int, helpers: Sequence[Missing] = ()
@@ -223,7 +228,7 @@ class PlacementTrial:
         while (victim := self._victim(position)) is not None:
             for name, amount in victim.freed().items() if position not in self.chosen else ():
                 node = self._usable(name, hosts)
-                if node is not None:
+                if node is not None and node.node.site not in self.refusing:
                     rooms[name] = (rooms.get(name) or self.room(node)) + amount
                     if request.fits(rooms[name]):
                         self._stop(name, position)

@@ -117,15 +117,14 @@ class SchedulingCycle:
 
     def schedule_next(self) -> bool:
         """Serve the candidate that ranks first; returns False when none is left."""
-        candidate = self._next()
-        if candidate is None:
+        found = self._next()
+        if found is None:
             return False
-        rank, _, number, one, state = candidate
-        queue, now, before = self.queue, self.now, len(state.runs)
-        may_preempt = queue.may_preempt(one, state)
-        if self._is_too_large(one, state, rank, may_preempt=may_preempt):
+        (rank, _, number, one, state), free, may_preempt = found
+        if self._is_too_large(one, state, rank, free, may_preempt=may_preempt):
             one.tried = state
             return True
+        queue, now, before = self.queue, self.now, len(state.runs)
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
         )
@@ -170,19 +169,19 @@ class SchedulingCycle:
             self.full.add(one.site)
         return False
 
-    def _is_too_large(self, one: DemandClass, state: JobState, rank: Standing, *, may_preempt: bool) -> bool:
+    def _is_too_large(self, one: DemandClass, state: JobState, rank: Standing, free: int, *, may_preempt: bool) -> bool:
         """Return whether the job gets no worker by the number of GPUs alone, as most heads of classes do not.
 
         Its class needs no further consideration then, and the site is full if no GPU is free or held by jobs behind.
         Quotas, unlimited sites and strict queues need more consideration, and so does a job that waits for a reason of
         its own.
         """
-        queue, cluster, site, now = self.queue, self.context.cluster, one.site, self.now
-        traits, slots = queue.policy.traits, one.slots
-        if cluster.quotas.by_namespace or traits.head_of_line_blocking or (site and cluster.is_unlimited(site)):
-            return False
-        free = cluster.free.gpus_at(site)
+        slots = one.slots
         if free >= slots:
+            return False
+        queue, cluster, site, now = self.queue, self.context.cluster, one.site, self.now
+        traits = queue.policy.traits
+        if cluster.quotas.by_namespace or traits.head_of_line_blocking or (site and cluster.is_unlimited(site)):
             return False
         behind = queue.running.gpus_behind(state, rank, site, now, any_resource=True) if traits.preemptive else 0
         if free + (behind if may_preempt else 0) >= slots or not wants_at(state, site, now):
@@ -194,32 +193,32 @@ class SchedulingCycle:
             self.full.add(site)
         return True
 
-    def _next(self) -> Candidate | None:
-        """Return the first candidate that is still valid, with its current rank."""
-        clouds = self.context.cluster.clouds
-        while self.heap and ("" not in self.full or clouds):
-            candidate = heappop(self.heap)
+    def _next(self) -> tuple[Candidate, int, bool] | None:
+        """Return the first candidate that is still valid and may get capacity.
+
+        It has its current rank, and comes with the number of free GPUs at its site and whether it may preempt others.
+        """
+        queue, cluster, heap, full = self.queue, self.context.cluster, self.heap, self.full
+        clouds = cluster.clouds
+        while heap and ("" not in full or clouds):
+            candidate = heappop(heap)
             one = candidate.demand_class
-            taken = "" in self.full or one.gpu_resource in self.blocked
-            nodes_full = taken and one.site not in clouds
-            if nodes_full or one.site in self.full:
+            site = one.site
+            nodes_full = ("" in full or one.gpu_resource in self.blocked) and site not in clouds
+            if nodes_full or site in full:
                 continue
-            current = self.queue.current(candidate, self.now)
-            if current is None or not self._has_chance(one, current.state):
+            current = queue.current(candidate, self.now)
+            if current is None:
+                continue
+            free, may_preempt = cluster.free.gpus_at(site), queue.may_preempt(one, current.state)
+            if not (free or may_preempt or (site and cluster.is_unlimited(site))):
+                continue
+            if self.coming and any(short.limit_counts(current.state.job) for short in self.coming):
                 continue
             if current is candidate or current.position == candidate.position:
-                return current
-            heappush(self.heap, current)
+                return current, free, may_preempt
+            heappush(heap, current)
         return None
-
-    def _has_chance(self, one: DemandClass, state: JobState) -> bool:
-        """Return whether the head of the class may get capacity, free or by preemption."""
-        if self.coming and any(short.limit_counts(state.job) for short in self.coming):
-            return False
-        cluster = self.context.cluster
-        if one.site and cluster.is_unlimited(one.site):
-            return True
-        return cluster.free.gpus_at(one.site) > 0 or self.queue.may_preempt(one, state)
 
 
 def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:

@@ -7,9 +7,10 @@ from itertools import chain
 from tranche.model import Resources, Window
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import StageData
-from tranche.planner.job_actions import close_window, preempt_window
+from tranche.planner.job_actions import NO_ROOM, close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
+from tranche.planner.scheduling.placement import untried
 from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.planner.unplaced_pods import scope_now
@@ -18,6 +19,7 @@ from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
 from tranche.state.entities import JobState, QueuedChunk, SlotBinding, TrackedWindow
 from tranche.state.node import NodeState
+from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import NO_PODS, Kind, kind_of
 
@@ -65,8 +67,8 @@ def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
             if preemptor is not None:
                 why = context.policy.precedence_reason(preemptor, state, context.cluster, now)
                 preempt_window(context, state, run, preemptor, why)
-            else:
-                close_window(context, state, run, f"node {node.node.name} has no room for it any more")
+            elif run.phase is WindowPhase.PENDING:  # a pod on the node has its room, whatever the node offers now
+                close_window(context, state, run, f"node {node.node.name} {NO_ROOM}")
     for entry in chosen:
         if entry.chunk in entry.state.chunk_runs:
             continue
@@ -254,9 +256,8 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
         groups.setdefault(None if is_gang else state.data_sites.get(chunk), []).append(chunk)
     for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
         known = site is not None and _site_serves(context, state, site)
-        placements, colocated = policy.dispatch(
-            context.cluster, state, chunks, now, (site,) if known and site is not None else None
-        )
+        sites = (site,) if known and site is not None else _untried_sites(context, state, now)
+        placements, colocated = policy.dispatch(context.cluster, state, chunks, now, sites)
         state.colocated = state.colocated or colocated
         for placed in placements:
             began = state.job.submitted if known else now
@@ -283,6 +284,15 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             context.publish(state.job.key)
         if len(placements) < len(chunks):
             context.work.unbound.add(state.job.key)
+
+
+def _untried_sites(context: PlannerContext, state: JobState, now: float) -> tuple[str, ...] | None:
+    """Return the sites with room where no pod of the job was without a place lately; None: any site."""
+    if not (state.placement.nodes or state.placement.refusals):
+        return None
+    eligible = context.cluster.eligible(state.job.worker)
+    nodes = untried(context.cluster, state, eligible, now)
+    return tuple(sorted({node.node.site for node in nodes})) if len(nodes) < len(eligible) else None
 
 
 def _site_serves(context: PlannerContext, state: JobState, site: str) -> bool:

@@ -36,7 +36,6 @@ class Dorm(DistributingPolicy):
         precedence_reason="whose share is further below its fair one, or which came earlier",
         uses_weights=True,
         preemptive=True,
-        recoverable=False,  # the last allocation is not in status
         allocates_workers=True,
     )
 

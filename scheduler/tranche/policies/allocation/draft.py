@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tranche.model import Resources
+from tranche.model import PodPlaces, PodShape, Resources, SlotPlan
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
-from tranche.state.slot_plan import SlotCells, SlotPlan
+from tranche.state.placement_record import PreemptionScope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,13 +29,23 @@ class Unit:
 
 
 def competitors(cluster: ClusterState, now: float) -> list[JobState]:
-    """Return the jobs that share the cluster, with open windows or free to open one, in order of submission."""
+    """Return the jobs that share the cluster, with open windows or free to open one, in order of submission.
+
+    A job without windows that may preempt no other now, because its pods are not known to be placed, is left out: no
+    worker stops for it. It may use idle GPUs, as every job that was granted no worker.
+    """
     found = [
         state
         for state in cluster.jobs.values()
-        if state.active and (node_runs(state) or not (state.held_until > now or state.has_closing_servers))
+        if state.active and (node_runs(state) or _may_claim(cluster, state, now))
     ]
     return sorted(found, key=lambda state: state.arrival)
+
+
+def _may_claim(cluster: ClusterState, state: JobState, now: float) -> bool:
+    if state.held_until > now or state.has_closing_servers or cluster.scheduler_silent:
+        return False
+    return cluster.preemption_scope(state) is not PreemptionScope.NONE
 
 
 def node_runs(state: JobState) -> list[TrackedWindow]:
@@ -69,22 +79,35 @@ class Draft:
         self.least: dict[str, int] = {}
         """Number of units that must not be stopped, by job."""
         self.plans: dict[str, SlotPlan] = {}
-        """Plans on a slot table by job, under policies that have one; the planner stores them in `JobState`."""
-        self.cells: dict[str, SlotCells] = {}
+        """Plans on a slot table of all jobs that have one, under policies with such a table; the planner stores them in
+        `JobState`."""
+        self.returned = cluster.distribution.returned
+        self.holders = cluster.distribution.holders
+        """As in `tranche.state.distribution.Distribution`, under the same policies; the planner stores them there."""
+        self.is_partial = False
+        """Whether jobs have arrived to which the policy has offered no cells yet: it is called again at once."""
+        self.cells: dict[str, PodPlaces] = {}
         """Nodes for the job's pods under the same policies, by job: those of its cells."""
         self.capacity = sum((node.capacity for node in cluster.nodes.values()), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
+        self._used: dict[str, Counter[str]] = {state.job.key: Counter() for state in self.jobs}
+        """Workers of each job by node."""
+        self._hosts: dict[tuple[str, PodShape], list[str]] = {}
+        """Names of the nodes on which a pod of the job may start now."""
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}
         self._unused = dict(self._rooms)
         """Free resources by node before any worker stops."""
         self._gpus = sum(room.gpus for room in self._rooms.values())
+        self._open = {state.job.key: list(self._present(state)) for state in self.jobs}
+        """Units of each job whose windows are open, the oldest first."""
         for state in self.jobs:
-            present = list(self._present(state))
+            present = self._open[state.job.key]
             if state.stoppable:
                 for unit in present:
                     self._give(unit)
             else:
-                self._units[state.job.key] = present
+                for unit in present:
+                    self._append(state, unit)
             self.least[state.job.key] = len(self._units[state.job.key])
 
     def units(self, state: JobState) -> int:
@@ -118,18 +141,14 @@ class Draft:
         units = self._units[state.job.key]
         if len(units) >= self.most[state.job.key]:
             return False
-        kept = {run.window.attempt for unit in units for run in unit.runs}
-        running = (
-            unit
-            for unit in self._present(state)
-            if not kept.intersection(run.window.attempt for run in unit.runs) and self._holds(unit)
-        )
+        kept = set(units)
+        running = (unit for unit in self._open[state.job.key] if unit not in kept and self._holds(unit))
         unit = self._in_cells(state, running) if state.job.key in self.cells else next(running, None)
         unit = unit or self._found(state)
         if unit is None:
             return False
         self._take(unit)
-        units.append(unit)
+        self._append(state, unit)
         return True
 
     def remove(self, state: JobState) -> bool:
@@ -137,7 +156,9 @@ class Draft:
         units = self._units[state.job.key]
         if len(units) <= self.least[state.job.key]:
             return False
-        self._give(units.pop())
+        unit = units.pop()
+        self._give(unit)
+        self._used[state.job.key].subtract(name for name, _ in unit.taken[: unit.workers])
         return True
 
     def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
@@ -150,10 +171,17 @@ class Draft:
 
     def _holds(self, unit: Unit) -> bool:
         """Return whether the draft has room where the unit's windows are."""
+        if len(unit.taken) == 1:
+            [(name, request)] = unit.taken
+            return request.fits(self._rooms[name])
         asked: dict[str, Resources] = {}
         for name, request in unit.taken:
             asked[name] = asked.get(name, Resources()) + request
         return all(request.fits(self._rooms[name]) for name, request in asked.items())
+
+    def _append(self, state: JobState, unit: Unit) -> None:
+        self._units[state.job.key].append(unit)
+        self._used[state.job.key].update(name for name, _ in unit.taken[: unit.workers])
 
     def _take(self, unit: Unit) -> None:
         for name, request in unit.taken:
@@ -171,10 +199,19 @@ class Draft:
 
     def _in_cells(self, state: JobState, running: Iterator[Unit]) -> Unit | None:
         """Return a unit where the job has cells left, one that runs if possible; else the first one that runs."""
-        left, able, new = self._workers_left(state), list(running), self._found(state)
-        units = (*able, new) if new else able
-        in_cells = (one for one in units if any(left[name] > 0 for name, _ in one.taken[: one.workers]))
-        return next(in_cells, able[0] if able else None)
+        left, first = self._workers_left(state), None
+        if not any(count > 0 for count in left.values()):
+            return next(running, None)
+
+        def is_in_cells(unit: Unit) -> bool:
+            return any(left[name] > 0 for name, _ in unit.taken[: unit.workers])
+
+        for unit in running:
+            if is_in_cells(unit):
+                return unit
+            first = first or unit
+        new = self._found(state) if first else None
+        return new if new and is_in_cells(new) else first
 
     def _found(self, state: JobState) -> Unit | None:
         """Return a new unit of the job, with the parameter servers and the chief that it lacks; None without room."""
@@ -188,9 +225,8 @@ class Draft:
         cells = self.cells.get(job.key)
         workers, servers = self._workers_left(state), Counter(dict(cells.servers if cells else ()))
         for number, shape in enumerate(wanted):
-            hosts = [node.node.name for node in self.cluster.eligible(shape) if self._serves(node, state)]
             left = workers if number < job.min_available else servers
-            name = self._best(hosts, shape.requests, taken, left)
+            name = self._best(self._hosts_of(state, shape), shape.requests, taken, left)
             if name is None:
                 return None
             left[name] -= 1
@@ -201,22 +237,30 @@ class Draft:
         """Return the workers by node that the job has cells for and not yet in the draft."""
         cells = self.cells.get(state.job.key)
         left = Counter(dict(cells.workers if cells else ()))
-        left.subtract(name for unit in self._units[state.job.key] for name, _ in unit.taken[: unit.workers])
+        left.subtract(self._used[state.job.key])
         return left
 
-    def preferred(self, state: JobState) -> SlotCells | None:
+    def preferred(self, state: JobState) -> PodPlaces | None:
         """Return the nodes of the job's cells and of its workers beyond these; None under policies without cells."""
         cells = self.cells.get(state.job.key)
         if cells is None:
             return None
-        more = Counter(name for unit in self._units[state.job.key] for name, _ in unit.taken[: unit.workers])
+        more = self._used[state.job.key]
         told = Counter(dict(cells.workers))
         beyond = self.workers(state) - told.total()
         for name in sorted(more - told) if beyond > 0 else ():
             count = min(beyond, more[name] - told[name])
             told[name] += count
             beyond -= count
-        return cells._replace(workers=tuple(told.items()))
+        return cells._replace(workers=tuple((+told).items()))
+
+    def _hosts_of(self, state: JobState, shape: PodShape) -> list[str]:
+        known = self._hosts.get((state.job.key, shape))
+        if known is None:
+            eligible = self.cluster.eligible(shape)
+            known = [node.node.name for node in eligible if self._serves(node, state)]
+            self._hosts[state.job.key, shape] = known
+        return known
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
         """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""

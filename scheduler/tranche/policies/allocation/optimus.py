@@ -31,7 +31,6 @@ class Optimus(DistributingPolicy):
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which gains more by another worker, or came earlier",
         preemptive=True,
-        recoverable=False,  # the last allocation is not in status
         allocates_workers=True,
     )
 

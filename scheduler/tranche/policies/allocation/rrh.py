@@ -35,7 +35,6 @@ class Rrh(DistributingPolicy):
         precedence_reason="which is worth more, less what it delays",
         uses_weights=True,
         preemptive=True,
-        recoverable=False,  # the last allocation is not in status
         allocates_workers=True,
     )
 

@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import log
 from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.remaining_work import NEARLY
+from tranche.state.tenant_usage import CompletedJob, last_review
 
 LEVELS = 40
 FIRST = 64.0
@@ -49,7 +49,7 @@ class Gittins(PooledPolicy):
         revision = self.rank_epoch(cluster)
         if not revision:
             return (0.0, 0.0)
-        return (-cluster.history.derive(self.name, revision, indices)[state.level], 0.0)
+        return (-cluster.history.derive(self.name, revision, indices_of)[state.level], 0.0)
 
     def rank_group(self, state: JobState) -> str:
         """Return the level: jobs of one level have one index."""
@@ -61,8 +61,12 @@ class Gittins(PooledPolicy):
 
     def rank_epoch(self, cluster: ClusterState) -> int:
         """Return the number of completed jobs from which the index is computed."""
-        size = len(cluster.history)
-        return int(FEWEST * GROWTH ** int(log(size / FEWEST) / log(GROWTH) + 1e-9)) if size >= FEWEST else 0
+        return last_review(len(cluster.history), FEWEST, GROWTH)
+
+
+def indices_of(completed: Sequence[CompletedJob]) -> tuple[float, ...]:
+    """Return the Gittins index of each level from completed jobs."""
+    return indices(sorted(job.gpu_seconds for job in completed))
 
 
 def indices(history: Sequence[float]) -> tuple[float, ...]:

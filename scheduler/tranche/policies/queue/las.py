@@ -35,7 +35,11 @@ class Las(PooledPolicy):
 
     def level(self, state: JobState, cluster: ClusterState, now: float) -> int:
         """Return the number of class limits that the job has passed."""
-        attained = state.attained_gpu_seconds(now) + NEARLY
+        return self.level_at(state.attained_gpu_seconds(now))
+
+    def level_at(self, gpu_seconds: float) -> int:
+        """Return the class of a job that has attained this service."""
+        attained = gpu_seconds + NEARLY
         return 0 if attained < self.first else 1 + int(log(attained / self.first) / log(self.factor) + 1e-12)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:

@@ -1,73 +1,99 @@
-"""Policy selector: one of several named policies orders the queue, chosen by the state of the cluster.
+"""Policy selector: the order of the queue under which the last completed jobs would have had the least average JCT.
 
 Source: ASET-like and Improper-RL-like. After the abstracts of ASET (arXiv 2301.13618), which chooses among policies by
-the state of the cluster, and of Improper reinforcement learning (arXiv 2105.00210), which learns a softmax mixture of
-given policies in a simulator [P]. [I] the policy with the greatest score decides, so that a restarted planner decides
-alike; a score is the sum of a weight, a weight times the binary logarithm of demanded over present GPUs, and a weight
-times the share of unfinished jobs that do not declare their size; the weights are those of a seeded random search on
-three job logs, each with declared and with unknown sizes (`benchmarks/selector_weights.py`). It reads all jobs before
-each decision.
+the state of the cluster, and of Improper reinforcement learning (arXiv 2105.00210), which combines given policies in a
+simulator [P]. [I] nothing is learnt beforehand: the last completed jobs are replayed on the present GPUs in a model of
+the queue under each member (`order_replay`), from ten completed jobs on, whenever their number has grown by a fifth,
+together with those that were submitted before the last of them and have not completed.
+One of two usual members decides before that, and unless another one was better by a margin. So the choice follows from
+completed jobs and nodes alone. After a restart the planner reads the completed TrainingJobs again, and chooses alike as
+long as none was deleted.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, log2
+from functools import partial
+from math import inf
+from statistics import fmean
 from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
-from tranche.policies.queue.fifo_skip import FifoSkip
-from tranche.policies.queue.las import Las
-from tranche.policies.queue.sjf import Sjf
-from tranche.policies.queue.srsf import Srsf
-from tranche.policies.queue.srtf import Srtf
+from tranche.policies.queue.order_replay import ORDERS, average_jct_seconds
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.remaining_work import completed_job
+from tranche.state.tenant_usage import CompletedJob, last_review
 
-MEMBERS: dict[str, PooledPolicy] = {one.name: one for one in (FifoSkip(), Las(), Sjf(), Srsf(), Srtf())}
-"""Policies that can be chosen: those whose traits differ in preemption alone."""
-FEATURES = 3
-"""Number of weights of each policy."""
-LARGEST_LOAD = 3.0
-"""Bound of the binary logarithm of demanded over present GPUs, in both directions."""
+FEWEST = 10
+"""Number of completed jobs from which they are replayed; fewer say nothing about an order."""
+GROWTH = 1.2
+"""Growth of that number after which they are replayed again, as a factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector(PooledPolicy):
-    """Order of the policy that scores best in the present state of the cluster."""
+    """Order of the policy that would have been the best one for the last completed jobs."""
 
     name: ClassVar[str] = "selector"
     source: ClassVar[str] = (
-        "ASET-like and Improper-RL-like, ours [I]: a policy chosen by the cluster's state, weights learnt by simulation"
+        "ASET-like and Improper-RL-like, ours [I]: the policy that is the best one in a replay of completed jobs"
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which the chosen policy puts first", preemptive=True
     )
 
-    members: str = "srsf+srtf+las+fifo-skip"
-    """Policies to choose from, joined by `+`: some of fifo-skip, las, sjf, srsf and srtf."""
-    weights: tuple[float, ...] = (1.18, 0.83, 0.56, 0.10, -0.88, 0.36, 0.06, 0.58, 2.18, 0.88, -0.04, 0.16)
-    """Three weights for each of them: constant, load, share of jobs of unknown size."""
+    members: str = "srsf+las+srtf+fifo-skip"
+    """Policies to choose from, joined by `+`: two or more of fifo-skip, las, sjf, srsf and srtf. The first one is usual
+    where most completed jobs (before the first completion, most unfinished ones) declare their sizes, the second one
+    where they do not."""
+    jobs: float = 500.0
+    """Number of completed jobs that are replayed, the last ones, and at most as many that have not completed."""
+    margin: float = 0.02
+    """Share of the usual policy's average JCT by which that of another one must be less for a change to it."""
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         names = self.members.split("+")
-        unknown = [name for name in names if name not in MEMBERS]
-        if unknown or len(set(names)) < len(names):
-            raise ValueError(f"selector chooses among different ones of {', '.join(MEMBERS)}, not {self.members!r}")
-        if len(self.weights) != FEATURES * len(names):
-            raise ValueError(f"selector needs {FEATURES * len(names)} weights for {len(names)} members")
+        unknown = [name for name in names if name not in ORDERS]
+        if unknown or len(set(names)) < max(2, len(names)):
+            raise ValueError(f"selector chooses among different ones of {', '.join(ORDERS)}, not {self.members!r}")
+        if self.jobs < 1 or not 0 <= self.margin < 1:
+            raise ValueError("selector needs jobs of at least 1, and a margin of at least 0 and less than 1")
 
     def rank_epoch(self, cluster: ClusterState) -> int:
-        """Return the number of the policy with the greatest score, the first of equal ones."""
-        load, unsized = features(cluster)
-        scores = [
-            self.weights[at] + self.weights[at + 1] * load + self.weights[at + 2] * unsized
-            for at in range(0, len(self.weights), FEATURES)
+        """Return the number of the member that decides."""
+        count = last_review(cluster.history.observed, 1, GROWTH)
+        if not count:
+            return _usual(state.job.size_declared for state in cluster.jobs.values() if state.active)
+        return cluster.history.derive(self.name, count, partial(self._review, cluster), cluster.total_gpus)
+
+    def _review(self, cluster: ClusterState, completed: Sequence[CompletedJob], gpus: int) -> int:
+        last = completed[-int(self.jobs) :]
+        return self.best(last, unfinished(cluster, completed)[-int(self.jobs) :], gpus)
+
+    def best(self, completed: Sequence[CompletedJob], waiting: Sequence[CompletedJob], gpus: int) -> int:
+        """Return the number of the member that is the best one for these jobs.
+
+        Args:
+            completed: Completed jobs.
+            waiting: Jobs that have not completed. One whose size is not declared is taken to be as long as the
+                completed ones are on average: without these jobs, those that an order starves would not count.
+            gpus: Number of GPUs of the cluster.
+        """
+        usual = _usual(job.size_declared for job in completed)
+        if len(completed) < FEWEST:
+            return usual
+        mean = fmean(job.gpu_seconds / job.gpus for job in completed)
+        assumed = [
+            job._replace(gpu_seconds=job.told_gpu_seconds if job.size_declared else mean * job.gpus) for job in waiting
         ]
-        return scores.index(max(scores))
+        averages = [average_jct_seconds([*completed, *assumed], gpus, name) for name in self.members.split("+")]
+        least = min(averages)
+        return averages.index(least) if least < (1 - self.margin) * averages[usual] else usual
 
     def chosen(self, state: JobState) -> PooledPolicy:
         """Return the policy by which the job was ranked."""
-        return MEMBERS[self.members.split("+")[state.rank_epoch]]
+        return ORDERS[self.members.split("+")[state.rank_epoch]]
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the rank of the chosen policy."""
@@ -95,12 +121,18 @@ class Selector(PooledPolicy):
         return chosen.min_remaining_to_preempt(state, seconds, victim, now) if chosen.traits.preemptive else inf
 
 
-def features(cluster: ClusterState) -> tuple[float, float]:
-    """Return the binary logarithm of demanded over present GPUs, bounded, and the share of jobs of unknown size."""
-    active = [state for state in cluster.jobs.values() if state.active]
-    demanded = sum(state.job_gpus for state in active)
-    present = sum(node.capacity.gpus for node in cluster.nodes.values())
-    if not (demanded and present):
-        return 0.0, 0.0
-    unsized = sum(not state.job.size_declared for state in active)
-    return max(-LARGEST_LOAD, min(LARGEST_LOAD, log2(demanded / present))), unsized / len(active)
+def _usual(declared: Iterable[bool]) -> int:
+    """Return the number of the usual member for jobs, of each of which it is given whether it declares its size."""
+    known = list(declared)
+    return int(2 * sum(known) < len(known))
+
+
+def unfinished(cluster: ClusterState, completed: Sequence[CompletedJob]) -> list[CompletedJob]:
+    """Return the jobs submitted before the last one of these, and not completed with them, in order of submission.
+
+    Jobs that have completed since count as well, so that a planner that restarts later finds the same ones.
+    """
+    until = max((job.submitted for job in completed), default=-inf)
+    active = (completed_job(state, 0.0) for state in cluster.jobs.values() if state.active)
+    found = [job for job in (*cluster.history.completed[len(completed) :], *active) if job.submitted <= until]
+    return sorted(found, key=lambda job: job.submitted)

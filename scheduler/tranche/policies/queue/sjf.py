@@ -9,6 +9,7 @@ from typing import ClassVar
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.remaining_work import ledger_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +22,4 @@ class Sjf(PooledPolicy):
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the remaining seconds of the job on all its workers."""
-        return (state.worker_seconds(now) / state.job.width, 0.0)
+        return (ledger_seconds(state, now) / state.job.width, 0.0)

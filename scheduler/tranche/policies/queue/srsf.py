@@ -9,6 +9,7 @@ from typing import ClassVar
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.remaining_work import ledger_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Srsf(PooledPolicy):
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the remaining GPU-seconds of the job."""
-        return (state.worker_seconds(now) * state.job.gpus, 0.0)
+        return (ledger_seconds(state, now) * state.job.gpus, 0.0)
 
     def rank_decrease_per_second(self, state: JobState, now: float) -> float:
         """Return the decrease of remaining GPU-seconds per second."""

@@ -6,6 +6,7 @@ from each as many as fit.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tranche.policies.slot_table.pool import Machine
 from tranche.policies.slot_table.slot_job import Amounts, SlotJob
@@ -32,12 +33,26 @@ NOTHING = Cells(0.0)
 """No cells, at no cost."""
 
 
-def cheapest_counts(machines: Iterable[Machine], demand: Amounts, wanted: int) -> tuple[float, Counts] | None:
+class Place(NamedTuple):
+    """A machine for pods of one demand; places compare by price, then by name."""
+
+    price: float
+    """Price of one pod."""
+    machine: str
+    most: int
+    """Number of pods that have room."""
+
+
+def places_for(machines: Iterable[Machine], demand: Amounts, most: int) -> list[Place]:
+    """Return the machines, the cheapest first, each with room for at most `most` pods."""
+    return sorted(Place(one.price_of(demand), one.name, demand.most_in(one.room, most)) for one in machines)
+
+
+def cheapest_counts(places: Iterable[Place], wanted: int) -> tuple[float, Counts] | None:
     """Return cost and numbers of pods if each goes to the cheapest machine that has room; None if they do not fit."""
-    by_price = sorted((machine.price_of(demand), machine.name, machine.room) for machine in machines)
     cost, found = 0.0, []
-    for price, name, room in by_price:
-        count = demand.most_in(room, wanted)
+    for price, name, most in places:
+        count = min(most, wanted)
         if count > 0:
             found.append((name, count))
             cost += price * count
@@ -48,19 +63,25 @@ def cheapest_counts(machines: Iterable[Machine], demand: Amounts, wanted: int) -
 
 
 def pooled_cells(
-    job: SlotJob, workers: int, worker_machines: Sequence[Machine], server_machines: Sequence[Machine]
-) -> Cells | None:
-    """Return the cheapest cells for the workers and their parameter servers, in separate pools (COST_t) [P].
+    job: SlotJob, counts: Sequence[int | None], worker_machines: Sequence[Machine], server_machines: Sequence[Machine]
+) -> list[Cells | None]:
+    """Return the cheapest cells for each number of workers, with parameter servers, in separate pools (COST_t) [P].
 
-    None if they do not fit, or if the job would need more parameter servers than workers.
+    None for a number of None, and if they do not fit or if the job would need more parameter servers than workers.
     """
+    allowed = [machine for machine in worker_machines if job.allows(machine.name)]
+    hosts = places_for(allowed, job.worker, job.most_workers)
+    servers = places_for(server_machines, job.server, job.servers_for(job.most_workers))
+    return [None if count is None else _pooled_cells(job, count, hosts, servers) for count in counts]
+
+
+def _pooled_cells(job: SlotJob, workers: int, hosts: Sequence[Place], servers: Sequence[Place]) -> Cells | None:
     if workers == 0:
         return NOTHING
     if workers > job.most_workers or job.covering_servers(workers) > workers:
         return None
-    allowed = [machine for machine in worker_machines if job.allows(machine.name)]
-    placed = cheapest_counts(allowed, job.worker, workers)
-    served = cheapest_counts(server_machines, job.server, job.servers_for(workers)) if placed else None
+    placed = cheapest_counts(hosts, workers)
+    served = cheapest_counts(servers, job.servers_for(workers)) if placed else None
     if placed is None or served is None:
         return None
     return Cells(placed[0] + served[0], placed[1], served[1])

@@ -5,9 +5,13 @@ it would take time in proportion to the square of all mini-batches; the optimali
 [I] costs must not fall with the quanta of a slot, so that of all numbers with one cost only the largest is tried.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,55 +26,76 @@ class Finish:
     """Quanta to train in each slot up to that one."""
 
 
-def least_costs(costs: Sequence[Sequence[float]], work: int) -> list[list[float]]:
-    """Return Θ(t, V): the least cost of V quanta in slots 0 to t, for each slot t and V = 0 … `work`.
+def least_costs(costs: Iterable[Sequence[float]], work: int) -> Iterator[list[float]]:
+    """Yield Θ(t, V) for each slot t: the least cost of V quanta in slots 0 to t, for V = 0 … `work`.
 
     Args:
         costs: θ(t, v) of v = 0, 1, … quanta in slot t, which must not fall with v; θ(t, 0) = 0, infinite if they do
             not fit.
         work: Number of quanta.
     """
-    before, table = [0.0, *[inf] * work], []
-    steps: dict[int, list[tuple[int, float]]] = {}
+    least = np.array([0.0, *[inf] * work])
+    steps: dict[int, tuple[NDArray[np.float64], NDArray[np.intp]] | None] = {}
+    rows = []  # kept, so that no other row has the identity of one of them
     for row in costs:
-        after = list(before)
         if id(row) not in steps:
-            steps[id(row)] = _steps(row[: work + 1])
-        for part, cost in steps[id(row)]:
-            served = [cost] * part + [cost + earlier for earlier in before[: work + 1 - part]]
-            after[1:] = map(min, after[1:], served[1:])
-        table.append(after)
-        before = after
-    return table
+            rows.append(row)
+            steps[id(row)] = _steps(row[: work + 1], work)
+        if (known := steps[id(row)]) is not None:
+            cost, rest = known
+            least = np.minimum(least, (cost + least[rest]).min(axis=0))
+        yield least.tolist()
 
 
-def _steps(row: Sequence[float]) -> list[tuple[int, float]]:
-    """Return the largest number of quanta for each finite cost, 0 left out."""
+def _steps(row: Sequence[float], work: int) -> tuple[NDArray[np.float64], NDArray[np.intp]] | None:
+    """Return the finite costs, and for the largest number of quanta at each of them what it leaves of V; None if none.
+
+    No quanta at all, at no cost, are left out.
+    """
     pairs = enumerate(zip(row, [*row[1:], inf], strict=True))
-    return [(part, cost) for part, (cost, following) in pairs if part and cost < following]
+    found = [(part, cost) for part, (cost, following) in pairs if part and cost < following]
+    if not found:
+        return None
+    parts, costs = zip(*found, strict=True)
+    rest = np.maximum(0, np.arange(work + 1) - np.array(parts)[:, np.newaxis])
+    return np.array(costs)[:, np.newaxis], rest
 
 
-def best_finish(costs: Sequence[Sequence[float]], work: int, utilities: Sequence[float]) -> Finish:
+def best_finish(costs: Iterable[Sequence[float]], work: int, utilities: Sequence[float]) -> Finish:
     """Return the slot of completion that maximises utility less cost, the earliest among equals, and its quanta.
 
-    Among quanta of equal cost, the smaller number goes to the later slot.
+    Among quanta of equal cost, the smaller number goes to the later slot. No slot is considered after the first one
+    from which on no utility exceeds the best payoff, since costs are not negative.
 
     Args:
         costs: θ(t, v) as in `least_costs`.
         work: Number of quanta.
         utilities: Utility of a completion in each slot.
     """
-    table = least_costs(costs, work)
-    payoffs = [utility - row[work] for utility, row in zip(utilities, table, strict=True)]
-    payoff = max(payoffs, default=-inf)
+    greatest = list(accumulate(reversed(utilities), max))[::-1]
+    payoff, last = -inf, 0
+    table: list[list[float]] = []
+    rows: list[Sequence[float]] = []
+    following = iter(costs)
+
+    def needed() -> Iterator[Sequence[float]]:
+        for most in greatest:
+            if most <= payoff:
+                return
+            rows.append(next(following))
+            yield rows[-1]
+
+    for slot, least in enumerate(least_costs(needed(), work)):
+        table.append(least)
+        if utilities[slot] - least[work] > payoff:
+            payoff, last = utilities[slot] - least[work], slot
     if payoff == -inf:
         return Finish(-inf, 0, ())
-    last = payoffs.index(payoff)
     quanta, left = [0] * (last + 1), work
     for slot in range(last, -1, -1):
         before = table[slot - 1] if slot else [0.0, *[inf] * work]
         target = table[slot][left]
-        row = costs[slot]
+        row = rows[slot]
         parts = range(min(left, len(row) - 1) + 1)
         quanta[slot] = next(part for part in parts if row[part] + before[left - part] == target)
         left -= quanta[slot]

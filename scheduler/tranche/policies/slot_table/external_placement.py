@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from math import inf
 
 from tranche.policies.slot_table.pool import Machine
-from tranche.policies.slot_table.slot_job import NEARLY, SlotJob
+from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob
 
 Place = tuple[float, float]
 """Workers and parameter servers on one machine; fractions are allowed."""
@@ -74,7 +74,13 @@ def relaxed_placement(job: SlotJob, workers: float, servers: float, machines: Se
         servers: Least number of parameter servers.
         machines: Machines with their rooms and prices.
     """
-    options = [_option(job, machine, workers, servers) for machine in machines if job.allows(machine.name)]
+    able = [machine for machine in machines if job.allows(machine.name)]
+    edges = {room: _edge(job, room, workers, servers) for room in {machine.room for machine in able}}
+    options = [
+        _Option(one.name, one.price_of(job.worker), one.price_of(job.server), edges[one.room])
+        for one in able
+        if edges[one.room]
+    ]
     below = _solved(options, workers, 0.0)
     if below is None:
         return None
@@ -96,10 +102,10 @@ def relaxed_placement(job: SlotJob, workers: float, servers: float, machines: Se
             below = between
 
 
-def _option(job: SlotJob, machine: Machine, workers: float, servers: float) -> _Option:
-    """Return the edge of what the machine can hold, at most all pods of each kind."""
+def _edge(job: SlotJob, room: Amounts, workers: float, servers: float) -> tuple[Place, ...]:
+    """Return the edge of what a machine with this room can hold, at most all pods of each kind."""
     rows = [(1.0, 0.0, workers), (0.0, 1.0, servers)]
-    rows += [(a, b, room) for a, b, room in zip(job.worker, job.server, machine.room, strict=True) if a > 0 or b > 0]
+    rows += [(a, b, part) for a, b, part in zip(job.worker, job.server, room, strict=True) if a > 0 or b > 0]
     corners = {(0.0, min((c / b for _, b, c in rows if b > 0), default=0.0))}
     corners.add((min((c / a for a, _, c in rows if a > 0), default=0.0), 0.0))
     for (a, b, c), (d, e, f) in combinations(rows, 2):
@@ -115,7 +121,7 @@ def _option(job: SlotJob, machine: Machine, workers: float, servers: float) -> _
             edge.append(corner)
     if edge and edge[-1][0] > 0:
         edge.append((0.0, edge[-1][1]))
-    return _Option(machine.name, machine.price_of(job.worker), machine.price_of(job.server), tuple(edge[::-1]))
+    return tuple(edge[::-1])
 
 
 def _solved(options: Sequence[_Option], workers: float, price: float) -> _Solution | None:
@@ -124,8 +130,6 @@ def _solved(options: Sequence[_Option], workers: float, price: float) -> _Soluti
     places: dict[str, Place] = {}
     cost = 0.0
     for option in options:
-        if not option.edge:
-            continue
         if option.server_price >= price:
             most = option.edge[-1][0]
             segments.append(_Segment(option.worker_price, 0.0, option.name, most, 0.0, option.worker_price * most))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from tranche.policies.slot_table.cells import NOTHING, Cells, cheapest_counts
+from tranche.policies.slot_table.cells import NOTHING, Cells, cheapest_counts, places_for
 from tranche.policies.slot_table.external_placement import relaxed_placement
 from tranche.policies.slot_table.offer import PricedTable, WorkerCounts
 from tranche.policies.slot_table.pool import Machine, Pool
@@ -100,7 +100,7 @@ def external_cells(
         return None
     servers = job.servers_for(workers)
     if servers == 0:
-        placed = cheapest_counts(machines, job.worker, workers)
+        placed = cheapest_counts(places_for(machines, job.worker, workers), workers)
         return None if placed is None else Cells(placed[0], placed[1])
     relaxation = relaxed_placement(job, workers, job.least_servers_for(workers), machines)
     if relaxation is None:

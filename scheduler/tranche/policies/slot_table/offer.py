@@ -6,7 +6,7 @@ completion, its utility less the price of its cells, is positive; its cells are 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -68,16 +68,20 @@ def offer(table: PricedTable, job: SlotJob, first: int, utilities: Sequence[floa
     """
     counts = [_counts(job, job.samples * number / quanta) for number in range(1, quanta + 1)]
     distinct = list(dict.fromkeys(counts))
-    known: dict[Hashable, list[Cells | None]] = {}
-    rows = []
-    for slot in range(first, first + len(utilities)):
-        state = table.state(slot)
-        if state not in known:
-            found = dict(zip(distinct, _rising(table.choices(job, slot, distinct)), strict=True))
-            known[state] = [NOTHING, *(found[pair] for pair in counts)]
-        rows.append(known[state])
-    costs = {id(row): [inf if cells is None else cells.cost for cells in row] for row in rows}
-    finish = best_finish([costs[id(row)] for row in rows], quanta, utilities)
+    known: dict[Hashable, tuple[list[Cells | None], list[float]]] = {}
+    rows: list[list[Cells | None]] = []
+
+    def costs() -> Iterator[list[float]]:
+        for slot in range(first, first + len(utilities)):
+            state = table.state(slot)
+            if state not in known:
+                found = dict(zip(distinct, _rising(table.choices(job, slot, distinct)), strict=True))
+                row = [NOTHING, *(found[pair] for pair in counts)]
+                known[state] = row, [inf if cells is None else cells.cost for cells in row]
+            rows.append(known[state][0])
+            yield known[state][1]
+
+    finish = best_finish(costs(), quanta, utilities)
     taken = []
     for number, (row, part) in enumerate(zip(rows, finish.quanta, strict=False)):
         cells = row[part]

@@ -43,7 +43,6 @@ class PdOrs(SlotTablePolicy):
         precedence_reason="whose utility is further above the price of its cells, or which has cells in this slot",
         uses_weights=True,
         preemptive=True,
-        recoverable=False,  # the slot table is not in status
         allocates_workers=True,
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tranche.policies.slot_table.price import PriceRange
-from tranche.policies.slot_table.slot_job import Amounts
+from tranche.policies.slot_table.slot_job import NO_AMOUNTS, Amounts
 
 PoolState = tuple[tuple[str, Amounts], ...]
 """Reserved amounts in a slot, by machine: slots of one state have the same prices."""
@@ -34,12 +34,17 @@ class Pool:
     prices: PriceRange
     reserved: dict[int, dict[str, Amounts]] = field(default_factory=dict)
     """Reserved amounts by slot and machine."""
+    _names: list[str] = field(init=False)
+    _known: dict[tuple[Amounts, Amounts], tuple[Amounts, Amounts]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._names = sorted(self.capacity)
 
     def take(self, slot: int, machine: str, amounts: Amounts) -> None:
         """Reserve amounts on a machine; one that is gone counts no longer."""
         if machine in self.capacity:
             there = self.reserved.setdefault(slot, {})
-            there[machine] = there.get(machine, Amounts()).plus(amounts)
+            there[machine] = there.get(machine, NO_AMOUNTS).plus(amounts)
 
     def state(self, slot: int) -> PoolState:
         """Return what is reserved in the slot, as a value."""
@@ -48,8 +53,11 @@ class Pool:
     def machines(self, slot: int) -> list[Machine]:
         """Return all machines, by name, as they are in the slot."""
         there = self.reserved.get(slot, {})
-        found = []
-        for name, capacity in sorted(self.capacity.items()):
-            used = there.get(name, Amounts())
-            found.append(Machine(name, capacity.minus(used), self.prices.at(used, capacity)))
-        return found
+        return [Machine(name, *self._left(there.get(name, NO_AMOUNTS), self.capacity[name])) for name in self._names]
+
+    def _left(self, used: Amounts, capacity: Amounts) -> tuple[Amounts, Amounts]:
+        """Return what is left of a capacity, and the prices there."""
+        known = self._known.get((used, capacity))
+        if known is None:
+            known = self._known[used, capacity] = capacity.minus(used), self.prices.at(used, capacity)
+        return known

@@ -43,7 +43,8 @@ class PriceRange:
     def at(self, used: Amounts, capacity: Amounts) -> Amounts:
         """Return L · (U/L)^(used/capacity) of each resource.
 
-        An unlimited capacity costs L whatever is reserved [I]; a resource of which there is none costs U.
+        An unlimited capacity costs L whatever is reserved [I]. A resource of which there is none costs U, and so does
+        one of which more is reserved than there is [I]: the machine has shrunk since.
         """
         return Amounts(*(self._price(*of) for of in zip(self.most, used, capacity, strict=True)))
 
@@ -51,7 +52,7 @@ class PriceRange:
         least = max(self.least, most / self.most_ratio)
         if most <= least or (used <= 0 and capacity > 0) or capacity == inf:
             return least
-        return least * exp(log(most / least) * (used / capacity if capacity > 0 else 1.0))
+        return least * exp(log(most / least) * (min(1.0, used / capacity) if capacity > 0 else 1.0))
 
 
 def steepness(claims: Sequence[Claim], capacity: float, horizon_slots: int) -> float:

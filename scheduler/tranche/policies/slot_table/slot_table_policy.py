@@ -9,7 +9,7 @@ Counts of workers hold for one slot and change at its boundary. Ours [I], common
   its first cells a job runs on the machines of these. Parameter servers do not move, because they hold the model: a job
   whose cells are inside another machine than that of its parameter servers stays where it is.
 * A job that is not admitted is not dropped. It is offered again when a slot begins and when a job has given back its
-  cells, at most `REOFFERED` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
+  cells, at most `OFFERED` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
 * Cells that no job has reserved are not left empty: in the present slot they go to the jobs without cells, those that
   overran theirs first, then in order of payoff, and after these to jobs that could use more workers than they reserved.
 * Prices are estimated from the unfinished jobs, the last `KNOWN_JOBS` at most. Capacities of resources that none of
@@ -22,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from tranche.model import Resources
+from tranche.model import PodPlaces, Resources, SlotCells, SlotPlan, until
+from tranche.model.plan import MOST_CELLS_BYTES, are_storable
 from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, node_runs
 from tranche.policies.allocation.utility import utility_of
@@ -35,7 +36,6 @@ from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
-from tranche.state.slot_plan import SlotCells, SlotPlan
 
 LEAST_HORIZON, MOST_HORIZON = 24, 300
 """Bounds of the number of slots in which a job may complete."""
@@ -43,8 +43,14 @@ LENGTHS = 10
 """Horizon in shortest durations of the longest job."""
 KNOWN_JOBS = 100
 """Number of jobs, the last to arrive, from which prices are estimated."""
-REOFFERED = 10
-"""Number of jobs, those of the greatest possible payoff, that are offered again in one decision."""
+OFFERED = 10
+"""Most jobs of each kind that are offered cells in one decision: of those that have arrived, the first, and of those
+that are offered cells again, those of the greatest possible payoff."""
+OFFERED_AGAIN = "it is offered slots again when one begins or another job gives back its own, and may use idle GPUs"
+MOST_ROUNDING = 3
+"""Factor above that of any rounding of a fractional placement by which a job gets more parameter servers."""
+MOST_WORK = 2.0
+"""Most worker-slots of a plan over those of the job's work by its present speed, which was another one at the offer."""
 GIB = 2**30
 
 
@@ -95,7 +101,8 @@ class SlotTablePolicy(DistributingPolicy):
         draft.plans = self._plans(cluster, draft, now)
         for key, plan in draft.plans.items():
             draft.cells[key] = _preferred_nodes(cluster.jobs[key], plan, slot)
-        reserved = {key: workers_in(plan, slot) for key, plan in draft.plans.items()}
+        reserved = Counter({key: workers_in(plan, slot) for key, plan in draft.plans.items()})
+        payoffs = {key: plan.payoff for key, plan in draft.plans.items()}
         first = [state for state in draft.jobs if reserved[state.job.key]]
         for state in first:
             while draft.workers(state) < reserved[state.job.key] and draft.add(state):
@@ -104,7 +111,7 @@ class SlotTablePolicy(DistributingPolicy):
             (state for state in draft.jobs if not reserved[state.job.key]),
             key=lambda state: (
                 not (_has_overrun(state, slot) and node_runs(state)),
-                -draft.plans[state.job.key].payoff,
+                -payoffs.get(state.job.key, -inf),
                 state.arrival,
             ),
         )
@@ -123,40 +130,68 @@ class SlotTablePolicy(DistributingPolicy):
         reserved = [node for node in feasible if left[node.node.name] > 0]
         return reserved[0] if reserved else choose(feasible, seed, state.job.uid, index)
 
+    def note(self, state: JobState, now: float) -> str:
+        """Return until when GPUs are reserved for the job, from when on, or why none are."""
+        plan = state.slot_plan
+        if plan is None:
+            return ""
+        slot = floor(now / self.slot + NEARLY)
+        if plan.last_slot >= slot:
+            first = next(one.slot for one in plan.cells if one.slot >= slot)
+            if first > slot:
+                return f"no GPUs are reserved for it{until(first * self.slot, now)}"
+            return f"GPUs are reserved for it{until((plan.last_slot + 1) * self.slot, now)}"
+        if plan.cells:
+            return "its reserved time slots are over, and it is offered others"
+        if plan.is_too_large:
+            why = f"the record of its time slots would exceed {MOST_CELLS_BYTES // 1024} KiB"
+        elif plan.payoff == -inf:
+            why = "its work does not fit into the free time slots"
+        elif plan.payoff < 0:
+            why = f"their price exceeds its utility by {-plan.payoff:.3g}"
+        else:
+            why = "it would gain nothing by them"
+        return f"no GPUs are reserved for it: {why}; {OFFERED_AGAIN}"
+
     # ---- offers
 
     def _plans(self, cluster: ClusterState, draft: Draft, now: float) -> dict[str, SlotPlan]:
-        """Return the plans of all jobs that share the cluster, after the offers that are due."""
+        """Return the plans of all active jobs, after the offers that are due to those that share the cluster."""
         slot, first = floor(now / self.slot + NEARLY), ceil(now / self.slot - NEARLY)
-        plans = {s.job.key: s.slot_plan for s in draft.jobs if s.slot_plan is not None}
-        holders = frozenset(key for key, plan in plans.items() if plan.last_slot >= slot)
+        active = sorted((state for state in cluster.jobs.values() if state.active), key=lambda state: state.arrival)
+        known_plans = ((state, state.slot_plan) for state in active if state.slot_plan is not None)
+        plans = {s.job.key: plan for s, plan in known_plans if self.is_sound(plan, s, cluster, first)}
+        holders = {key for key, plan in plans.items() if plan.last_slot >= slot}
+        draft.returned += len(draft.holders - holders)
         fresh = [state for state in draft.jobs if state.job.key not in plans]
         again = [
             state
             for state in draft.jobs
-            if (plan := state.slot_plan) is not None
+            if (plan := plans.get(state.job.key)) is not None
             and state.job.key not in holders
-            and (plan.cells or first > plan.offered_slot or not plan.holders <= holders)
+            and (plan.cells or first > plan.offered_slot or plan.returned < draft.returned)
         ]
         if fresh or again:
             known = sorted(draft.jobs, key=lambda state: state.arrival)[-KNOWN_JOBS:]
             slots = self.horizon_slots(known)
             table = self.table(cluster, known, slots)
-            for state in draft.jobs:
+            for state in active:
                 if state.job.key in holders:
                     self._take(table, self.slot_job(state, cluster, now), plans[state.job.key], slot)
             bounds = {s.job.key: self._possible(s, cluster, now, first) for s in (*fresh, *again)}
             again.sort(key=lambda state: (not (_has_overrun(state, slot)), -bounds[state.job.key], state.arrival))
-            chosen = [*fresh, *again[:REOFFERED]]
+            chosen = [*fresh[:OFFERED], *again[:OFFERED]]
+            draft.is_partial = len(fresh) > OFFERED
             for state in sorted(chosen, key=lambda state: state.arrival):
                 possible = bounds[state.job.key]
                 plans[state.job.key] = plan = (
-                    SlotPlan(possible, first, holders)
+                    SlotPlan(possible, first, draft.returned)
                     if possible <= 0 or not draft.most[state.job.key]
-                    else self._offered(table, state, cluster, now, first, slots, holders)
+                    else self._offered(table, state, cluster, now, first, slots, draft.returned)
                 )
                 if plan.cells:
-                    holders |= {state.job.key}
+                    holders.add(state.job.key)
+        draft.holders = frozenset(holders)
         return plans
 
     def _offered(
@@ -167,14 +202,16 @@ class SlotTablePolicy(DistributingPolicy):
         now: float,
         first: int,
         slots: int,
-        holders: frozenset[str],
+        returned: int,
     ) -> SlotPlan:
         job, utility = self.slot_job(state, cluster, now), utility_of(state)
         arrival = ceil(state.job.submitted / self.slot - NEARLY)
         utilities = [utility.at((slot - arrival) * self.slot) for slot in range(first, first + slots)]
         made = offer(table, job, first, utilities, int(self.quanta))
         cells = tuple(SlotCells(slot, part.workers, part.servers) for slot, part in made.cells) if made.admits else ()
-        plan = SlotPlan(made.payoff, first, holders, cells)
+        if not are_storable(cells):
+            return SlotPlan(made.payoff, first, returned, is_too_large=True)
+        plan = SlotPlan(made.payoff, first, returned, cells)
         self._take(table, job, plan, first)
         return plan
 
@@ -182,6 +219,37 @@ class SlotTablePolicy(DistributingPolicy):
         for slot, workers, servers in plan.cells:
             if slot >= first:
                 table.take(job, slot, Cells(0.0, workers, servers))
+
+    def is_sound(self, plan: SlotPlan, state: JobState, cluster: ClusterState, first: int) -> bool:
+        """Return whether the policy can have made the plan for the job as it is specified now.
+
+        A specification may change, and another client may have written the plan into the status. A plan that is not
+        sound reserves nothing, and the job is offered cells as if it had just arrived.
+
+        Args:
+            plan: The plan.
+            state: State of the job.
+            cluster: Cluster, for the time of a mini-batch.
+            first: First slot that an offer may use now.
+        """
+        if plan.offered_slot > first + 1:  # one slot later by the clock of another machine
+            return False
+        if not plan.cells:
+            return True
+        job = self._slot_job(state, cluster, state.job.chunks * state.job.batches_per_chunk_total * _nominal(state))
+        numbers = [one.slot for one in plan.cells]
+        counts = [sum(count for _, count in one.workers) for one in plan.cells]
+        most = MOST_WORK * job.samples * max(job.internal_slots, job.external_slots) + job.lot * len(counts)
+        return (
+            numbers == sorted(set(numbers))
+            and len(numbers) <= int(self.quanta)
+            and plan.offered_slot <= numbers[0]
+            and numbers[-1] < plan.offered_slot + max(self.horizon, MOST_HORIZON)
+            and all(0 < count <= job.most_workers and count % job.lot == 0 for count in counts)
+            and all(_most_servers(state, one) >= sum(count for _, count in one.servers) for one in plan.cells)
+            and all(count > 0 for one in plan.cells for _, count in (*one.workers, *one.servers))
+            and sum(counts) <= most
+        )
 
     def _possible(self, state: JobState, cluster: ClusterState, now: float, first: int) -> float:
         """Return the utility of the earliest completion of the rest, above which no payoff can be."""
@@ -248,18 +316,23 @@ def _nominal(state: JobState) -> float:
     return max(NEARLY, state.nominal_batch_seconds)
 
 
+def _most_servers(state: JobState, cells: SlotCells) -> int:
+    """Return a bound of the number of parameter servers in a slot: roundings may add to those that the job declares."""
+    return MOST_ROUNDING * state.job.servers + len(cells.servers) if state.job.servers else 0
+
+
 def _has_overrun(state: JobState, slot: int) -> bool:
     """Return whether the job had cells, all of them in slots that are over."""
     return state.slot_plan is not None and -1 < state.slot_plan.last_slot < slot
 
 
-def _preferred_nodes(state: JobState, plan: SlotPlan, slot: int) -> SlotCells:
+def _preferred_nodes(state: JobState, plan: SlotPlan, slot: int) -> PodPlaces:
     """Return the job's next cells, or, if they are inside one machine without its parameter servers, its nodes."""
-    cells = next((one for one in plan.cells if one.slot >= slot), SlotCells(slot, (), ()))
+    cells = next((one.places for one in plan.cells if one.slot >= slot), PodPlaces())
     machines = {name for name, _ in (*cells.workers, *cells.servers)}
     if len(machines) == 1 and any(server.planned.node not in machines for server in state.servers):
         present = Counter(run.home.node or "" for run in node_runs(state))
-        return SlotCells(slot, tuple(present.items()), ())
+        return PodPlaces(tuple(present.items()))
     return cells
 
 

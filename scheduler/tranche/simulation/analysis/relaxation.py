@@ -9,7 +9,6 @@ from heapq import heappop, heappush, heapreplace
 from math import inf
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tranche.simulation.analysis.quantile import quantiles
@@ -21,6 +20,8 @@ _ONE = np.uint64(1)
 
 BATCH = 16_000
 """Number of elements of one array while prices are evaluated: several such arrays fit into the cache of a core."""
+SORTED = 8_000
+"""Number of cells whose levels are sorted at once: the arrays for that fit into the second cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,9 @@ class PriceBound:
         beyond = 2 * max(busy_until, float((pool.release + pool.ideal).max())) - begin + 1.0
         self.edges: Floats = np.append(inner, beyond)
         self.lengths: Floats = np.diff(self.edges)
-        # Behind the last cell are as many cells without span as a job's window may have more.
-        self._begins: Floats = np.pad(self.edges[:-1], (0, len(self.lengths) + 1), mode="edge")
-        self._ends: Floats = np.pad(self.edges[1:], (0, len(self.lengths) + 1), constant_values=-inf)
+        # Behind the last cell is one without span, for windows of jobs that extend beyond it.
+        self._begins: Floats = np.append(self.edges[:-1], self.edges[-2])
+        self._ends: Floats = np.append(self.edges[1:], -inf)
         self._first: Ints = np.searchsorted(self.edges, pool.release, side="right") - 1
         last = np.searchsorted(self.edges, pool.release + pool.ideal, side="left") - 1
         self._last: Ints = np.clip(last, self._first, len(self.lengths) - 1)
@@ -124,8 +125,9 @@ class PriceBound:
         reach = self._reach(prices)
         last = np.minimum(np.searchsorted(self.edges, pool.release + reach, side="left"), len(prices)) - 1
         widths = np.maximum(last - self._first, 0) + 1
+        padded = np.append(prices, prices[-1])
         for jobs in _batches(widths):
-            cost, cells, spans = self._answer(jobs, int(widths[jobs].max()), prices, reach[jobs])
+            cost, cells, spans = self._answer(jobs, int(widths[jobs].max()), padded, reach[jobs])
             total += float(cost.sum())
             np.multiply(spans, self._rates[jobs, None], out=spans)
             used += np.bincount(cells.ravel(), spans.ravel(), minlength=len(prices) + 1)[:-1]
@@ -138,11 +140,13 @@ class PriceBound:
         which they last p_j. Its cost is ``z − ∫ max(0, z − level) / p_j``; with any other z that is less.
         """
         pool = self.pool
-        release, ideal, first = pool.release[jobs, None], pool.ideal[jobs], self._first[jobs]
-        begins, spans = _windows(self._begins, width, first), _windows(self._ends, width, first)
+        release, ideal = pool.release[jobs, None], pool.ideal[jobs]
+        cells = self._first[jobs, None] + np.arange(width)
+        np.minimum(cells, len(self.lengths), out=cells)
+        begins, spans = self._begins.take(cells), self._ends.take(cells)
         np.maximum(begins, release, out=begins)
         np.maximum(np.subtract(spans, begins, out=spans), 0.0, out=spans)
-        costs = _windows(np.pad(prices, (0, width), mode="edge"), width, first)
+        costs = prices.take(cells)
         costs *= pool.work[jobs, None]
         levels = np.add(np.subtract(begins, release, out=begins), costs, out=begins)
         water = np.minimum(_water_level(levels, spans, ideal), reach)
@@ -151,8 +155,6 @@ class PriceBound:
         halves = depths**2
         halves /= 2
         saved = np.subtract(np.multiply(depths, heights, out=heights), halves, out=halves).sum(axis=1)
-        cells = first[:, None] + np.arange(width)
-        np.minimum(cells, len(prices), out=cells)  # cells beyond the last one have no span
         return water - saved / ideal, cells, depths
 
     def _reach(self, prices: Floats) -> Floats:
@@ -216,47 +218,59 @@ def queue_prices(bound: PriceBound, served: list[tuple[float, float, int]]) -> F
 def _water_level(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
     """Return the z of each row with ``Σ clip(z − level, 0, span) = volume``.
 
-    Of all that is computed here, this takes the most time. Numbers that are not negative have the order of their bit
-    patterns, whose sign bit is free to mark ends; sorting these is faster than sorting indices.
-
     Args:
         levels: Level at which each cell begins to fill; not negative.
         spans: Height of each cell above that level; not negative.
         volumes: What each row holds.
     """
-    cells = levels.shape[1]
-    keys = np.concatenate((levels, levels + spans), axis=1).view(np.uint64)
+    water = np.empty(len(levels))
+    rows = max(1, SORTED // levels.shape[1])
+    for begin in range(0, len(levels), rows):
+        part = slice(begin, begin + rows)
+        water[part] = _water_level_of_rows(levels[part], spans[part], volumes[part])
+    return water
+
+
+def _water_level_of_rows(levels: Floats, spans: Floats, volumes: Floats) -> Floats:
+    """Return `_water_level` of a few rows.
+
+    Of all that is computed here, this takes the most time. Numbers that are not negative have the order of their bit
+    patterns, whose sign bit is free to mark ends; sorting these is faster than sorting indices.
+    """
+    rows, cells = levels.shape
+    points = np.empty((rows, 2 * cells))
+    points[:, :cells] = levels
+    np.add(levels, spans, out=points[:, cells:])
+    keys = points.view(np.uint64)
     keys <<= _ONE
     keys[:, cells:] |= _ONE
     keys.sort(axis=1)
-    rising = np.cumsum((keys & _ONE).astype(np.int8), axis=1, dtype=np.int32)  # number of ends so far
-    rising *= -2
-    rising += np.arange(1, 2 * cells + 1, dtype=np.int32)  # all other points are begins
+    change = (keys & _ONE).astype(np.int8)
+    change *= -2
+    change += 1  # 1 where a cell begins, -1 where it ends
+    rising = np.cumsum(change, axis=1, dtype=np.int32)  # number of cells that fill after each point
     keys >>= _ONE
-    points = keys.view(np.float64)
-    steps = points[:, 1:] - points[:, :-1]
+    filled = np.empty_like(points)
+    filled[:, 0] = 0.0
+    steps = np.subtract(points[:, 1:], points[:, :-1], out=filled[:, 1:])
     steps *= rising[:, :-1]
-    filled = np.zeros_like(points)
-    np.cumsum(steps, axis=1, out=filled[:, 1:])
-    at = np.maximum(np.count_nonzero(filled < volumes[:, None], axis=1) - 1, 0)
+    np.cumsum(steps, axis=1, out=steps)
+    at = np.argmax(filled >= volumes[:, None], axis=1)  # `filled` does not decrease
+    at[filled[:, -1] < volumes] = 2 * cells
+    at = np.maximum(at - 1, 0)
     at += np.arange(0, points.size, 2 * cells)
     level: Floats = points.ravel()[at] + (volumes - filled.ravel()[at]) / np.maximum(rising.ravel()[at], 1.0)
     return level
 
 
-def _windows(values: Floats, width: int, first: Ints) -> Floats:
-    """Return `width` values from each of these indices on, as rows."""
-    found: Floats = sliding_window_view(values, width)[first]
-    return found
-
-
 def _batches(widths: Ints) -> Iterator[Ints]:
     """Yield jobs with windows of about equal width, in groups whose array stays small."""
     order = np.argsort(widths, kind="stable")
+    widths = widths[order]
     begin = 0
     while begin < len(order):
-        width = 1 << (int(widths[order[begin]]) - 1).bit_length()
-        end = min(int(np.searchsorted(widths[order], width, side="right")), begin + max(1, BATCH // width))
+        width = 1 << (int(widths[begin]) - 1).bit_length()
+        end = min(int(np.searchsorted(widths, width, side="right")), begin + max(1, BATCH // width))
         yield order[begin:end]
         begin = end
 

@@ -94,7 +94,7 @@ class LoadCurve:
     def take(self, now: float, busy: int, waiting: int) -> None:
         """Record the load from now on; of several calls at one instant the last one counts."""
         samples, latest = self.samples, self.latest
-        if latest is not None and (latest.busy_gpus, latest.waiting_jobs) == (busy, waiting):
+        if latest is not None and latest.busy_gpus == busy and latest.waiting_jobs == waiting:
             return  # also for events that wake the engine without changing anything, after the last job
         self.latest = Sample(now, busy, waiting)
         if samples and samples[-1].at == now:

@@ -78,7 +78,7 @@ class LinkTraffic:
             What contention adds from now on, by sender for which it has changed: to a mini-batch of a gang, in seconds;
             to an upload, as a part of its time.
         """
-        uplinks, level = self._uplinks(nodes)
+        uplinks, level = self.uplinks(nodes)
         if not uplinks or not alone:
             return {}
         return self._add(job, Traffic(uplinks, alone, self.network.slowest(level), alone / batch_seconds))
@@ -112,7 +112,7 @@ class LinkTraffic:
             bits: Bits sent in each mini-batch.
             outside: Whether the worker has no node of its own: it crosses all uplinks of the parameter servers.
         """
-        uplinks, level = self._uplinks(nodes, outside=outside)
+        uplinks, level = self.uplinks(nodes, outside=outside)
         if not uplinks or not alone:
             return {}
         rate = bits / alone
@@ -128,6 +128,17 @@ class LinkTraffic:
             del self._crossing[uplink][sender]
         self.loads.change(traffic.uplinks, -traffic.share)
         return self._changes(traffic.uplinks)
+
+    def uplinks(self, nodes: Iterable[Node], *, outside: bool = False) -> tuple[tuple[Uplink, ...], int]:
+        """Return the uplinks between the nodes or to the outside, narrowest first, and the level that they share."""
+        domains = dict.fromkeys(self.places.domain(node) for node in nodes)
+        level = self.places.topology.widest if outside else self.places.topology.level_of(domains)
+        wide = self.places.topology.level(SITE_LEVEL)
+        found: dict[Uplink, None] = {}
+        for at in range(level):
+            there = dict.fromkeys(domain[at:] for domain in domains)
+            found |= {(at, one): None for one in there if at != wide or one[0] not in self.clouds}
+        return tuple(found), level
 
     def _add(self, sender: Sender, traffic: Traffic) -> dict[Sender, float]:
         self._traffic[sender] = traffic
@@ -145,14 +156,3 @@ class LinkTraffic:
             if abs(extra - traffic.extra) > 1e-12 * traffic.alone:
                 traffic.extra = changes[sender] = extra
         return changes
-
-    def _uplinks(self, nodes: Iterable[Node], *, outside: bool = False) -> tuple[tuple[Uplink, ...], int]:
-        """Return the uplinks between the nodes or to the outside, narrowest first, and the level that they share."""
-        domains = dict.fromkeys(self.places.domain(node) for node in nodes)
-        level = self.places.topology.widest if outside else self.places.topology.level_of(domains)
-        wide = self.places.topology.level(SITE_LEVEL)
-        found: dict[Uplink, None] = {}
-        for at in range(level):
-            there = dict.fromkeys(domain[at:] for domain in domains)
-            found |= {(at, one): None for one in there if at != wide or one[0] not in self.clouds}
-        return tuple(found), level

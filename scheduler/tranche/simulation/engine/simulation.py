@@ -38,6 +38,7 @@ from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretc
 from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, is_upload
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
 from tranche.simulation.engine.shared_uploads import Due, SharedUploads
+from tranche.simulation.engine.single_transfers import SingleTransfers
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.entities import JobState
@@ -106,12 +107,28 @@ class Worker:
         communicates = self.communication * self.per_batch + extra - self.extra if self.communication else 0.0
         self.since, self.extra, self.per_batch = now, extra, alone + extra
         self.communication = communicates / self.per_batch
-        left = sum(self.total - self.begun[chunk] for chunk in self.window.chunks) - self.trained
-        self.ends = now + max(0.0, left) * self.per_batch
+        self.ends = now + max(0.0, self._left()) * self.per_batch
+
+    def go_on(self, trained: float, now: float) -> None:
+        """Train from now on at the pace alone, after that number of mini-batches which were simulated one by one."""
+        if self.communication:
+            self.account.communicated += now - self.since - trained * self.per_batch * (1 - self.communication)
+        self.trained += trained
+        self.since = now
+        left = self._left()
+        self.ends = now + left * self.per_batch if left > 1e-9 * self.trained else now
 
     def rest_seconds(self) -> float:
         """Return the seconds from the first batch to the last."""
-        return sum([self.total - self.begun[chunk] for chunk in self.window.chunks]) * self.per_batch
+        return self._batches() * self.per_batch
+
+    def _batches(self) -> float:
+        """Return the mini-batches from the first to the last."""
+        return sum([self.total - self.begun[chunk] for chunk in self.window.chunks])
+
+    def _left(self) -> float:
+        """Return the mini-batches that are left, as of the last change of the pace."""
+        return self._batches() - self.trained
 
 
 @dataclass(slots=True)
@@ -127,6 +144,8 @@ class Simulation:
     """True uploads, which report copies of data; None: the planner uses its own Δ."""
     traffic: LinkTraffic | None = None
     """Contention for links; None: gangs, gradients and uploads do not slow each other down."""
+    transfers: SingleTransfers | None = None
+    """Each transfer of gangs by a start rule, in place of their expected contention in `traffic`."""
     shared_uploads: SharedUploads | None = None
     """True uploads of all policies, which contend for links, in place of `uploads`."""
     period_seconds: float = 0.0
@@ -173,7 +192,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run until no event is left."""
-        while self._heap or self._untold or self.planner.next_wakeup() is not None:
+        while self._heap or self._untold or self.transfers or self.planner.next_wakeup() is not None:
             self.step()
         if self._over:
             self._tell()
@@ -185,9 +204,16 @@ class Simulation:
         self.now = max(self.now, self._next_instant(boundary))
         while heap and heap[0][0] <= self.now:
             self._process(heappop(heap)[2])
-        if not self.period_seconds or (boundary is not None and boundary <= self.now):
+        if self._is_due(boundary):
             self._tell()
         self.load.take(self.now, self._busy_gpus, self._waiting)
+
+    def _is_due(self, boundary: float | None) -> bool:
+        """Return whether the planner decides now: at a period, or else at events and timers, as a live planner does."""
+        if self.period_seconds:
+            return boundary is not None and boundary <= self.now
+        wakeup = self.planner.next_wakeup()
+        return bool(self._untold) or (wakeup is not None and wakeup <= self.now)
 
     def result(self) -> SimulationResult:
         """Return the completed jobs so far, and why the others have not completed."""
@@ -213,6 +239,9 @@ class Simulation:
         """Return the time of the next event, timer or period, in seconds; the clock if events wait for a decision."""
         wakeup = self.planner.next_wakeup()
         first = self._heap[0][0] if self._heap else inf
+        if self.transfers is not None:
+            latest = boundary if self.period_seconds else wakeup
+            first = self._end_of_gangs(first if latest is None else min(first, latest))
         if not self.period_seconds:
             if wakeup is not None and wakeup < first:
                 first = wakeup
@@ -220,6 +249,14 @@ class Simulation:
         due = min(first, inf if boundary is None else boundary)
         # else a timer of the planner, processed at the next period
         return due if due < inf else self._round(max(self.now, wakeup or 0.0))
+
+    def _end_of_gangs(self, until: float) -> float:
+        """Simulate mini-batches until the first gangs are done; returns the time of the next event, at most `until`."""
+        assert self.transfers is not None
+        ended, jobs = self.transfers.advance(until)
+        for job in jobs:
+            self._end_batches(job, ended)
+        return min(until, ended) if jobs else until
 
     def _next_period(self) -> float | None:
         if not (self._untold or self.planner.next_wakeup() is not None):
@@ -278,6 +315,7 @@ class Simulation:
         """End a pod: it no longer holds its GPUs."""
         account, window, now = worker.account, worker.window, self.now
         job = account.job
+        self._end_batches(job.key, now, leaving=worker)
         del self._workers[job.key, window.attempt]
         gpus = max(1, job.gpus)
         if worker.training:
@@ -316,7 +354,7 @@ class Simulation:
             self.events += 1
             self._execute(instructions)
             for event in told:
-                if isinstance(event, _COMPLETING) and event.outcome == "Succeeded":
+                if isinstance(event, _COMPLETING):
                     self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
             if not self._untold or self.period_seconds:
                 return
@@ -328,13 +366,16 @@ class Simulation:
                 del self._servers[place]
 
     def _execute(self, instructions: Iterable[Instruction]) -> None:
-        opened: list[tuple[JobState, Window]] = []
+        opened: dict[tuple[str, int], tuple[JobState, Window]] = {}
         for instruction in instructions:
             if self.keep_history:
                 self.history.append((self.now, instruction))
             match instruction:
                 case OpenWindow(job=key, window=window):
-                    opened.append((self.planner.cluster.jobs[key], window))
+                    opened[key, window.attempt] = (self.planner.cluster.jobs[key], window)
+                case CloseWindow(job=key, window=window) if opened.pop((key, window.attempt), None):
+                    # one decision has opened and closed it, so it has no pod
+                    self._untold.append(WorkerEnded(key, window.attempt, "Lost", self.now))
                 case CloseWindow(job=key, window=window):
                     self._stop(key, window)
                 case PlaceParameterServer(job=key, server=server):
@@ -350,7 +391,7 @@ class Simulation:
                 case _:
                     pass
         if opened:
-            self._open(opened)
+            self._open(list(opened.values()))
 
     def _open(self, opened: Sequence[tuple[JobState, Window]]) -> None:
         """Start the workers of windows that open together; a gang is as fast as its slowest member."""
@@ -454,7 +495,32 @@ class Simulation:
         nodes = [cluster.nodes[one.window.node].node for one in members if one.window.node in cluster.nodes]
         if len(nodes) == len(members):
             alone = cluster.communication_seconds(state, worker.window.site, worker.window.node)
-            self._slow_down(self.traffic.begin(job.key, nodes, alone, worker.per_batch))
+            if self.transfers is not None:
+                self._begin_batches(self.transfers, members, nodes, alone)
+            else:
+                self._slow_down(self.traffic.begin(job.key, nodes, alone, worker.per_batch))
+
+    def _begin_batches(
+        self, transfers: SingleTransfers, members: Sequence[Worker], nodes: Sequence[Node], alone: float
+    ) -> None:
+        """Simulate the mini-batches of a gang one by one, until one of its members has trained all of its own."""
+        for worker in members:
+            worker.contend(0.0, self.now)
+        left = min((worker.ends - self.now) / worker.per_batch for worker in members)
+        job, pace = members[0].account.job, members[0].per_batch
+        if transfers.begin(job.key, nodes, max(1, job.gpus) * job.chunks, alone, pace, left, self.now):
+            for worker in members:
+                worker.ends = inf
+
+    def _end_batches(self, job: str, now: float, leaving: Worker | None = None) -> None:
+        """Let the members of a gang go on at the pace alone, or end, if its mini-batches were simulated one by one."""
+        if self.transfers is None or job not in self.transfers:
+            return
+        trained = self.transfers.end(job, now)
+        for worker in self._senders[job]:
+            worker.go_on(trained, now)
+            if worker is not leaving:
+                self._schedule_end(worker)
 
     def _exchange(self, worker: Worker, state: JobState) -> None:
         """Let a worker that is no member of a gang exchange gradients with the job's parameter servers."""
@@ -490,7 +556,9 @@ class Simulation:
                     self._schedule_end(worker)
 
     def _schedule_end(self, worker: Worker) -> None:
-        """Schedule the end of a worker at its present pace."""
+        """Schedule the end of a worker at its present pace; it has none while its mini-batches are simulated."""
+        if worker.ends == inf:
+            return
         worker.scheduled = worker.ends
         ended = WorkerEnded(worker.account.job.key, worker.window.attempt, "Succeeded", worker.ends)
         self.at(worker.ends, ended)
@@ -517,6 +585,7 @@ class Simulation:
     def _stop(self, key: str, window: Window) -> None:
         worker = self._workers.get((key, window.attempt))
         if worker is not None:
+            self._end_batches(key, self.now, leaving=worker)
             progress = worker.progress(self.now)
             self._leave(worker, "Preempted")
             self._untold.append(WorkerEnded(key, window.attempt, "Preempted", self.now, progress, 143))

@@ -5,7 +5,7 @@ Source: the distributions are those of OASiS (INFOCOM 2018, arXiv 1801.00936) [P
 the lengths of logged jobs span seconds to days, the shortest duration of the job.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -27,14 +27,23 @@ def with_utilities(jobs: Iterable[Job], draw: UtilityDraw, seed: int) -> list[Jo
 
 def _with_utility(job: Job, draw: UtilityDraw, seed: int) -> Job:
     slot = SLOT_SECONDS if draw == "hours" else max(1e-9, ideal_seconds(job, 1.0))
+    return replace(job, utility=drawn_utility(slot, lambda purpose: uniform(seed, job.uid, "utility", purpose)))
+
+
+def drawn_utility(slot: float, number: Callable[[str], float]) -> Utility:
+    """Return a drawn utility.
+
+    Args:
+        slot: Length of a slot, in the unit of the durations.
+        number: Returns the random number for a purpose, 0 … 1.
+    """
 
     def between(low: float, high: float, purpose: str) -> float:
-        return low + (high - low) * uniform(seed, job.uid, "utility", purpose)
+        return low + (high - low) * number(purpose)
 
-    kind = uniform(seed, job.uid, "utility", "kind")
+    kind = number("kind")
     if kind < INSENSITIVE:
         decay = 0.0
     else:
         decay = between(0.01, 1.0, "decay") if kind < SENSITIVE else between(4.0, 6.0, "decay")
-    utility = Utility(between(1.0, 100.0, "priority"), decay / slot, between(1.0, 15.0, "target") * slot)
-    return replace(job, utility=utility)
+    return Utility(between(1.0, 100.0, "priority"), decay / slot, between(1.0, 15.0, "target") * slot)

@@ -181,7 +181,7 @@ export class Job {
       ["Weight", String(job.weight)],
       ["Workers", `at most ${job.maxWorkers}, ${job.gpus} GPU${job.gpus === 1 ? "" : "s"} each`],
       ...Object.entries(job.homes).map(([site, chunks]) => [`Data at ${site}`, `chunks ${chunks}`]),
-      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `stopped after ${one.failures} failures` : `chunks ${one.chunks || one.wanted || "–"}`]),
+      ...job.staging.map((one) => [`Staging to ${one.site}`, one.givenUp ? `stopped after ${one.failures} failures${one.why ? `: ${one.why}` : ""}` : `chunks ${one.chunks || one.wanted || "–"}`]),
     ];
     if (job.started && job.completed) facts.splice(3, 0, ["Completion time", precise((Date.parse(job.completed) - Date.parse(job.created)) / 1000)]);
     keep(this.facts, facts, ([name]) => name, ([name]) => el("div", {}, el("dt", { text: name }), el("dd")), (pair, [, value]) => {

@@ -40,26 +40,26 @@ def test_cheapest_servers_are_filled_first(
     samples: int, cost: float, workers: tuple[tuple[str, int], ...], servers: int
 ) -> None:
     job = oasis_job()
-    found = pooled_cells(job, job.workers_for(samples, job.external_slots), HOSTS, SERVERS)
-    assert found == Cells(cost, workers, (("k1", servers),))
+    found = pooled_cells(job, [job.workers_for(samples, job.external_slots)], HOSTS, SERVERS)
+    assert found == [Cells(cost, workers, (("k1", servers),))]
 
 
 def test_workers_beyond_all_rooms_have_no_cells() -> None:
     job = oasis_job()
     assert job.workers_for(14, job.external_slots) == 7
-    assert pooled_cells(job, 7, HOSTS, SERVERS) is None
+    assert pooled_cells(job, [7], HOSTS, SERVERS) == [None]
 
 
 def test_more_parameter_servers_than_workers_are_refused() -> None:
-    assert pooled_cells(oasis_job(workers_per_server=0.5), 1, HOSTS, SERVERS) is None
+    assert pooled_cells(oasis_job(workers_per_server=0.5), [1], HOSTS, SERVERS) == [None]
 
 
 def test_parameter_servers_without_room_have_no_cells() -> None:
-    assert pooled_cells(oasis_job(), 3, HOSTS, [Machine("k1", Amounts(0.0, 1.0), SERVER)]) is None
+    assert pooled_cells(oasis_job(), [3], HOSTS, [Machine("k1", Amounts(0.0, 1.0), SERVER)]) == [None]
 
 
 def test_job_never_gets_more_than_its_most_workers() -> None:
-    assert pooled_cells(oasis_job(most_workers=2), 3, HOSTS, SERVERS) is None
+    assert pooled_cells(oasis_job(most_workers=2), [3], HOSTS, SERVERS) == [None]
 
 
 def brute_force(job: SlotJob, workers: int, hosts: list[Machine], servers: list[Machine]) -> float:
@@ -94,5 +94,5 @@ def test_greedy_is_brute_force_on_three_and_three_servers(seed: int) -> None:
     worker, server = Amounts(1.0, draw.randint(0, 2), draw.randint(0, 2)), Amounts(0.0, draw.randint(1, 3), 1.0)
     job = oasis_job(worker=worker, server=server, workers_per_server=draw.choice([0.8, 1.0, 2.0, inf]))
     for workers in range(1, 7):
-        found = pooled_cells(job, workers, hosts, servers)
+        [found] = pooled_cells(job, [workers], hosts, servers)
         assert (inf if found is None else found.cost) == pytest.approx(brute_force(job, workers, hosts, servers))

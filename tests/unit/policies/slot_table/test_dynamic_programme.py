@@ -12,14 +12,14 @@ COSTS = [[0.0, 1.0, 4.0], [0.0, 3.0, 3.5]]
 
 
 def test_least_costs_have_their_worked_values() -> None:
-    assert least_costs(COSTS, 2) == [[0.0, 1.0, 4.0], [0.0, 1.0, 3.5]]
+    assert list(least_costs(COSTS, 2)) == [[0.0, 1.0, 4.0], [0.0, 1.0, 3.5]]
 
 
 def test_completion_of_the_greatest_payoff_is_the_first_slot() -> None:
     finish = best_finish(COSTS, 2, [5.0, 4.2])
     assert finish.payoff == pytest.approx(1.0)
     assert (finish.last, finish.quanta) == (0, (2,))
-    assert 4.2 - least_costs(COSTS, 2)[1][2] == pytest.approx(0.7)
+    assert 4.2 - list(least_costs(COSTS, 2))[1][2] == pytest.approx(0.7)
 
 
 def test_equal_payoffs_finish_in_the_earliest_slot() -> None:
@@ -29,6 +29,12 @@ def test_equal_payoffs_finish_in_the_earliest_slot() -> None:
 def test_equal_costs_leave_less_work_to_the_later_slot() -> None:
     costs = [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     assert best_finish(costs, 2, [0.0, 9.0]).quanta == (2, 0)
+
+
+def test_slots_that_cannot_raise_the_payoff_are_not_read() -> None:
+    costs = iter([[0.0, 1.0], [0.0, 0.5], [0.0, 0.0]])
+    assert best_finish(costs, 1, [5.0, 4.2, 4.0]).last == 0
+    assert list(costs) == [[0.0, 0.0]]
 
 
 def test_work_that_fits_nowhere_has_no_completion() -> None:

@@ -27,6 +27,11 @@ def test_price_is_least_unused_and_most_when_full() -> None:
     assert prices.at(Amounts(4.0), Amounts(4.0)).gpus == pytest.approx(16.0)
 
 
+def test_price_stays_at_most_when_a_machine_has_shrunk() -> None:
+    """Twice as much is reserved as there is; U/L of 10^300 to the power of two exceeds all numbers."""
+    assert one_resource(1e-280, 1e20).at(Amounts(8.0), Amounts(4.0)).gpus == pytest.approx(1e20)
+
+
 def test_price_of_an_unlimited_machine_never_rises() -> None:
     assert one_resource(1.0, 16.0).at(Amounts(1e9), Amounts(inf, inf, inf)).gpus == 1.0
 

@@ -5,18 +5,16 @@ The API server must store JSON and keep all revisions: start the cluster with ``
 
 import base64
 import json
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .workspace import HOST
+from .gateway import encoded, post
 
 FLAGS = ("--storage-media-type=application/json", "--etcd-compaction-interval=0")
 """Required flags of kube-apiserver."""
 _ROOT = "/registry/"
 _MARK = f"{_ROOT}tranche-testcluster/mark"
-_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,8 @@ def sizes(port: int, resource: str) -> dict[str, int]:
         OSError: etcd does not answer.
     """
     first = f"{_ROOT}{resource}/"
-    with _post(port, "kv/range", {"key": _text(first), "range_end": _text(first[:-1] + chr(ord("/") + 1))}) as answer:
+    after = first[:-1] + chr(ord("/") + 1)
+    with post(port, "kv/range", {"key": encoded(first), "range_end": encoded(after)}) as answer:
         entries = json.load(answer).get("kvs", ())
     return {
         base64.b64decode(entry["key"]).decode().removeprefix(first): len(base64.b64decode(entry["value"]))
@@ -81,10 +80,10 @@ def sizes(port: int, resource: str) -> dict[str, int]:
 
 def _writes(port: int) -> Iterator[tuple[int, str, bytes | None]]:
     """Yield revision, path and value (None: deleted) of all writes up to now: up to a mark that is written first."""
-    _post(port, "kv/put", {"key": _text(_MARK), "value": _text("here")}).close()
-    last = json.load(_post(port, "kv/range", {"key": _text(_MARK)}))["kvs"][0]["mod_revision"]
-    create = {"key": _text(_ROOT), "range_end": _text(_ROOT[:-1] + chr(ord("/") + 1)), "start_revision": "1"}
-    with _post(port, "watch", {"create_request": {**create, "fragment": True}}) as stream:
+    post(port, "kv/put", {"key": encoded(_MARK), "value": encoded("here")}).close()
+    last = json.load(post(port, "kv/range", {"key": encoded(_MARK)}))["kvs"][0]["mod_revision"]
+    create = {"key": encoded(_ROOT), "range_end": encoded(_ROOT[:-1] + chr(ord("/") + 1)), "start_revision": "1"}
+    with post(port, "watch", {"create_request": {**create, "fragment": True}}) as stream:
         for line in stream:
             for event in json.loads(line)["result"].get("events", ()):
                 entry = event["kv"]
@@ -93,12 +92,3 @@ def _writes(port: int) -> Iterator[tuple[int, str, bytes | None]]:
                 yield int(revision), path, None if gone else base64.b64decode(entry.get("value", ""))
                 if revision == last:
                     return
-
-
-def _post(port: int, method: str, body: dict[str, Any]) -> Any:
-    url = f"http://{HOST}:{port}/v3/{method}"
-    return urllib.request.urlopen(url, json.dumps(body).encode(), timeout=_TIMEOUT_SECONDS)
-
-
-def _text(plain: str) -> str:
-    return base64.b64encode(plain.encode()).decode()

@@ -1,0 +1,48 @@
+"""etcd has used up its quota for data, so that the API server refuses all writes except deletions."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.full_stack import VALIDATED, Whole, full_stack
+from support.waiting import eventually
+from tranche.kube.client.leader_election import LeaseSettings
+
+TRAINING_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Whole]:
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, options=VALIDATED) as made:
+        yield made
+
+
+def refuses_writes(whole: Whole) -> bool:
+    body = {"metadata": {"name": "probe"}}
+    status, answer = whole.cluster.request("POST", "/api/v1/namespaces/default/configmaps", body)
+    assert status in (201, 500), answer
+    return status == 500 and "database space exceeded" in answer["message"]
+
+
+def test_jobs_go_on_when_etcd_has_room_again(whole: Whole) -> None:
+    for name in ("running", "also-running", "waiting"):
+        whole.submit(name, seconds=TRAINING_SECONDS)
+    for name in ("running", "also-running"):
+        whole.until_trained(name, 1)
+    leader = whole.stack.log("scheduler")
+    whole.cluster.set_etcd_full(full=True)
+    try:
+        assert refuses_writes(whole)
+        eventually(
+            lambda: "is not the leader any more" in leader.read_text(),
+            "the Lease is lost",
+            seconds=3.0 * LeaseSettings().duration_seconds,
+        )
+        assert len(whole.pods("running")) == 1
+    finally:
+        whole.cluster.set_etcd_full(full=False)
+    for name in ("running", "also-running", "waiting"):
+        status = whole.until_phase(name, "Succeeded", 4 * TRAINING_SECONDS)
+        assert (status["progress"]["failures"], status["progress"]["preemptions"]) == (0, 0), name
+        assert status["plan"]["attempts"] == 1, name
+    assert whole.stack.ended() == {}

@@ -1,0 +1,53 @@
+"""Planner that takes over from another one in a simulation, with nothing but what statuses and Lease hold."""
+
+import json
+from typing import Any
+
+from tranche.kube.api.resources import Plan, Progress
+from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
+from tranche.live.lease_annotations import annotations_of, read_learned_state
+from tranche.planner import Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
+from tranche.planner.handlers.progress import trained
+from tranche.planner.learned_state import learned_state_of, recall
+from tranche.state.entities import JobState
+
+
+def statuses_of(planner: Planner, now: float) -> dict[str, dict[str, Any]]:
+    """Return plan and progress of each job as JSON, as they are in its status."""
+    found = {}
+    for key, state in planner.cluster.jobs.items():
+        plan = plan_status(planner.plan_of(key, now), state.job.uid, 1, 1)
+        batches = trained(state, now).batches
+        progress = progress_status(planner.progress_of(key), state.job, batches, estimated=False)
+        found[key] = json.loads(json.dumps({"plan": plan, "progress": progress}))
+    return found
+
+
+def successor(planner: Planner, now: float, statuses: dict[str, dict[str, Any]] | None = None) -> Planner:
+    """Return a planner that has restored what this one has written; with `statuses`, what another client has written.
+
+    A Lease of an earlier moment would make the successor distribute workers again; here it has just been renewed.
+    """
+    return taken_over(planner, now, statuses)[0]
+
+
+def taken_over(
+    planner: Planner, now: float, statuses: dict[str, dict[str, Any]] | None = None
+) -> tuple[Planner, list[Instruction]]:
+    """Return such a planner and its first instructions."""
+    made, cluster = Planner(planner.policy, planner.settings), planner.cluster
+    for site in cluster.sites.values():
+        made.handle(SiteChanged(site), now)
+    for known in cluster.nodes.values():
+        made.handle(NodeChanged(known.node), now)
+    recall(made.context, read_learned_state(annotations_of(learned_state_of(cluster, now))))
+    given = statuses if statuses is not None else statuses_of(planner, now)
+    jobs = [_submission(state, given[key]) for key, state in cluster.jobs.items() if key in given]
+    runs = [(key, run) for key, one in cluster.jobs.items() for run in one.runs.values()]
+    starts = [WorkerStarted(key, run.window.attempt, run.started) for key, run in runs if run.started is not None]
+    return made, made.restore(jobs, now, starts)
+
+
+def _submission(state: JobState, status: dict[str, Any]) -> JobSubmitted:
+    plan, progress = Plan.model_validate(status["plan"]), Progress.model_validate(status["progress"])
+    return JobSubmitted(state.job, read_plan(plan), read_progress(progress))
