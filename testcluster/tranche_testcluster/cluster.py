@@ -123,7 +123,13 @@ class Cluster:
             self._workspace = None
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json", user: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        user: str = "",
+        accept: str = "",
     ) -> tuple[int, Any]:
         """Send one request to the API server as its administrator; any thread may.
 
@@ -134,6 +140,7 @@ class Cluster:
             content_type: Type of the body.
             user: User for whom the administrator sends it, an authenticated one without further groups, as with
                 ``kubectl --as`` (default: the administrator).
+            accept: Media type of the answer (default: that of the API server).
 
         Returns:
             The status and the answer, an object if it is JSON, else text.
@@ -142,6 +149,7 @@ class Cluster:
             OSError: The API server cannot be reached.
         """
         headers = {"Impersonate-User": user, "Impersonate-Group": "system:authenticated"} if user else {}
+        headers |= {"Accept": accept} if accept else {}
         return self._admin.request(method, path, body, content_type, headers)
 
     def kubectl(self, *arguments: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002

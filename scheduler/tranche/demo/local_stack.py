@@ -30,6 +30,8 @@ SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 120.0
 API = "/apis/tranche.dev/v1alpha1"
 RESOURCES = ("trainingjobs", "sites")
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""Media type of the aggregated discovery document."""
 STOP_SECONDS = 5.0
 KUBE_SCHEDULER = "tranche-kube-scheduler"
 """Component name of the second kube-scheduler."""
@@ -72,9 +74,11 @@ def await_kinds(cluster: Cluster) -> None:
 
 
 def _is_discovered(cluster: Cluster) -> bool:
-    """Whether kubectl, asked without its cache, finds all our kinds."""
-    words = ("api-resources", "--api-group=tranche.dev", "--cached=false", "--output=name")
-    return {f"{name}.tranche.dev" for name in RESOURCES} <= set(cluster.kubectl(*words, check=False).split())
+    """Whether the aggregated discovery document, which kubectl reads, lists all our kinds."""
+    _, document = cluster.request("GET", "/apis", accept=DISCOVERY)
+    groups = {one["metadata"]["name"]: one for one in document.get("items", ())}
+    versions = groups.get("tranche.dev", {}).get("versions", ())
+    return any(set(RESOURCES) <= {one["resource"] for one in version.get("resources", ())} for version in versions)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.full_stack import Whole
+from support.waiting import WAIT_SECONDS
 from tranche.client import Client, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.web.job_views import JobDetail
 
@@ -34,7 +35,7 @@ def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPat
 def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Client) -> None:
     whole.submit("followed", chunks=2, seconds=1.0)
     seen: list[JobDetail] = []
-    done = client.wait("followed", timeout=30, progress=True, on_change=seen.append)
+    done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=seen.append)
     assert done.phase == "Succeeded"
     assert seen[-1] == done
     assert "Running" in {job.phase for job in seen}
@@ -44,7 +45,7 @@ def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Cl
 def test_a_failed_job_raises_and_says_why(whole: Whole, client: Client) -> None:
     whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
     with pytest.raises(JobFailed, match=r"broken in namespace default has failed: .*backoffLimit"):
-        client.wait("broken", timeout=30)
+        client.wait("broken", timeout=WAIT_SECONDS)
     whole.delete("broken")
 
 
@@ -54,7 +55,7 @@ def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, cli
         client.wait("endless", timeout=0.5)
     threading.Timer(1.0, whole.delete, ("endless",)).start()
     with pytest.raises(NoSuchJob):
-        client.wait("endless", timeout=20)
+        client.wait("endless", timeout=WAIT_SECONDS)
     whole.until("gone", lambda: not whole.job("endless"))
 
 
@@ -65,7 +66,7 @@ def test_waiting_outlives_a_broken_connection(whole: Whole) -> None:
         with Client("default", kubeconfig=str(kubeconfig)) as client:
             whole.until_phase("resumed", "Running")
             threading.Timer(0.5, proxy.cut).start()
-            assert client.wait("resumed", timeout=30).phase == "Succeeded"
+            assert client.wait("resumed", timeout=WAIT_SECONDS).phase == "Succeeded"
     whole.delete("resumed")
 
 

@@ -67,7 +67,7 @@ def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, k
 
 
 def test_plan_lists_the_place_and_window_of_each_chunk(whole: Whole, kubectl: Run) -> None:
-    whole.submit("wide", chunks=5, seconds=15.0)
+    whole.submit("wide", chunks=5, seconds=60.0)
     try:
         whole.until_phase("wide", "Running")
         whole.until("all workers", lambda: whole.status("wide").get("activeWorkers") == len(workers(whole, "wide")))
@@ -95,7 +95,7 @@ def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
 
 
 def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run) -> None:
-    whole.submit("large", chunks=2, seconds=8.0)
+    whole.submit("large", chunks=2, seconds=20.0)
     whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 5)
     whole.submit("small", chunks=1, seconds=1.0)

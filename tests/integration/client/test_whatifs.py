@@ -37,7 +37,7 @@ def manifest(name: str, chunks: int, seconds: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("chunks", "seconds"), [(2, 60.0), (1, 4.0)], ids=["waits", "preempts"])
 def test_whatif_answer_equals_plan_of_submitted_job(whole: Whole, kubectl: Run, chunks: int, seconds: float) -> None:
-    whole.submit("now", chunks=2, seconds=20.0)
+    whole.submit("now", chunks=2, seconds=60.0)
     whole.until_phase("now", "Running")
     asked = manifest("asked", chunks, seconds)
     before = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)

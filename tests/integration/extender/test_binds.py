@@ -29,7 +29,7 @@ def test_extender_bind_binds_pods_and_repeated_bind_succeeds(
     for number in range(5):
         spec = {"schedulerName": PROFILE, "containers": [{"name": "main", "image": "x"}]}
         assert cluster.request("POST", path, {"metadata": {"name": f"p{number}"}, "spec": spec})[0] == 201
-    cluster.kubectl("wait", "-n", namespace, "pod", "--all", "--for=condition=PodScheduled", "--timeout=20s")
+    cluster.kubectl("wait", "-n", namespace, "pod", "--all", "--for=condition=PodScheduled", "--timeout=180s")
     pods = cluster.request("GET", path)[1]["items"]
     assert {pod["spec"]["nodeName"] for pod in pods} == {node}
     assert extender.calls("bind") >= 5

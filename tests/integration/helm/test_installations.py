@@ -29,7 +29,7 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
     target = ["tranche", "-n", "tranche-system", f"--kubeconfig={own.kubeconfig}"]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tranche-system", "labels": RESTRICTED}}
     assert own.request("POST", "/api/v1/namespaces", namespace)[0] == 201
-    installed = helm("install", *target, "tranche", "--wait", "--timeout=60s")
+    installed = helm("install", *target, "tranche", "--wait", "--timeout=180s")
     assert "is installed in the namespace tranche-system" in installed.stdout
     pods = own.request("GET", "/api/v1/namespaces/tranche-system/pods")[1]["items"]
     components = sorted(p["metadata"]["labels"]["app.kubernetes.io/component"] for p in pods)
@@ -37,8 +37,8 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
     assert "registry.k8s.io/kube-scheduler:v1." in str(pods)
 
     own.kubectl("apply", "-f", "-", input=installed.stdout.split("<<EOF\n")[1].split("EOF")[0])
-    helm("upgrade", *target, "tranche", "--set", "policy=fifo", "--wait", "--timeout=60s")
-    helm("uninstall", *target, "--wait", "--timeout=60s")
+    helm("upgrade", *target, "tranche", "--set", "policy=fifo", "--wait", "--timeout=180s")
+    helm("uninstall", *target, "--wait", "--timeout=180s")
     assert own.kubectl("get", "trainingjob", "first", "-o", "name") == "trainingjob.tranche.dev/first\n"
     assert own.request("GET", "/apis/apps/v1/deployments")[1]["items"] == []
     again = helm("install", *target, "tranche")

@@ -56,7 +56,7 @@ def whole(helm: Run, audit: Audit) -> Iterator[Installed]:
         for name, nodes, gpus in (("edge-a", 2, 1), ("edge-b", 1, 8)):
             cluster.add_site(name, nodes=nodes, gpus=gpus)
         cluster.start_scheduler()
-        target = ["-n", SYSTEM, f"--kubeconfig={cluster.kubeconfig}", "--wait", "--timeout=60s"]
+        target = ["-n", SYSTEM, f"--kubeconfig={cluster.kubeconfig}", "--wait", "--timeout=180s"]
         helm("install", "tranche", "tranche", "--create-namespace", *target)
         await_owner_check(cluster)
         for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):

@@ -65,7 +65,7 @@ def attempts(whole: Installed, job: str) -> dict[str, str]:
 
 
 def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cluster, previous: Path) -> None:
-    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=180s"]
     before = everything(own)
     helm("install", *target[:1], str(previous / "helm" / "tranche"), *target[1:])
     with Release(own, sources=previous) as old:
@@ -109,7 +109,7 @@ def schemas(cluster: Cluster) -> dict[str, Any]:
 
 
 def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Cluster, previous: Path) -> None:
-    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=180s"]
     helm("install", target[0], str(previous / "helm" / "tranche"), *target[1:])
     before = schemas(own)
     helm("upgrade", target[0], "tranche", *target[1:])
@@ -136,7 +136,7 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
 
 
 def test_job_trains_through_uninstall_and_counts_after_reinstall(helm: Run, own: Cluster) -> None:
-    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=60s"]
+    target = ["tranche", "-n", SYSTEM, f"--kubeconfig={own.kubeconfig}", "--wait", "--timeout=180s"]
     install = ["install", target[0], "tranche", *target[1:]]
     helm(*install)
     with Release(own) as first:

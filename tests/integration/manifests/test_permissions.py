@@ -142,7 +142,7 @@ def test_second_scheduler_leads_and_binds_with_shipped_config(installed: Cluster
     assert status == 201, created
     assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (-9, "Never")
     path = "/api/v1/namespaces/default/pods/manifests-pod"
-    installed.kubectl("wait", "--for=condition=PodScheduled", "pod/manifests-pod", "--timeout=30s")
+    installed.kubectl("wait", "--for=condition=PodScheduled", "pod/manifests-pod", "--timeout=180s")
     assert installed.request("GET", path)[1]["spec"]["nodeName"] == second_scheduler
     installed.request("DELETE", path)
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/tranche-kube-scheduler"

@@ -44,7 +44,7 @@ def test_it_waits_for_the_crd_and_then_for_the_api_server(bare: Cluster, waiting
     eventually(lambda: sorted(lab.pods()) == ["cats-worker-0-1", "cats-worker-1-2"])
     assert waiting.process.poll() is None
 
-    bare.kubectl("delete", "crd", "trainingjobs.tranche.dev", "--timeout=30s")
+    bare.kubectl("delete", "crd", "trainingjobs.tranche.dev", "--timeout=180s")
     eventually(lambda: waiting.said().count("the CRD trainingjobs.tranche.dev is not installed") >= 2)
     apply_manifests(bare)
     lab.has_pods()  # their job went with the CRD

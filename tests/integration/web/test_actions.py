@@ -137,9 +137,9 @@ def test_a_deleted_job_leaves_the_page(stage: Stage) -> None:
         stage.show(window, "third")
         window.page.get_by_role("button", name="Delete", exact=True).click()
         window.page.locator("dialog button.delete").click()
-        window.page.wait_for_url("**#/", timeout=15_000)
+        window.page.wait_for_url("**#/", timeout=120_000)
         stage.whole.until("the job is gone", lambda: not stage.whole.job("third"))
-        window.page.wait_for_selector("a[href='#/jobs/default/third']", state="detached", timeout=15_000)
+        window.page.wait_for_selector("a[href='#/jobs/default/third']", state="detached", timeout=120_000)
 
 
 MANIFEST = """apiVersion: tranche.dev/v1alpha1

@@ -13,6 +13,8 @@ NVIDIA, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
 KIND = "example.org/gpu-kind"
 PODS = "/api/v1/namespaces/default/pods"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+LONG = 600.0
+"""Seconds of a chunk that does not end during its test, however slow the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -42,25 +44,23 @@ def nodes_of(whole: Whole, name: str) -> set[str]:
 
 
 def test_jobs_of_both_resources_run_each_on_its_own_nodes(whole: Whole) -> None:
-    whole.submit("amd", chunks=4, seconds=2.0, container=asks(AMD))
-    whole.submit("nvidia", chunks=8, seconds=2.0, container=asks(NVIDIA))
+    whole.submit("amd", chunks=2, seconds=LONG, container=asks(AMD))
+    whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
     whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
     whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
-    assert nodes_of(whole, "amd") <= {"", "edge-b-0"}
-    assert nodes_of(whole, "nvidia") <= {"", "edge-a-0", "edge-c-0"}
-    for name in ("amd", "nvidia"):
-        assert whole.until_phase(name, "Succeeded")["progress"]["failures"] == 0
+    assert nodes_of(whole, "amd") == {"edge-b-0"}
+    assert nodes_of(whole, "nvidia") == {"edge-a-0", "edge-c-0"}
     whole.delete("amd", "nvidia")
 
 
 def test_waiting_job_names_its_resource(whole: Whole) -> None:
-    whole.submit("long", chunks=2, seconds=6.0, container=asks(AMD), preemption={"policy": "Never"})
+    whole.submit("long", chunks=2, seconds=LONG, container=asks(AMD), preemption={"policy": "Never"})
     whole.until("both GPUs are in use", lambda: whole.status("long").get("activeWorkers") == 2)
     whole.submit("behind", seconds=20.0, container=asks(AMD))
     whole.until("it waits", lambda: explanation(whole, "behind").startswith("waits for 1 amd.com/gpu at cluster until"))
-    whole.until_phase("long", "Succeeded")
+    whole.delete("long")
     whole.until("it runs", lambda: whole.status("behind").get("activeWorkers") == 1)
-    whole.delete("long", "behind")
+    whole.delete("behind")
 
 
 def test_pod_of_no_job_takes_gpus_of_its_resource_only(whole: Whole) -> None:
@@ -85,15 +85,14 @@ def test_quota_of_one_resource_leaves_the_other(whole: Whole) -> None:
     assert status == 201, answer
     used = lambda: whole.cluster.request("GET", f"{QUOTAS}/amd")[1].get("status", {}).get("used")  # noqa: E731
     whole.until("the quota is counted", used)
-    whole.submit("amd", chunks=2, seconds=3.0, container=asks(AMD))
-    whole.submit("nvidia", chunks=8, seconds=3.0, container=asks(NVIDIA))
+    whole.submit("amd", chunks=2, seconds=LONG, container=asks(AMD))
+    whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
     whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
     whole.until("one worker of amd runs", lambda: whole.status("amd").get("activeWorkers") == 1)
     time.sleep(1.0)
     assert len(whole.status("amd")["plan"]["workers"]) == 1
     whole.cluster.request("DELETE", f"{QUOTAS}/amd")
-    for name in ("amd", "nvidia"):
-        whole.until_phase(name, "Succeeded")
+    whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
     whole.delete("amd", "nvidia")
 
 

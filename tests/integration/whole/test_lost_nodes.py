@@ -55,7 +55,7 @@ def test_disconnected_site_keeps_chunks_until_tolerance_ends(
         silent = time.monotonic()
         assert windows(sited, "hasty") == [(1, nodes["hasty"])], "within the tolerance nothing is given away"
         moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2])
-        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 15
+        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 60
         assert moved[0][1] != nodes["hasty"]
         sited.until(
             "it runs",
@@ -127,7 +127,7 @@ def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
 
 def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
     node = run_one(sited, "drained", "patient", seconds=8.0)
-    sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=30s")
+    sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=180s")
     status = sited.until_phase("drained", "Succeeded")
     assert [a["reason"] for a in status["progress"]["attempts"]] == ["Preempted", "Succeeded"]
     assert status["progress"]["attempts"][1]["node"] != node

@@ -18,7 +18,7 @@ def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: 
     container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}
     guest = {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}}
     assert whole.cluster.request("POST", PODS, guest)[0] == 201
-    whole.submit("host", chunks=2, seconds=20.0, zone="edge-a")
+    whole.submit("host", chunks=2, seconds=300.0, zone="edge-a")
     try:
         whole.until("a worker runs", lambda: whole.status("host").get("activeWorkers") == 1)
         assert nodes_of(whole.job("host")) == {"edge-a-1"}

@@ -83,7 +83,7 @@ def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) 
     if name != "extender":
         assert offered(whole.stack.port)
     if name != "api":
-        whole.until("the API answers", lambda: report_status(whole) == 401, 2.0)
+        whole.until("the API answers", lambda: report_status(whole) == 401)
     for job in (f"long-{name}", f"short-{name}"):
         progress = whole.until_phase(job, "Succeeded")["progress"]
         assert progress.get("failures", 0) == 0

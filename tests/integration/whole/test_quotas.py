@@ -47,7 +47,7 @@ def explanation(whole: Whole, name: str) -> str:
 
 @pytest.mark.usefixtures("quota")
 def test_jobs_share_namespace_quota_without_rejected_pods(whole: Whole) -> None:
-    whole.submit("first", chunks=4, seconds=4.0)
+    whole.submit("first", chunks=4, seconds=10.0)
     whole.until("two workers run", lambda: whole.status("first").get("activeWorkers") == 2)
     whole.submit("second", chunks=8, seconds=2.0)
     whole.until("the quota is named", lambda: "the quota default/gpus" in explanation(whole, "second"))

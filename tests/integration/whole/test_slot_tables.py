@@ -70,7 +70,7 @@ def test_jobs_keep_their_cells_over_a_take_over(whole: Whole) -> None:
     leader, stack = term(whole), whole.stack
     stack.start_scheduler("standby", free_port())
     stack.processes["scheduler"].kill()
-    whole.until("another leader", lambda: term(whole) > leader, 60.0)
+    whole.until("another leader", lambda: term(whole) > leader)
     stack.processes.pop("scheduler").wait(10)
     stack.start_scheduler()
     for name, known in before.items():

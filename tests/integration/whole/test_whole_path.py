@@ -21,7 +21,7 @@ def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
 def test_job_with_less_work_preempts_and_victim_resumes_later(
     whole: Whole,
 ) -> None:
-    whole.submit("large", chunks=2, seconds=8.0, zone="edge-a")
+    whole.submit("large", chunks=2, seconds=20.0, zone="edge-a")
     whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 10)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
@@ -44,8 +44,8 @@ def test_job_with_less_work_preempts_and_victim_resumes_later(
 
 
 def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
-    whole.submit("wide", gpus=8, seconds=3.0)
-    whole.submit("narrow", chunks=2, seconds=3.0)
+    whole.submit("wide", gpus=8, seconds=15.0)
+    whole.submit("narrow", chunks=2, seconds=15.0)
     whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
     whole.until_phase("wide", "Succeeded")
     whole.until_phase("narrow", "Succeeded")
@@ -55,9 +55,9 @@ def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
 def test_waiting_job_has_planned_times_and_an_explanation(
     whole: Whole,
 ) -> None:
-    whole.submit("ahead", chunks=2, seconds=6.0, zone="edge-a")
+    whole.submit("ahead", chunks=2, seconds=60.0, zone="edge-a")
     whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=30.0, zone="edge-a")
+    whole.submit("behind", chunks=2, seconds=300.0, zone="edge-a")
     plan = whole.until(
         "a plan",
         lambda: whole.status("behind").get("plan", {}).get("estimatedCompletion") and whole.status("behind")["plan"],
@@ -122,7 +122,7 @@ def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> No
 
 
 def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
-    whole.submit("pausing", chunks=1, seconds=6.0)
+    whole.submit("pausing", chunks=1, seconds=20.0)
     whole.until_phase("pausing", "Running")
     whole.until_trained("pausing", 10)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
