@@ -95,7 +95,7 @@ def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
 
 
 def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run) -> None:
-    whole.submit("large", chunks=2, seconds=20.0)
+    whole.submit("large", chunks=2, seconds=12.0)
     whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 5)
     whole.submit("small", chunks=1, seconds=1.0)

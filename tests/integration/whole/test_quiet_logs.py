@@ -34,7 +34,7 @@ def lines(whole: Whole) -> list[dict[str, Any]]:
 
 def work(whole: Whole, proxy: FaultProxy) -> None:
     """Run jobs that preempt, a gang, a job that is suspended, and a job that is deleted; break all watches."""
-    whole.submit("large", chunks=2, seconds=20.0, zone="edge-a")
+    whole.submit("large", chunks=2, seconds=12.0, zone="edge-a")
     whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 10)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
@@ -42,7 +42,7 @@ def work(whole: Whole, proxy: FaultProxy) -> None:
     assert proxy.cut() > 5
     gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "60s"}
     whole.submit("gang", chunks=4, seconds=100.0, zone="edge-b", **gang)
-    whole.submit("pausing", chunks=2, seconds=20.0, zone="edge-b")
+    whole.submit("pausing", chunks=2, seconds=12.0, zone="edge-b")
     whole.submit("doomed", chunks=2, seconds=60.0, zone="edge-b")
     whole.until_phase("small", "Succeeded")
     whole.until_phase("pausing", "Running")

@@ -111,7 +111,7 @@ def await_failover(whole: Whole, arrivals: Arrivals, term: int) -> float:
 
 def begin_preemption(whole: Whole, prefix: str) -> None:
     """Two workers of a large job run, and one of them is being stopped for a small one; it takes three seconds."""
-    whole.submit(f"{prefix}-large", chunks=2, seconds=20.0, zone="edge-a", checkpoint_seconds=3.0)
+    whole.submit(f"{prefix}-large", chunks=2, seconds=15.0, zone="edge-a", checkpoint_seconds=3.0)
     whole.until("both workers run", lambda: whole.status(f"{prefix}-large").get("activeWorkers") == 2)
     whole.until_trained(f"{prefix}-large", 3)
     whole.submit(f"{prefix}-small", seconds=1.0, zone="edge-a")
@@ -162,7 +162,7 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
     leader = pair.leader()
     assert leader == "scheduler"
     term = pair.lease()["leaseTransitions"]
-    whole.submit("asked", seconds=20.0, zone="edge-b")
+    whole.submit("asked", seconds=12.0, zone="edge-b")
     whole.until_phase("asked", "Running")
     (pod,) = whole.pods("asked")
     answers, jobs = [], []

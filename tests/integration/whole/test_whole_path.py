@@ -21,7 +21,7 @@ def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
 def test_job_with_less_work_preempts_and_victim_resumes_later(
     whole: Whole,
 ) -> None:
-    whole.submit("large", chunks=2, seconds=20.0, zone="edge-a")
+    whole.submit("large", chunks=2, seconds=12.0, zone="edge-a")
     whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
     whole.until_trained("large", 10)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
@@ -44,8 +44,8 @@ def test_job_with_less_work_preempts_and_victim_resumes_later(
 
 
 def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
-    whole.submit("wide", gpus=8, seconds=15.0)
-    whole.submit("narrow", chunks=2, seconds=15.0)
+    whole.submit("wide", gpus=8, seconds=10.0)
+    whole.submit("narrow", chunks=2, seconds=10.0)
     whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
     whole.until_phase("wide", "Succeeded")
     whole.until_phase("narrow", "Succeeded")
@@ -122,7 +122,7 @@ def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> No
 
 
 def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
-    whole.submit("pausing", chunks=1, seconds=20.0)
+    whole.submit("pausing", chunks=1, seconds=12.0)
     whole.until_phase("pausing", "Running")
     whole.until_trained("pausing", 10)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
