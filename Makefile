@@ -10,7 +10,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo compiled test test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo compiled test walkthroughs test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -41,9 +41,12 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: setup  ## Run everything that .ci/run runs but make e2e, in 15 to 30 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
+test: setup  ## Run the checks and the tests but those of make walkthroughs and make e2e, in 12 to 25 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
-	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder -m "not walkthrough"
+
+walkthroughs: binaries compiled  ## Type the commands of tutorial, installation and pilot, upgrade releases, and compare rights and requests (5 to 10 minutes)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m walkthrough tests/integration
 
 compiled: setup  ## Compile the code and the tests once, before several processes import them
 	@$(BIN)/python -m compileall -q scheduler operator worker testcluster
@@ -148,8 +151,8 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 		"benchmarks/batch_service.py" \
 		"benchmarks/related_options.py"
 
-chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault; a failure leaves build/chaos/SEED)
-	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)")
+chaos: binaries  ## Inject faults into a real control plane, a minute per round (ROUNDS=, SEED=, AT_ONCE=, ONLY= one fault, POLICY=; a failure leaves build/chaos/SEED)
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)") $(if $(POLICY),--policy $(POLICY))
 
 fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many as make test (SEED=)
 	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \

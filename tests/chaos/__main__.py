@@ -20,12 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=rounds.Size().jobs)
     parser.add_argument("--faults", type=int, default=rounds.Size().faults)
     parser.add_argument("--only", action="append", choices=list(FAULTS), default=[], help="draw from these faults only")
+    parser.add_argument("--policy", default=rounds.Size().policy, help="policy of the planner")
     parser.add_argument("--verbose", action="store_true", help="tell what happens within a round")
     options = parser.parse_args(arguments)
     if options.at_once < 1:
         parser.error("--at-once: at least 1")
     seeds, failed = range(options.seed, options.seed + options.rounds), list[int]()
-    size = rounds.Size(options.jobs, options.faults, only=tuple(options.only))
+    size = rounds.Size(options.jobs, options.faults, only=tuple(options.only), policy=options.policy)
 
     def command(seed: int) -> list[str]:
         return rounds.command(seed, options.folder / str(seed), size, options.verbose)

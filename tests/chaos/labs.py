@@ -150,13 +150,14 @@ Begin = Callable[[Lab, random.Random], tuple[str, Undo | None]]
 
 
 @contextmanager
-def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]:
+def lab(folder: Path, seed: int, tolerances: Mapping[str, str], policy: str) -> Iterator[Lab]:
     """A cluster with everything running.
 
     Args:
         folder: For logs and data; emptied first, left at the end.
         seed: Of the proxies.
         tolerances: `disconnectTolerance` of the sites that are declared.
+        policy: Policy of the planner, with its options.
     """
     tolerations = [f"--default-{kind}-toleration-seconds={EVICT_SECONDS}" for kind in ("unreachable", "not-ready")]
     flags = {"kube-apiserver": [*FLAGS, *tolerations]}
@@ -173,7 +174,7 @@ def lab(folder: Path, seed: int, tolerances: Mapping[str, str]) -> Iterator[Lab]
         }
         clocks = {name: clock(_folder(cluster.directory / f"{name}-clock")) for name in proxies}
         limits = ["--estimate-seconds", "1", "--verdict-seconds", str(VERDICT_SECONDS)]
-        whole = Stack(cluster, scheduler_options=["--validate", *limits])
+        whole = Stack(cluster, policy, scheduler_options=["--validate", *limits])
         whole.port, whole.health_port, whole.report_port = free_port(), free_port(), free_port()
         ports = {name: free_port() for name in (PLANNER_API, PLANNER_METRICS, API_METRICS)}
         processes = _processes(whole, proxies, clocks, ports)

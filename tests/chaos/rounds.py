@@ -44,6 +44,7 @@ class Size:
     """Within which faults begin; jobs come in its first two thirds."""
     only: tuple[str, ...] = ()
     """Names of the faults to draw from; empty for all that are not open."""
+    policy: str = "chunk"
 
 
 def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str], None] = lambda line: None) -> Outcome:
@@ -65,7 +66,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         lines.append(f"{time.monotonic() - began:6.1f} s  {line}")
         tell(lines[-1])
 
-    with lab(folder / "cluster", seed, tolerances) as made:
+    with lab(folder / "cluster", seed, tolerances, size.policy) as made:
         done = _storm(made, arrivals, plan, note)
         calm = time.monotonic()
         problems = list(_settle(made, note))
@@ -92,7 +93,10 @@ def command(seed: int, folder: Path, size: Size, verbose: bool) -> list[str]:
     numbers = ["--seed", str(seed), "--jobs", str(size.jobs), "--faults", str(size.faults)]
     only = [word for name in size.only for word in ("--only", name)]
     told = ["--verbose"] if verbose else []
-    return [sys.executable, "-m", "chaos.rounds", *numbers, *only, "--folder", str(folder), *told]
+    return [
+        *(sys.executable, "-m", "chaos.rounds", *numbers, *only),
+        *("--policy", size.policy, "--folder", str(folder), *told),
+    ]
 
 
 def main() -> None:
@@ -101,6 +105,7 @@ def main() -> None:
     for name in ("seed", "jobs", "faults"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--policy", required=True)
     parser.add_argument("--only", action="append", choices=list(faults.FAULTS), default=[])
     parser.add_argument("--verbose", action="store_true", help="tell on standard error what happens")
     options = parser.parse_args()
@@ -109,7 +114,7 @@ def main() -> None:
         if options.verbose:
             sys.stderr.write(f"seed {options.seed} {line}\n")
 
-    size = Size(options.jobs, options.faults, only=tuple(options.only))
+    size = Size(options.jobs, options.faults, only=tuple(options.only), policy=options.policy)
     outcome = run(options.seed, options.folder, size, tell)
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 

@@ -1,6 +1,6 @@
 """The constraint that is named for a waiting job binds: with the constraint removed, the job starts earlier.
 
-50 random states under each policy that runs in clusters but those that distribute workers, and 200 where shares and
+35 random states under each policy that runs in clusters but those that distribute workers, and 150 where shares and
 age decide too. `benchmarks/explanations.py` has 1,000 of each, and 50 under the policies left out here. In each state,
 the constraint of one waiting job is removed, and both courses are simulated on. At least 95 % must start earlier,
 under one policy within two standard errors of that. A plan knows no later arrivals; how far they change the answer is
@@ -16,7 +16,7 @@ from support.policy_groups import DISTRIBUTING
 
 SEED = 20260
 STATES = {
-    policy: 200 if "fair=" in policy else 50 for policy in POLICIES if policy not in DISTRIBUTING
+    policy: 150 if "fair=" in policy else 35 for policy in POLICIES if policy not in DISTRIBUTING
 }  # whose trials take long
 """Number of states under each policy: those in which weights decide are rare."""
 SHARE = 0.95

@@ -434,7 +434,7 @@ class PlannerMachine(RuleBasedStateMachine):
 def _case(name: str, examples: int, *, cloud: bool = False) -> type[TestCase]:
     machine: Any = type(f"{name}Machine", (PlannerMachine,), {"policy": name, "cloud": cloud})
     case: Any = machine.TestCase
-    case.settings = settings(max_examples=examples * FUZZ, stateful_step_count=40)
+    case.settings = settings(max_examples=examples // 2 * FUZZ, stateful_step_count=40)
     return case  # type: ignore[no-any-return]
 
 

@@ -11,11 +11,7 @@ WAITING = ("chaos", "integration", "testcluster", "e2e")
 LONGEST = (
     "chaos/test_rounds.py",
     "integration/whole/test_preemption.py",
-    "integration/helm/test_upgrades.py",
-    "integration/docs/test_installing.py",
     "integration/docs/test_pages.py",
-    "integration/docs/test_pilot.py",
-    "integration/docs/test_tutorial.py",
     "integration/client/test_plugin.py",
     "integration/whole/test_lost_nodes.py",
     "integration/whole/test_two_schedulers.py",

@@ -10,11 +10,12 @@ from tranche_testcluster import Cluster
 Found = TypeVar("Found")
 WAIT_SECONDS = 180.0
 """Limit of a wait whose duration is not what the test asserts: a wait that passes ends with its condition."""
-POLL_SECONDS = 0.05
+POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 0.2
+"""Seconds between two looks: at first, and in a wait of over four seconds. Looks cost CPU time of all tests."""
 
 
 def eventually(
-    look: Callable[[], Found], what: object = "", *, seconds: float = WAIT_SECONDS, pause: float = POLL_SECONDS
+    look: Callable[[], Found], what: object = "", *, seconds: float = WAIT_SECONDS, pause: float = 0.0
 ) -> Found:
     """Call a function until its result is true, and return that result.
 
@@ -22,12 +23,12 @@ def eventually(
         look: The condition; an AssertionError counts as false.
         what: The text of the failure, or a function that returns it.
         seconds: The limit.
-        pause: Seconds between two calls.
+        pause: Seconds between two calls (default: a twentieth of the time waited, within limits).
 
     Raises:
         AssertionError: The result is not true within the limit; the last call's own error where it raised one.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         try:
             if found := look():
@@ -35,9 +36,10 @@ def eventually(
             failure = None
         except AssertionError as error:
             failure = error
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise failure or AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
-        time.sleep(pause)
+        time.sleep(pause or min(max(waited / 20, POLL_SECONDS), LONGEST_POLL_SECONDS))
 
 
 def stays(look: Callable[[], Any], what: object = "", *, seconds: float) -> None:

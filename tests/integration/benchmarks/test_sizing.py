@@ -11,6 +11,7 @@ from sizing import Result, Size, table
 from support.doc_pages import ROOT
 
 
+@pytest.mark.walkthrough
 def test_smallest_size_has_every_figure() -> None:
     script = ROOT / "benchmarks/sizing.py"
     answer = subprocess.run(

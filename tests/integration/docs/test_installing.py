@@ -7,11 +7,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import INSTALLING, typed_by
 from support.waiting import eventually
 from tranche_testcluster import Cluster
+
+pytestmark = pytest.mark.walkthrough
 
 PAGE = "docs/how-to/installing.md"
 COMMANDS = typed_by(INSTALLING, PAGE)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from support.full_stack import Whole
@@ -17,6 +18,8 @@ from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor
 from tranche.demo.run import create_sites, look_around, report_ended
 from tranche.demo.submission import journal_of
+
+pytestmark = pytest.mark.walkthrough
 
 
 def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:

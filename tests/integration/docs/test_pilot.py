@@ -6,12 +6,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from support.doc_pages import ROOT
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import PILOT, SIMULATIONS, commands, typed_by
 from support.waiting import eventually
 from tranche_testcluster import Cluster, free_port
+
+pytestmark = pytest.mark.walkthrough
 
 PAGE = "docs/how-to/pilot.md"
 COMMANDS = typed_by(PILOT, PAGE)

@@ -11,6 +11,8 @@ from support.typed_commands import TUTORIAL, typed_by
 from tranche.demo.run import create_sites, scalings
 from tranche_testcluster import Cluster
 
+pytestmark = pytest.mark.walkthrough
+
 COMMANDS = typed_by(TUTORIAL, "docs/tutorial/first-job.md")
 
 

@@ -78,6 +78,7 @@ def checkout(folder: Path) -> Path:
     return folder / "manifests" / "kind" / "demo.sh"
 
 
+@pytest.mark.walkthrough
 def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, tmp_path: Path) -> None:
     config = load_yaml(own.kubeconfig.read_text(encoding="utf-8"))
     config["contexts"][0]["name"] = config["current-context"] = "kind-tranche"

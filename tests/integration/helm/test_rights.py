@@ -20,6 +20,8 @@ from support.waiting import eventually
 from support.yaml_text import load_all_yaml
 from tranche_testcluster import Cluster
 
+pytestmark = pytest.mark.walkthrough
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SYSTEM = "tranche-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -12,6 +12,8 @@ from support.full_stack import API
 from support.installed_release import Installed, Release
 from tranche_testcluster import Cluster
 
+pytestmark = pytest.mark.walkthrough
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PREVIOUS = Path(__file__).resolve().parents[2] / "data" / "release-3b0c6da.tar.xz"
 SYSTEM = "tranche-system"
