@@ -41,7 +41,7 @@ demo: control-plane  ## Run the jobs of a log on a real control plane, 3 minutes
 observability: setup  ## Install Prometheus and promtool from the Debian package, for the tests of dashboards and alerts
 	@$(BIN)/python -m tranche_testcluster.binaries.debian_package
 
-test: setup  ## Run the checks and the tests but those of make walkthroughs and make e2e, in 12 to 25 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
+test: setup  ## Run the checks and the tests but those of make walkthroughs and make e2e, in 15 to 30 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder -m "not walkthrough"
 
