@@ -21,6 +21,7 @@ from chaos.outcomes import Outcome
 from chaos.visits import check_visits
 from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche.kube.client.leader_election import leases_path
+from tranche.policies import get_policy
 from tranche_testcluster import ClusterError, Faults
 
 SETTLE_SECONDS = 400.0
@@ -58,7 +59,8 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
     """
     size, chance, began = size or Size(), random.Random(seed), time.monotonic()
     tolerances = workloads.tolerances(chance)
-    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, sited=bool(tolerances))
+    staged = bool(tolerances) and get_policy(size.policy).traits.needs_local_data
+    arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, staged=staged)
     plan = faults.draw(chance, size.faults, size.seconds, size.only)
     lines: list[str] = []
 

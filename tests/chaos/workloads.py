@@ -25,12 +25,13 @@ class Arrival:
     expected: str
 
 
-def draw(chance: random.Random, jobs: int, seconds: float, *, sited: bool) -> list[Arrival]:
+def draw(chance: random.Random, jobs: int, seconds: float, *, staged: bool) -> list[Arrival]:
     """Draw ``jobs`` jobs within ``seconds``, of each kind in turn, and one that fails, in the order of their arrivals.
 
-    Data are staged only where sites are declared: otherwise their location is unknown.
+    Data are staged only where sites are declared, as otherwise their location is unknown, and under policies that plan
+    where data are brought.
     """
-    makers = (_chunked, _served, _chiefed, _gang, *([_staged] if sited else []))
+    makers = (_chunked, _served, _chiefed, _gang, *([_staged] if staged else []))
     arrivals = []
     for number in range(jobs):
         maker = makers[number % len(makers)]

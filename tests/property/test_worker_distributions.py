@@ -1,19 +1,33 @@
-"""Policies that distribute workers: a planner that takes over decides as its predecessor would have."""
+"""Policies that distribute workers: a planner that takes over decides as its predecessor would have, and no
+distribution causes the next one without end."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
 import pytest
 
-from support.builders import job, node, worker
+from support.builders import job, node, planner, worker
 from support.live_controller import NOW
 from support.take_over import taken_over
 from tranche.model import Job, Utility
-from tranche.planner import CloseWindow, OpenWindow, Planner, PlannerSettings
+from tranche.planner import (
+    CloseWindow,
+    Event,
+    Instruction,
+    JobSubmitted,
+    OpenWindow,
+    Planner,
+    PlannerSettings,
+    Tick,
+    WorkerBound,
+    WorkerEnded,
+    WorkerUnschedulable,
+)
 from tranche.policies import get_policy
 from tranche.simulation.engine.simulation import Simulation, prepare
+from tranche.state.phases import WindowPhase
 
 SLOT = 900.0
 POLICIES = (
@@ -84,3 +98,58 @@ def test_take_overs_change_no_decision(policy: str, seed: int) -> None:
     found, _ = played(policy, seed, moments)
     assert [one[1:] for one in found] == [one[1:] for one in expected]
     assert [one[0] for one in found] == pytest.approx([one[0] for one in expected], abs=1e-2)
+
+
+MOST_REPEATS = 10
+"""More than any of 40 seeds needs: a distribution stops some windows at most twice."""
+
+
+class Ends:
+    """Planner whose windows end at once if they close before a pod exists, as under the live controller."""
+
+    def __init__(self, policy: str) -> None:
+        self.planner = planner(policy, NODES)
+        self.unwritten: set[tuple[str, int]] = set()
+
+    def handle(self, event: Event, now: float) -> None:
+        """Handle an event, and the ends that follow from it."""
+        instructions: Iterable[Instruction] = self.planner.handle(event, now)
+        for _ in range(MOST_REPEATS):
+            told = list(instructions)
+            self.unwritten |= {(one.job, one.window.attempt) for one in told if isinstance(one, OpenWindow)}
+            closed = [(one.job, one.window.attempt) for one in told if isinstance(one, CloseWindow)]
+            ends = [WorkerEnded(*who, "Lost", now) for who in closed if who in self.unwritten]
+            if not ends:
+                return
+            instructions = self.planner.handle_all(ends, now)
+        raise AssertionError(f"windows open and close without end after {event}")
+
+    def happens(self, draw: random.Random, now: float) -> Event:
+        """Return what happens to a window: its pod finds no place or gets a node, or its worker ends."""
+        jobs = self.planner.cluster.jobs.items()
+        windows = [(key, attempt, run) for key, state in jobs for attempt, run in state.runs.items()]
+        if not windows:
+            return Tick()
+        key, attempt, run = draw.choice(windows)
+        if run.closing:
+            return WorkerEnded(key, attempt, "Preempted", now)
+        if run.phase is not WindowPhase.PENDING:
+            outcome = draw.choice(["Failed", "Succeeded", ""])
+            return WorkerEnded(key, attempt, outcome, now) if outcome else Tick()  # type: ignore[arg-type]
+        if draw.random() < 0.5:
+            return WorkerUnschedulable(key, attempt, "no room")
+        self.unwritten.discard((key, attempt))
+        return WorkerBound(key, attempt, run.window.node or "")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", [1, 2, 11, 37])
+def test_no_distribution_repeats_without_end(policy: str, seed: int) -> None:
+    """Jobs that may preempt no other use idle GPUs, and nodes are on trial: neither changes the next distribution."""
+    draw, played, now = random.Random(seed), Ends(policy), NOW
+    for one in drawn(seed, 30):
+        now = max(now, one.submitted)
+        played.handle(JobSubmitted(one), now)
+        for _ in range(4):
+            now += draw.uniform(0, 60)
+            played.handle(played.happens(draw, now), now)

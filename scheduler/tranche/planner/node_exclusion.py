@@ -84,7 +84,7 @@ def note_ended(context: PlannerContext, name: str | None) -> None:
         return
     if not any(state.job.key == known.trial_job for state, run in node.runs.values() if not run.closing):
         known.trial_job = ""
-        _admit(context, node)
+        _admit(context, node, for_trial=True)
 
 
 def review(context: PlannerContext) -> None:
@@ -189,8 +189,8 @@ def _lift(context: PlannerContext, known: Exclusion) -> None:
         _admit(context, node)
 
 
-def _admit(context: PlannerContext, node: NodeState) -> None:
+def _admit(context: PlannerContext, node: NodeState, *, for_trial: bool = False) -> None:
     """Let pods of ours start on the node again."""
-    context.cluster.bar(node, "")
+    context.cluster.bar(node, "", for_trial=for_trial)
     context.work.nodes.add(node.node.name)
     context.capacity_changed()

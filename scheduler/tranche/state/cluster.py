@@ -86,6 +86,8 @@ class ClusterState:
     """Number of chunks that were bound so far."""
     epoch: int = 0
     """Number that rises whenever a node or site changes."""
+    trial_changes: int = 0
+    """How often that was because a job began or gave up the trial of a node (`tranche.state.node_health`)."""
     _measured: int = -1
     """Epoch at which `shares.capacity` was computed."""
     _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
@@ -100,11 +102,18 @@ class ClusterState:
         self.places.clear()
         self.epoch += 1
 
-    def bar(self, node: NodeState, reason: str) -> None:
-        """Let no pod of ours start on the node for that reason, or (empty) let them start again."""
+    def bar(self, node: NodeState, reason: str, *, for_trial: bool = False) -> None:
+        """Let no pod of ours start on the node for that reason, or (empty) let them start again.
+
+        Args:
+            node: The node.
+            reason: Why, or "".
+            for_trial: Whether a job begins or gives up the trial of the node.
+        """
         if node.barred != reason:
             node.barred = reason
             self.nodes_changed()
+            self.trial_changes += for_trial
 
     @property
     def free(self) -> FreeNodes:
@@ -387,16 +396,23 @@ class ClusterState:
 
     def preemption_scope(self, state: JobState) -> PreemptionScope:
         """Return for how many windows at a time the job may preempt others now."""
-        record, admission = state.placement, state.job.admission
-        if record.paused or (not record.placed and state.job.namespace in self.failed_preemptions.restrained):
+        if not self.may_preempt(state):
             return PreemptionScope.NONE
-        proven = admission is Admission.PASSED or not self.requires_admission
-        if proven and not (record.failures or record.failed_preemptions):
+        record = state.placement
+        if self._is_proven(state) and not (record.failures or record.failed_preemptions):
             return PreemptionScope.ALL
-        if not proven and admission is not Admission.UNPROVEN:
-            return PreemptionScope.NONE
         tries = any(run.phase is WindowPhase.PENDING for run in state.runs.values())
         return PreemptionScope.NONE if tries else PreemptionScope.ONE
+
+    def may_preempt(self, state: JobState) -> bool:
+        """Return whether the job may preempt others now, or could if none of its pods waited for a place."""
+        record = state.placement
+        if record.paused or (not record.placed and state.job.namespace in self.failed_preemptions.restrained):
+            return False
+        return self._is_proven(state) or state.job.admission is Admission.UNPROVEN
+
+    def _is_proven(self, state: JobState) -> bool:
+        return state.job.admission is Admission.PASSED or not self.requires_admission
 
     def shortage(self, state: JobState) -> Shortage | None:
         """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
@@ -597,7 +613,7 @@ class ClusterState:
         known = self.health.exclusions.get(node.node.name)
         if known is not None and known.phase is ExclusionPhase.TRIAL and not known.trial_job:
             known.trial_job = state.job.key
-            self.bar(node, known.reason)
+            self.bar(node, known.reason, for_trial=True)
 
     def _count_share(self, state: JobState, run: TrackedWindow, windows: int, now: float) -> None:
         """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""

@@ -20,7 +20,7 @@ class Inputs(NamedTuple):
     """Inputs of a distribution; as long as they are those of the last one, there is no other."""
 
     epoch: int
-    """Epoch of nodes and sites."""
+    """Epoch of nodes and sites, trials of nodes left out, because jobs begin and give them up with their windows."""
     period: int
     """Number of the period of `QueuePolicy.allocation_seconds`; 0 without periods."""
     sharing: tuple[tuple[str, int, int, int], ...]

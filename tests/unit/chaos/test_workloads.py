@@ -13,20 +13,20 @@ from tranche.kube.api.resources import TrainingJob
 SIZE = Size()
 
 
-@pytest.mark.parametrize("sited", [True, False])
+@pytest.mark.parametrize("staged", [True, False])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, sited: bool) -> None:
-    arrivals = draw_jobs(random.Random(seed), SIZE.jobs, SIZE.seconds, sited=sited)
+def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, staged: bool) -> None:
+    arrivals = draw_jobs(random.Random(seed), SIZE.jobs, SIZE.seconds, staged=staged)
     specs = [TrainingJob.model_validate(one.body).spec for one in arrivals]
     assert len({one.name for one in arrivals}) == SIZE.jobs + 1
     assert any(spec.chief and spec.parameter_servers and not spec.data for spec in specs)
-    assert any(spec.data and spec.data.staging for spec in specs) is sited
+    assert any(spec.data and spec.data.staging for spec in specs) is staged
     assert any(spec.data and spec.parameter_servers for spec in specs)
     assert any(not spec.data and not spec.chief for spec in specs)
 
 
 def test_chief_gangs_vary_in_chief_gpus_and_worker_ends() -> None:
-    arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, sited=True)
+    arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, staged=True)
     gangs = [one.body["spec"] for one in arrivals if "chief" in one.body["spec"]]
     asked = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
     assert len(asked) == 2

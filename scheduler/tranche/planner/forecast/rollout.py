@@ -377,7 +377,7 @@ def _copy_planner(
     simulated = planner.context
     cluster, old = simulated.cluster, context.cluster
     cluster.sites, cluster.epoch, cluster.dispatched = dict(old.sites), old.epoch, old.dispatched
-    cluster.distribution = old.distribution
+    cluster.distribution, cluster.trial_changes = old.distribution, old.trial_changes
     cluster.history = old.history.copied()
     cluster.shares, cluster.uploads = old.shares.copied(), deepcopy(old.uploads)
     cluster.failed_preemptions = old.failed_preemptions.copied()

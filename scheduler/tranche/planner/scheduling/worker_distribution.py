@@ -32,7 +32,7 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """
     cluster, policy = context.cluster, queue.policy
     sharing = tuple(_claim(state, now) for state in competitors(cluster, now))
-    inputs = Inputs(cluster.epoch, _period(context, queue, now), sharing)
+    inputs = Inputs(cluster.epoch - cluster.trial_changes, _period(context, queue, now), sharing)
     if cluster.distribution.inputs == inputs and not cluster.distribution.is_partial:
         return
     if cluster.distribution.inputs is None and _continues(cluster, repr(policy), inputs):

@@ -14,7 +14,6 @@ from tranche.model import PodPlaces, PodShape, Resources, SlotPlan
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
-from tranche.state.placement_record import PreemptionScope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +28,17 @@ class Unit:
 
 
 def competitors(cluster: ClusterState, now: float) -> list[JobState]:
-    """Return the jobs that share the cluster, with open windows or free to open one, in order of submission.
+    """Return the jobs that share the cluster, in order of submission.
 
-    A job without windows that may preempt no other now, because its pods are not known to be placed, is left out: no
-    worker stops for it. It may use idle GPUs, as every job that was granted no worker.
+    They may claim workers, or were granted some and have open windows.
+    A job that may preempt no other now, because its pods are not known to be placed, claims none: no worker stops for
+    it. It may use idle GPUs, as every job that was granted no worker, but that does not make it a competitor: it would
+    change the distribution, lose the GPUs, be left out again, and so on without end.
     """
     found = [
         state
         for state in cluster.jobs.values()
-        if state.active and (node_runs(state) or _may_claim(cluster, state, now))
+        if state.active and (_may_claim(cluster, state, now) or (_has_grant(cluster, state) and node_runs(state)))
     ]
     return sorted(found, key=lambda state: state.arrival)
 
@@ -45,7 +46,12 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
 def _may_claim(cluster: ClusterState, state: JobState, now: float) -> bool:
     if state.held_until > now or state.has_closing_servers or cluster.scheduler_silent:
         return False
-    return cluster.preemption_scope(state) is not PreemptionScope.NONE
+    return cluster.may_preempt(state)
+
+
+def _has_grant(cluster: ClusterState, state: JobState) -> bool:
+    """Return whether the last distribution gave the job workers; before the first one, jobs keep theirs."""
+    return bool(state.granted) or (state.granted is None and cluster.distribution.inputs is None)
 
 
 def node_runs(state: JobState) -> list[TrackedWindow]:
@@ -100,6 +106,8 @@ class Draft:
         self._gpus = sum(room.gpus for room in self._rooms.values())
         self._open = {state.job.key: list(self._present(state)) for state in self.jobs}
         """Units of each job whose windows are open, the oldest first."""
+        self._guests = list(self._idle_users())
+        """Units of jobs that use idle GPUs and share in no distribution; they stop where others take their room."""
         for state in self.jobs:
             present = self._open[state.job.key]
             if state.stoppable:
@@ -109,6 +117,8 @@ class Draft:
                 for unit in present:
                     self._append(state, unit)
             self.least[state.job.key] = len(self._units[state.job.key])
+        for _, unit in self._guests:
+            self._give(unit)
 
     def units(self, state: JobState) -> int:
         """Return the number of units that the job has in the draft: workers, or 1 for a gang."""
@@ -162,12 +172,17 @@ class Draft:
         return True
 
     def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
-        """Yield the windows that are not in the draft."""
+        """Yield the windows that are not in the draft, and those on idle GPUs whose room it takes; call it once."""
         for state in self.jobs:
             kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
             for run in node_runs(state):
                 if run.window.attempt not in kept:
                     yield state, run
+        for state, unit in self._guests:
+            if self._holds(unit):
+                self._take(unit)
+            else:
+                yield from ((state, run) for run in unit.runs)
 
     def _holds(self, unit: Unit) -> bool:
         """Return whether the draft has room where the unit's windows are."""
@@ -279,6 +294,14 @@ class Draft:
                 order = (left[name] <= 0, not more.fits(self._unused[name]), self._rooms[name].gpus, name)
                 best = order if best is None else min(best, order)
         return None if best is None else best[3]
+
+    def _idle_users(self) -> Iterator[tuple[JobState, Unit]]:
+        """Yield the units of active jobs that do not compete, in order of submission."""
+        competing = {state.job.key for state in self.jobs}
+        idle = [one for one in self.cluster.jobs.values() if one.active and one.job.key not in competing]
+        for state in sorted(idle, key=lambda one: one.arrival):
+            for unit in self._present(state) if state.stoppable else ():
+                yield state, unit
 
     def _present(self, state: JobState) -> Iterator[Unit]:
         """Yield the job's open windows as units; one whose node is gone takes nothing until its end is reported."""
