@@ -13,7 +13,7 @@ from support.waiting import WAIT_SECONDS, eventually
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche.kube.client.leader_election import leases_path
-from tranche_testcluster import Cluster
+from tranche_testcluster import Cluster, free_port
 
 API = "/apis/tranche.dev/v1alpha1"
 LEASE = f"{leases_path(SYSTEM_NAMESPACE)}/tranche-scheduler"
@@ -147,6 +147,20 @@ class Whole(Jobs):
             **spec,
         }
         self.create(name, body, namespace)
+
+    def term(self) -> int:
+        """Return the term of the leading planner."""
+        return int(self.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
+
+    def change_leader(self) -> int:
+        """Kill the scheduler while a standby runs, start it again, and return the term of the killed one."""
+        killed = self.term()
+        self.stack.start_scheduler("standby", free_port())
+        self.stack.processes["scheduler"].kill()
+        self.until("another leader", lambda: self.term() > killed)
+        self.stack.processes.pop("scheduler").wait(10)
+        self.stack.start_scheduler()
+        return killed
 
     def read(self, path: str, replica: str = "scheduler") -> Any:
         """Return the read API's answer for a user who may read all jobs."""

@@ -50,6 +50,7 @@ def test_jobs_of_both_resources_run_each_on_its_own_nodes(whole: Whole) -> None:
     whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
     assert nodes_of(whole, "amd") == {"edge-b-0"}
     assert nodes_of(whole, "nvidia") == {"edge-a-0", "edge-c-0"}
+    assert [whole.status(name)["progress"]["failures"] for name in ("amd", "nvidia")] == [0, 0]
     whole.delete("amd", "nvidia")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, LEASE, Whole
+from support.full_stack import API, Whole
 
 EVIL = f"{API}/namespaces/evil/trainingjobs"
 LEAST, MOST, STEP = 1_000_000, 1_600_000, 1_000
@@ -48,28 +48,24 @@ def evil(whole: Whole) -> Iterator[str]:
     whole.until("no jobs of the tenant", lambda: not whole.cluster.request("GET", EVIL)[1]["items"])
 
 
-def term(whole: Whole) -> int:
-    return int(whole.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
-
-
 def status_of(whole: Whole, name: str) -> dict[str, Any]:
     return dict(whole.cluster.request("GET", f"{EVIL}/{name}")[1].get("status", {}))
 
 
 def test_objects_without_room_for_a_status_delay_no_tenant(whole: Whole, evil: str) -> None:
-    before, size = term(whole), largest(whole)
+    before, size = whole.term(), largest(whole)
     for number in range(10):
         status, answer = whole.cluster.request("POST", evil, large_job(f"big-{number}", size))
         assert status == 201, answer
     whole.submit("small")
     whole.until_phase("small", "Succeeded")
-    assert term(whole) == before, "no leader has ended"
+    assert whole.term() == before, "no leader has ended"
     whole.delete("small")
 
 
 @pytest.mark.parametrize("forged", [(2**31 - 1, 1), (1_000_000, 1), (0, 2**53)])
 def test_forged_plan_ends_no_leader_and_is_reported(whole: Whole, evil: str, forged: tuple[int, int]) -> None:
-    before = term(whole)
+    before = whole.term()
     name = f"forged-{forged[0]}"
     whole.cluster.request("POST", evil, large_job(name, 100))
     whole.until("it has a plan", lambda: status_of(whole, name).get("plan"))
@@ -89,7 +85,7 @@ def test_forged_plan_ends_no_leader_and_is_reported(whole: Whole, evil: str, for
     assert "delete the job" in conditions[0]["message"]
     whole.submit("small")
     whole.until_phase("small", "Succeeded")
-    assert term(whole) == before, "no leader has ended"
+    assert whole.term() == before, "no leader has ended"
     whole.delete("small")
     whole.cluster.request("DELETE", f"{evil}/{name}")
 

@@ -8,7 +8,6 @@ import pytest
 
 from support.full_stack import LEASE, VALIDATED, Whole, full_stack
 from support.object_history import History, check_gang
-from tranche_testcluster import free_port
 
 PODS = "/api/v1/namespaces/default/pods"
 BANDWIDTHS = [f"--level-bandwidth={one}" for one in ("300G", "100G", "10G", "1G")]
@@ -35,10 +34,6 @@ def declined_seconds(whole: Whole, key: str) -> float:
     return float(gangs[key]["declined_seconds"]) if key in gangs else 0.0
 
 
-def term(whole: Whole) -> int:
-    return int(whole.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
-
-
 def test_declining_gang_keeps_its_clock_over_a_take_over(whole: Whole, history: History) -> None:
     blockers = {"block-0": "edge-a-0", "block-1": "edge-a-1"}
     for name, node in blockers.items():
@@ -49,12 +44,7 @@ def test_declining_gang_keeps_its_clock_over_a_take_over(whole: Whole, history: 
     assert "too far apart" in whole.status("pair")["plan"]["explanation"]
     assert not whole.pods("pair"), "one GPU is free on each node"
 
-    before, stack = term(whole), whole.stack
-    stack.start_scheduler("standby", free_port())
-    stack.processes["scheduler"].kill()
-    whole.until("another leader", lambda: term(whole) > before)
-    stack.processes.pop("scheduler").wait(10)
-    stack.start_scheduler()
+    before = whole.change_leader()
     whole.until("its plan", lambda: whole.status("pair")["plan"]["term"] > before)
     whole.until("its clock", lambda: declined_seconds(whole, "default/pair") > known)
     assert not whole.pods("pair")

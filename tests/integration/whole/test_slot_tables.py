@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import LEASE, VALIDATED, Whole, full_stack
-from tranche_testcluster import free_port
+from support.full_stack import VALIDATED, Whole, full_stack
 
 SLOT = 30
 POLICY = f"oasis:slot={SLOT}:horizon=24"
@@ -44,10 +43,6 @@ def until_planned(whole: Whole, name: str, leader: int) -> None:
     whole.until(f"a new plan of {name}", lambda: whole.status(name)["plan"]["term"] > leader)
 
 
-def term(whole: Whole) -> int:
-    return int(whole.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
-
-
 def attempts(whole: Whole, name: str) -> int:
     return int(whole.status(name)["plan"]["attempts"])
 
@@ -67,12 +62,7 @@ def test_jobs_keep_their_cells_over_a_take_over(whole: Whole) -> None:
     text = "its work does not fit into the free time slots"
     whole.until("the other note", lambda: text in whole.status("endless")["plan"]["explanation"])
 
-    leader, stack = term(whole), whole.stack
-    stack.start_scheduler("standby", free_port())
-    stack.processes["scheduler"].kill()
-    whole.until("another leader", lambda: term(whole) > leader)
-    stack.processes.pop("scheduler").wait(10)
-    stack.start_scheduler()
+    leader = whole.change_leader()
     for name, known in before.items():
         until_planned(whole, name, leader)
         assert cells(whole, name) == known, (name, slots(whole, name), time.time() / SLOT)
