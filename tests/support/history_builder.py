@@ -92,6 +92,7 @@ class History:
         deleted: str = "",
         reason: str = "Completed",
         time: str = "",
+        created: str = "2026-01-01T00:00:00Z",
         gated: bool = False,
     ) -> None:
         name = f"cats-{role}-0-{attempt}"
@@ -105,6 +106,7 @@ class History:
             "name": name,
             "namespace": "default",
             "uid": uid or name,
+            "creationTimestamp": created,
             "labels": labels,
             "ownerReferences": [{"uid": "j"}],
             "finalizers": ["tranche.dev/ledger"] if held else [],

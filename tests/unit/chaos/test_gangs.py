@@ -84,24 +84,17 @@ def test_gated_pod_bound_before_the_others_exist_is_found(history: History, miss
     assert "is bound, and attempts" in problem(history)
 
 
-def test_chief_that_succeeds_before_the_others_exist_is_found(history: History) -> None:
+@pytest.mark.parametrize(("created", "late"), [("2026-01-01T00:01:00Z", False), ("2026-01-01T00:01:01Z", True)])
+def test_pod_created_a_minute_after_success_of_peer_is_found(history: History, created: str, late: bool) -> None:
     history.pod(4, role="chief", gpus=0, node=None, phase="Pending")
     history.pod(4, role="chief", gpus=0)
     assert check(history.changes) == [], "without a gate, a pod may be bound before the others exist"
-    history.pod(4, role="chief", gpus=0, phase="Succeeded")
-    assert "has succeeded, and attempts [1, 2, 3] of its gang do not exist" in problem(history)
-
-
-def test_member_that_succeeds_before_the_others_exist_is_found() -> None:
-    history = History(members=2)
-    history.job((1, [0]), (2, [1]), revision=2)
     history.pod(1, "0", phase="Succeeded")
-    assert "has succeeded, and attempts [2] of its gang do not exist" in problem(history)
-
-
-def test_early_success_of_a_worker_beside_a_chief_is_in_order(history: History) -> None:
-    history.pod(1, "0", phase="Succeeded")
-    assert check(history.changes) == []
+    history.pod(3, role="ps", gpus=0, created=created)
+    found = check(history.changes)
+    assert [one.partition(" was ")[2] for one in found] == [
+        "created 61 s after a pod of its gang that has succeeded without it"
+    ] * late
 
 
 def test_gang_restarted_after_chief_success_is_found(
