@@ -124,6 +124,10 @@ class PlannerContext:
         """Set a timer to reconsider the job at that time."""
         self.timers.wake(at, key)
 
+    def retry(self, at: float, key: str) -> None:
+        """Reconsider the job at that time at the latest; a job has one such timer, that of the earliest time."""
+        self.timers.retry(at, key)
+
     def touch(self, state: JobState) -> None:
         """Reconsider the job, and the nodes that its chunks are bound to, in the next decision."""
         self.work.jobs.add(state.job.key)

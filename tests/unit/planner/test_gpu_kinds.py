@@ -11,6 +11,7 @@ from tranche.planner import (
     ChunksRequested,
     ExtendWindow,
     JobSubmitted,
+    NodeChanged,
     OpenWindow,
     Planner,
     Tick,
@@ -101,6 +102,17 @@ def test_gpu_that_is_not_free_in_time_is_not_awaited() -> None:
     one.handle(WorkerStarted("default/first", 1, 0.0), 0.0)
     assert opened(one.handle(JobSubmitted(job("second", 50.0, seconds=200.0)), 50.0)) == []
     assert [name for name, _ in opened(one.handle(Tick(), 110.1))] == ["b"]
+
+
+def test_events_add_no_timers_to_a_wait_for_a_faster_gpu() -> None:
+    one = made(kind("a", FAST), kind("b", SLOW))
+    one.handle(JobSubmitted(job("j", chunks=2)), 0.0)
+    one.handle(WorkerStarted("default/j", 1, 0.0), 0.0)
+    before = one.context.timers.copied({"default/j"}).due(float("inf")).count("default/j")
+    for number in range(5):
+        one.handle(NodeChanged(kind("c", SLOW, gpus=number % 2)), 10.0 + number)
+    assert "free GPUs are slower" in one.plan_of("default/j", 20.0).explanation
+    assert one.context.timers.due(float("inf")).count("default/j") == before
 
 
 @pytest.mark.parametrize(("chunks", "more"), [(4, False), (9, True)])

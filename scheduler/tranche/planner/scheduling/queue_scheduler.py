@@ -334,7 +334,7 @@ def _take_free(
         )
         if later is not None:
             state.awaits_faster, chosen = True, kept
-            context.wake(later, job.key)
+            context.retry(later, job.key)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
 
