@@ -180,11 +180,20 @@ class JobQueue:
         for key in stale:
             state = self.cluster.jobs.get(key)
             if state is None:
-                self._forget(key)
+                self.forget(key)
                 yield key, None
                 continue
             self._refresh(state, now)
             yield key, self.policy.next_rank_change(state, self.cluster, now) if state.active else None
+
+    def forget(self, key: str) -> None:
+        """Remove a job that does not exist any more."""
+        self.engaged.pop(key, None)
+        self.running.remove(key)
+        for site in self._sites.pop(key, ()):
+            self._remove_entry(key, site)
+        for site in self._seen.pop(key, ()):
+            del self._homes[key, site]
 
     def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
         """Take over the state of another planner's queue, including which jobs have failed to preempt.
@@ -404,14 +413,6 @@ class JobQueue:
 
     def _valid(self, entry: QueueEntry) -> bool:
         return self._entries.get((entry.arrival.key, entry.site)) is entry
-
-    def _forget(self, key: str) -> None:
-        self.engaged.pop(key, None)
-        self.running.remove(key)
-        for site in self._sites.pop(key, ()):
-            self._remove_entry(key, site)
-        for site in self._seen.pop(key, ()):
-            del self._homes[key, site]
 
     def _refresh(self, state: JobState, now: float) -> None:
         policy = self.policy

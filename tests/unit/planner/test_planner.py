@@ -379,3 +379,13 @@ def test_namesake_of_a_removed_job_runs_in_the_same_decision() -> None:
     p.handle(WorkerEnded("default/a", 1, "Succeeded", 1.0), 1.0)
     p.handle_all([JobRemoved("default/a"), JobSubmitted(replace(job("a", 1.0), uid="another"))], 1.0)
     assert p.cluster.jobs["default/a"].runs
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "las", "oasis"])
+def test_namesake_of_a_running_job_gets_its_gpu(policy: str) -> None:
+    p = planner(policy, [node("n1", gpus=1)])
+    p.handle(JobSubmitted(job("a", chunks=2)), 0.0)
+    p.handle(WorkerStarted("default/a", 1, 0.0), 0.0)
+    out = p.handle_all([JobRemoved("default/a"), JobSubmitted(replace(job("a", 1.0), uid="another"))], 1.0)
+    (opened,) = of_type(OpenWindow, out)
+    assert list(p.cluster.jobs["default/a"].runs) == [opened.window.attempt]

@@ -294,6 +294,9 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     context.touch(state)
     forget_exclusions(context, state)
     del context.cluster.jobs[key]
-    context.phases.pop(key, None)  # another job may have this name before the next decision
+    # Another job may have this name before the next decision.
+    context.phases.pop(key, None)
+    if context.queue is not None:
+        context.queue.forget(key)
     context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
