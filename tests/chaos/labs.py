@@ -200,7 +200,7 @@ def _processes(
     first = (stack.port, stack.report_port, stack.page_port, ports[PLANNER_API])
     commands = {
         "scheduler": [*stack.scheduler_command(config["scheduler"], *first), *metrics],
-        "operator": stack.operator_command(config["operator"]),
+        "operator": stack.operator_command(config["operator"], stack.health_port),
         "standby": stack.scheduler_command(config["scheduler"], free_port(), free_port(), free_port()),
     }
     processes = {

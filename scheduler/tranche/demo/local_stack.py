@@ -188,15 +188,16 @@ class Stack:
         """Start or restart the kube-scheduler that uses the extender."""
         self.cluster.start_scheduler(self._scheduler_config(), name=KUBE_SCHEDULER)
 
-    def start_operator(self) -> None:
-        """Start or restart the operator, and wait until it is healthy."""
+    def start_operator(self, name: str = "operator", health_port: int | None = None) -> None:
+        """Start or restart the operator, or another replica, and wait until it is healthy."""
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, "tranche-operator")
-        self._start("operator", self.operator_command(kubeconfig), f"http://127.0.0.1:{self.health_port}/healthz")
+        port = self.health_port if health_port is None else health_port
+        self._start(name, self.operator_command(kubeconfig, port), f"http://127.0.0.1:{port}/healthz")
 
-    def operator_command(self, kubeconfig: Path) -> list[str]:
+    def operator_command(self, kubeconfig: Path, health_port: int) -> list[str]:
         """Return the command line of the operator."""
         command = [sys.executable, "-m", "tranche_operator", "--kubeconfig", str(kubeconfig)]
-        command += ["--health-port", str(self.health_port), "--report-url", self.report_url]
+        command += ["--health-port", str(health_port), "--report-url", self.report_url]
         return [*command, *self.operator_options]
 
     def kill(self, name: str) -> None:
