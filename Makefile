@@ -118,6 +118,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 		"benchmarks/report_rate.py" \
 		"benchmarks/filter_latency.py" \
 		"benchmarks/rejected_statuses.py" \
+		"benchmarks/failover.py" \
 		"benchmarks/real_nodes.py" \
 		"benchmarks/image_start.py" \
 		"-m pytest tests/e2e/test_frameworks.py" \
@@ -155,7 +156,7 @@ chaos: binaries  ## Inject faults into a real control plane, a minute per round 
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEED),--seed $(SEED)) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(ONLY),--only "$(ONLY)") $(if $(POLICY),--policy $(POLICY))
 
 fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many as make test (SEED=)
-	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/contract/test_any_request.py \
+	FUZZ=$(or $(FUZZ),20) SEED=$(or $(SEED),1) $(BIN)/python -m pytest --hypothesis-seed=$(or $(SEED),1) tests/contract/test_any_request.py \
 		tests/property/test_any_objects.py tests/property/test_planner_fuzz.py tests/property/test_gang_fuzz.py \
 		tests/integration/whole/test_fuzz.py
 

@@ -1,17 +1,27 @@
 """Collection of the tests, the order in which their modules run, and settings of the property tests."""
 
 import gc
+import os
 from collections.abc import Generator
 from itertools import groupby
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from support.module_order import in_order
 
-settings.register_profile("tests", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")
-"""Each run has the same examples, and no example fails because the machine is busy."""
+FIXED = "SEED" not in os.environ
+"""Whether each run has the same examples; `make fuzz` sets a seed."""
+
+settings.register_profile("tests", derandomize=FIXED, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")  # no example fails because the machine is busy
+if FIXED:
+    # Hypothesis tries constants of the modules that are loaded, which depend on the tests that run in the same process.
+    # There is no setting for it.
+    no_constants = Constants()
+    providers._get_local_constants = lambda: no_constants
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
