@@ -5,7 +5,8 @@ wait, and times `Planner.handle`: for arrivals of a job of 115 chunks, and for c
 115 chunks, data at one site and a parameter server; one in five has workers of several GPUs; durations are log-uniform.
 The reactions of pods (start, save and stop) and timers are passed to the planner between the timed events. Exit status
 1 if a bar of ranges.toml is missed at 5,000 nodes with 10,000 jobs waiting. ``--picture`` draws
-docs/pictures/planner-speed.png; ``--most N`` leaves out clusters of more nodes.
+docs/pictures/planner-speed.png; ``--most N`` leaves out clusters of more nodes; with ``--kinds N``, each site has nodes
+of N GPU kinds.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 import ranges
 from tranche.model import Job, Link, Node, PodShape, Resources, Site
+from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
     CloseWindow,
     Event,
@@ -31,6 +33,7 @@ from tranche.planner import (
     NodeChanged,
     OpenWindow,
     Planner,
+    PlannerSettings,
     SiteChanged,
     Tick,
     WorkerEnded,
@@ -50,6 +53,7 @@ ARRIVAL_SECONDS = 3.0
 """Time between arrivals, as at 20 a minute."""
 LINKS = (1e8, 1e10)
 CHUNK_BYTES = 1e9
+KIND_LABEL = "nvidia.com/gpu.product"
 
 
 class Costs(NamedTuple):
@@ -140,11 +144,13 @@ def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chun
     )
 
 
-def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
+def filled(nodes: int, waiting: int, policy: str, seed: int, kinds: int) -> Cluster:
     """Return a cluster of `nodes` nodes whose GPUs all train, with `waiting` further jobs."""
     draw = random.Random(f"{seed} {nodes} {waiting}")
     names = [f"site-{number:02d}" for number in range(max(5, min(50, nodes // 20), nodes // 500))]
-    cluster = Cluster(Planner(get_policy(policy)), draw)
+    speeds = {f"kind-{kind}": 1.0 / (1 + kind) for kind in range(kinds)}
+    settings = PlannerSettings(gpu_kinds=GpuKinds((KIND_LABEL,), speeds))
+    cluster = Cluster(Planner(get_policy(policy), settings), draw)
     links = {name: {name: Link(10e9)} for name in names}
     for one in names:
         for other in names:
@@ -153,7 +159,9 @@ def filled(nodes: int, waiting: int, policy: str, seed: int) -> Cluster:
                 links[one][other] = links[other][one] = link
     offered = Resources(128_000, 2**40, GPUS, 110)
     given: list[Event] = [SiteChanged(Site(name, links=links[name])) for name in names]
-    given += [NodeChanged(Node(f"node-{i:06d}", names[i % len(names)], offered)) for i in range(nodes)]
+    for i in range(nodes):
+        labels = {KIND_LABEL: f"kind-{i // len(names) % kinds}"}
+        given.append(NodeChanged(Node(f"node-{i:06d}", names[i % len(names)], offered, labels=labels)))
     cluster.planner.handle_all(given, 0.0)
     jobs: list[Event] = []
     gpus = 0
@@ -197,7 +205,7 @@ def measured(nodes: int, waiting: int, options: argparse.Namespace) -> tuple[Cos
     """Measure and print the costs of arrivals and of ends."""
     few = nodes > BAR[0]
     began = time.perf_counter()
-    cluster = filled(nodes, waiting, options.policy, options.seed)
+    cluster = filled(nodes, waiting, options.policy, options.seed, options.kinds)
     built = time.perf_counter() - began
     gc.collect()
     gc.freeze()
@@ -253,6 +261,7 @@ def main() -> None:
     parser.add_argument("--arrivals", type=int, default=200)
     parser.add_argument("--ends", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", type=int, default=1, help="GPU kinds of each site; kind k has a speed of 1/k")
     parser.add_argument("--most", type=int, default=SIZES[-1][0], metavar="NODES", help="largest cluster to measure")
     parser.add_argument(
         "--size",

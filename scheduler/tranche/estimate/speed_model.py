@@ -10,7 +10,7 @@ In a live cluster, declarations may be wrong or hostile. There, a job's first wi
 node's factor comes from several jobs (`tranche.estimate.node_evidence`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import exp, hypot, log
 
@@ -66,6 +66,20 @@ class SpeedModel:
             return 1.0
         total = sum([one.mean for one in self._known_terms(job, kind, site, node) if one is not None])
         return exp(total) if total else 1.0
+
+    def factors(self, job: str, kind: str, site: str) -> Callable[[str | None], float]:
+        """Return the function from the name of a node of this kind at this site to `factor`; it is for one decision."""
+        if not (self.jobs or self.nodes or self.kinds):
+            return lambda node: 1.0
+        common = sum([one.mean for one in self._known_terms(job, kind, site, None) if one is not None])
+        nodes, of_kind = self.nodes, self.kinds.get(kind)
+
+        def factor(node: str | None) -> float:
+            known = nodes.get(node, of_kind) if node is not None else None
+            total = common + known.mean if known is not None else common
+            return exp(total) if total else 1.0
+
+        return factor
 
     def node_factor(self, node: str, kind: str = "") -> float:
         """Return the factor of the node alone; without one, that of its GPU kind."""

@@ -37,13 +37,16 @@ class Hosts(list[Item]):
         self.by_site: dict[str, list[Item]] = {}
         self.kinds = {(node.node.gpu_kind, node.node.speed) for node in self}
         """GPU kinds of the nodes, with their declared speeds."""
+        self.alike: dict[tuple[str, str, float], list[Item]] = {}
+        """Nodes by site, GPU kind and declared speed."""
         for node in self:
-            self.by_site.setdefault(node.node.site, []).append(node)
-        self.one_each = {
-            site: list({(node.node.gpu_kind, node.node.speed): node for node in self.at(site)}.values())
-            for site in self.by_site
-        }
+            one = node.node
+            self.by_site.setdefault(one.site, []).append(node)
+            self.alike.setdefault((one.site, one.gpu_kind, one.speed), []).append(node)
+        self.one_each: dict[str, list[Item]] = {}
         """A node of each of these kinds, by site."""
+        for (site, _, _), nodes_alike in self.alike.items():
+            self.one_each.setdefault(site, []).append(nodes_alike[-1])
 
     def at(self, site: str) -> list[Item]:
         """Return the nodes of one site, or all nodes for ""."""

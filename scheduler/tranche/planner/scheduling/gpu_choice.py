@@ -83,14 +83,18 @@ def worthwhile(
         first: Whether no other job that waits ranks ahead.
         elsewhere: Nodes with free GPUs at other sites where the chunks could start as well, one entry for each worker.
     """
-    others = [_pace(cluster, state, node) for node in elsewhere]
-    pace = {node.node.name: _pace(cluster, state, node) for node in chosen}
-    slowest = max(pace.values(), default=0.0)
-    busy = list(_busy(cluster, state, slowest, now, others=first))
-    if not waiting or len({*pace.values(), *others, *(one.seconds for one in busy)}) == 1:
+    if not waiting:
         return chosen, None
+    paces = _Paces(cluster, state)
+    others = [paces.of(node) for node in elsewhere]
+    pace = {node.node.name: paces.of(node) for node in chosen}
     rest = sum(state.remaining_batches(chunk) for chunk in waiting) / len(waiting)
     restart = state.restart_seconds
+    slowest = max(pace.values(), default=0.0)
+    # A GPU where a chunk ends later than on the slowest of the chosen ones has no influence.
+    busy = list(_busy(state, paces, slowest, rest, now, others=first))
+    if len({*pace.values(), *others, *(one.seconds for one in busy)}) == 1:
+        return chosen, None
     free = [(now + restart, pace[node.node.name]) for node in chosen]
     ends = [(now + restart, seconds) for seconds in others] + [(one.at + restart, one.seconds) for one in busy]
     heap = [
@@ -110,27 +114,71 @@ def worthwhile(
     return kept, min([one.given_up for one in busy] + ended, default=now + RETRY_SECONDS)
 
 
+class _Paces:
+    """Times of a mini-batch of a job on nodes, in seconds, for one decision.
+
+    Those by specification and links are computed once for all nodes of one kind at one site.
+    """
+
+    def __init__(self, cluster: ClusterState, state: JobState) -> None:
+        self._cluster, self._state = cluster, state
+        self._known: dict[tuple[str, str, float], tuple[float, Callable[[str | None], float]]] = {}
+        self._differ = cluster.level_network is not None and state.job.servers > 0
+        """Whether nodes of one kind at one site may differ, by their distance from the parameter servers."""
+
+    def of(self, node: NodeState) -> float:
+        """Return the time on a node."""
+        if self._differ:
+            return _pace(self._cluster, self._state, node)
+        here = node.node
+        key = (here.site, here.gpu_kind, here.speed)
+        known = self._known.get(key)
+        if known is None:
+            cluster, state = self._cluster, self._state
+            told = cluster.told_batch_seconds(state, here.site, node=here.name)
+            known = self._known[key] = told, cluster.speed_model.factors(state.job.key, here.gpu_kind, here.site)
+        told, factor = known
+        own_time = here.gpu_kind in self._state.job.step_seconds_by_kind
+        return told * factor(None if own_time else here.name)
+
+    def faster(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
+        """Yield the nodes with windows where the job could start and is faster than `seconds`, with their times."""
+        cluster, state = self._cluster, self._state
+        alone = self._differ or bool(cluster.speed_model.nodes)
+        for (site, _, _), alike in cluster.hosts(state).alike.items():
+            if state.can_start_at(site, now) and (alone or self.of(alike[0]) < seconds):
+                for node in alike:
+                    if node.runs and (time := self.of(node)) < seconds:
+                        yield node, time
+
+    def faster_own(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
+        """Yield those of these nodes where the job has windows itself."""
+        by_name, state = self._cluster.hosts(self._state).by_name, self._state
+        for name in _own_nodes(state):
+            node = by_name.get(name)
+            if node is not None and state.can_start_at(node.node.site, now) and (time := self.of(node)) < seconds:
+                yield node, time
+
+
 def _pace(cluster: ClusterState, state: JobState, node: NodeState) -> float:
     return cluster.batch_seconds(state, node.node.site, node=node.node.name)
 
 
-def _busy(cluster: ClusterState, state: JobState, slower_than: float, now: float, *, others: bool) -> Iterator[_Busy]:
-    """Yield the GPUs of windows that are faster for the job; those of windows that are overdue are left out."""
-    hosts = cluster.hosts(state)
-    nodes = hosts if others else [hosts.by_name[name] for name in _own_nodes(state) if name in hosts.by_name]
-    for node in nodes:
-        if not node.runs or not state.can_start_at(node.node.site, now):
-            continue
-        ends: list[tuple[float, float]] = []
+def _busy(state: JobState, paces: _Paces, slowest: float, rest: float, now: float, *, others: bool) -> Iterator[_Busy]:
+    """Yield the GPUs of windows where a chunk of `rest` mini-batches would end sooner than now on the slowest node.
+
+    Those of windows that are overdue are left out.
+    """
+    gpus = state.job.gpus
+    for node, seconds in (paces.faster if others else paces.faster_own)(slowest, now):
+        latest = now + rest * (slowest - seconds)
         for owner, run in node.runs.values():
-            if (others or owner is state) and run.requests.gpus >= state.job.gpus and not run.closing:
-                start, end = run.window.start, run.window.end
-                given_up = end + OVERDUE * (end - start)
-                if given_up > now:
-                    ends.append((max(now, end), given_up))
-        if ends and (seconds := _pace(cluster, state, node)) < slower_than:
-            for end, given_up in ends:
-                yield _Busy(end, seconds, given_up)
+            start, end = run.window.start, run.window.end
+            if end >= latest or not (others or owner is state) or run.requests.gpus < gpus or run.closing:
+                continue
+            given_up = end + OVERDUE * (end - start)
+            if given_up > now:
+                yield _Busy(max(now, end), seconds, given_up)
 
 
 def _own_nodes(state: JobState) -> list[str]:
