@@ -11,7 +11,6 @@ from tranche.kube.client.leader_election import leases_path
 from tranche_operator import election
 from tranche_testcluster import Cluster
 
-TAKE_OVER_SECONDS = 15.0
 NAMESPACE = "tranche-system"
 LEASE = f"{leases_path(NAMESPACE)}/{election.LEASE}"
 
@@ -41,7 +40,7 @@ def test_second_replica_takes_over_after_a_crash(lab: Lab, replicas: list[Proces
     assert "this replica reconciles" not in second.said()
     first.kill()
     lab.plan(window(0, 1), window(1, 2))
-    eventually(lambda: "cats-worker-1-2" in lab.pods(), "the second replica takes over", seconds=TAKE_OVER_SECONDS)
+    eventually(lambda: "cats-worker-1-2" in lab.pods(), "the second replica takes over")
     assert "this replica reconciles" in second.said()
 
 
