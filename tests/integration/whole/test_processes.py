@@ -142,7 +142,7 @@ def limited() -> Iterator[Limited]:
         made = Stack(cluster)
         scheduler, operator = made.scheduler_command, made.operator_command
         made.scheduler_command = lambda *words: with_few_files(scheduler(*words))  # type: ignore[method-assign]
-        made.operator_command = lambda kubeconfig: with_few_files(operator(kubeconfig))  # type: ignore[method-assign]
+        made.operator_command = lambda *words: with_few_files(operator(*words))  # type: ignore[method-assign]
         with made as stack:
             found = Limited(Whole(cluster, stack))
             extender = spawn(found.command, log=cluster.directory / "extender.log")
