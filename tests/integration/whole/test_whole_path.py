@@ -1,8 +1,6 @@
 """From kubectl apply to Succeeded, on a real control plane."""
 
-import signal
-
-from support.full_stack import API, Whole, is_running
+from support.full_stack import Whole, is_running
 
 
 def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
@@ -121,24 +119,6 @@ def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> No
     whole.delete("doomed")
     path = "/api/v1/namespaces/default/services/doomed"
     whole.until("service gone", lambda: whole.cluster.request("GET", path)[0] == 404)
-
-
-def test_job_created_again_while_planner_stands_gets_gpu(whole: Whole) -> None:
-    """The planner receives the deletion and the new job at once."""
-    term = whole.term()
-    whole.submit("again", chunks=2, seconds=600.0, node="edge-a-0")
-    whole.until_phase("again", "Running")
-    whole.stack.signal("scheduler", signal.SIGSTOP)
-    try:
-        whole.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/again")
-        whole.submit("again", chunks=2, seconds=1.0, node="edge-a-0")
-    finally:
-        whole.stack.signal("scheduler", signal.SIGCONT)
-    whole.until_phase("again", "Succeeded")
-    whole.submit("next", seconds=1.0, node="edge-a-0")
-    whole.until_phase("next", "Succeeded")
-    assert whole.term() == term, "the planner has ended, because its invariants did not hold"
-    whole.delete("again", "next")
 
 
 def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
