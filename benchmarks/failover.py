@@ -21,7 +21,7 @@ from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster, free_port
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from support.full_stack import Whole
+from support.full_stack import API, Whole
 
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "asked to end": signal.SIGTERM}
 REPLICAS = {"scheduler": "scheduler-2", "operator": "operator-2"}
@@ -74,7 +74,7 @@ def continuation(whole: Whole, program: str, arrivals: Arrivals) -> Callable[[],
     term, before = lease(whole, program)["leaseTransitions"], len(arrivals.names)
 
     def plans() -> bool:
-        jobs = whole.cluster.request("GET", "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs")[1]["items"]
+        jobs = whole.cluster.request("GET", f"{API}/namespaces/default/trainingjobs")[1]["items"]
         return any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in jobs)
 
     def creates() -> bool:

@@ -62,10 +62,7 @@ class SpeedModel:
             site: Name of the site.
             node: Name of the node; None without a node.
         """
-        if not (self.jobs or self.nodes or self.kinds):
-            return 1.0
-        total = sum([one.mean for one in self._known_terms(job, kind, site, node) if one is not None])
-        return exp(total) if total else 1.0
+        return self.factors(job, kind, site)(node)
 
     def factors(self, job: str, kind: str, site: str) -> Callable[[str | None], float]:
         """Return the function from the name of a node of this kind at this site to `factor`; it is for one decision."""

@@ -220,10 +220,16 @@ class ClusterState:
         if not (learnt.jobs or learnt.nodes or learnt.kinds):
             return 1.0
         host = self.nodes.get(node) if node is not None else None
-        known: tuple[str, str | None] = (host.node.gpu_kind, host.node.name) if host is not None else ("", None)
-        if known[0] in state.job.step_seconds_by_kind:
-            known = (known[0], None)  # what others have measured there says nothing about its own time
-        return learnt.factor(state.job.key, known[0], site, known[1])
+        if host is None:
+            return self.speed_factors(state, site, "")(None)
+        return self.speed_factors(state, site, host.node.gpu_kind)(host.node.name)
+
+    def speed_factors(self, state: JobState, site: str, kind: str) -> Callable[[str | None], float]:
+        """Return the function from the name of a node of this kind at the site to `speed_factor`, for one decision."""
+        factor = self.speed_model.factors(state.job.key, kind, site)
+        if kind in state.job.step_seconds_by_kind:
+            return lambda node: factor(None)  # what others have measured there says nothing about its own time
+        return factor
 
     def told_batch_seconds(
         self,

@@ -136,10 +136,9 @@ class _Paces:
         if known is None:
             cluster, state = self._cluster, self._state
             told = cluster.told_batch_seconds(state, here.site, node=here.name)
-            known = self._known[key] = told, cluster.speed_model.factors(state.job.key, here.gpu_kind, here.site)
+            known = self._known[key] = told, cluster.speed_factors(state, here.site, here.gpu_kind)
         told, factor = known
-        own_time = here.gpu_kind in self._state.job.step_seconds_by_kind
-        return told * factor(None if own_time else here.name)
+        return told * factor(here.name)
 
     def faster(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
         """Yield the nodes with windows where the job could start and is faster than `seconds`, with their times."""
