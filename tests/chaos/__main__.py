@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos import rounds
-from chaos.faults import FAULTS
+from chaos.faults.catalog import FAULTS
 from chaos.parallels import side_by_side
 from tranche_testcluster import Meter
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from chaos.checks.eviction import Bound
+from chaos.checks.node_visit import Visits
 from chaos.clocks import Clock, clock
-from chaos.evictions import Bound
 from chaos.processes import Process
-from chaos.visits import Visits
 from support.full_stack import declare_site
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
 from tranche.planner_api.messages import KEY_VARIABLE

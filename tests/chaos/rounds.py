@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
-from chaos import checks, faults, workloads
-from chaos.evictions import check_bounds
+from chaos import workloads
+from chaos.checks.eviction import check_bounds
+from chaos.checks.history import RESOURCES, check, check_ends, summarize
+from chaos.checks.node_visit import check_visits
+from chaos.faults import catalog
 from chaos.labs import JOBS, PODS, Lab, Undo, lab
 from chaos.outcomes import Outcome
-from chaos.visits import check_visits
 from tranche.demo.local_stack import SYSTEM_NAMESPACE
 from tranche.kube.client.leader_election import leases_path
 from tranche.policies import get_policy
@@ -61,7 +63,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
     tolerances = workloads.tolerances(chance)
     staged = bool(tolerances) and get_policy(size.policy).traits.needs_local_data
     arrivals = workloads.draw(chance, size.jobs, size.seconds * 2 / 3, staged=staged)
-    plan = faults.draw(chance, size.faults, size.seconds, size.only)
+    plan = catalog.draw(chance, size.faults, size.seconds, size.only)
     lines: list[str] = []
 
     def note(line: str) -> None:
@@ -73,10 +75,10 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         calm = time.monotonic()
         problems = list(_settle(made, note))
         settled = time.monotonic() - calm
-        history = made.cluster.history(*checks.RESOURCES)
-        work = checks.summarize(history)
+        history = made.cluster.history(*RESOURCES)
+        work = summarize(history)
         note(work)
-        problems += checks.check(history)
+        problems += check(history)
         problems += [*check_bounds(history, made.bounds), *check_visits(history, made.visits)]
         problems += _complaints(made)
         note("; ".join(problems) or "ok")
@@ -108,7 +110,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--policy", required=True)
-    parser.add_argument("--only", action="append", choices=list(faults.FAULTS), default=[])
+    parser.add_argument("--only", action="append", choices=list(catalog.FAULTS), default=[])
     parser.add_argument("--verbose", action="store_true", help="tell on standard error what happens")
     options = parser.parse_args()
 
@@ -122,7 +124,7 @@ def main() -> None:
 
 
 def _storm(
-    lab: Lab, arrivals: list[workloads.Arrival], plan: list[faults.Fault], note: Callable[[str], None]
+    lab: Lab, arrivals: list[workloads.Arrival], plan: list[catalog.Fault], note: Callable[[str], None]
 ) -> list[str]:
     """Submit the jobs and do the faults, each at its time or as soon after it as can be; undo them all."""
     began, done = time.monotonic(), []
@@ -138,10 +140,10 @@ def _storm(
         note(f"end of: {what}")
         back()
 
-    def break_it(fault: faults.Fault) -> None:
+    def break_it(fault: catalog.Fault) -> None:
         note(f"begin {fault.name}")
         try:
-            what, back = faults.FAULTS[fault.name](lab, random.Random(fault.seed))
+            what, back = catalog.FAULTS[fault.name](lab, random.Random(fault.seed))
         except ClusterError as error:  # two faults met: the second one's target is already broken
             what, back = f"{fault.name}: not possible ({error})".splitlines()[0], None
         note(what)
@@ -166,8 +168,8 @@ def _storm(
 
 def _settle(lab: Lab, note: Callable[[str], None]) -> Iterator[str]:
     """All jobs end; their pods are released; once they are deleted nothing of them is left."""
-    lab.until(lambda: not list(checks.check_ends(lab.jobs(), lab.expected)), SETTLE_SECONDS)
-    wrong = list(checks.check_ends(lab.jobs(), lab.expected))
+    lab.until(lambda: not list(check_ends(lab.jobs(), lab.expected)), SETTLE_SECONDS)
+    wrong = list(check_ends(lab.jobs(), lab.expected))
     note("all jobs have ended" if not wrong else f"after {SETTLE_SECONDS:g} s: {wrong}")
     yield from wrong
     if not wrong and not lab.until(lambda: not _held(lab), RELEASE_SECONDS):

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chaos.checks import JOBS, NODES, PODS
+from chaos.checks.history import JOBS, NODES, PODS
 from tranche_testcluster import Change
 
 CHUNKS, BATCHES = 3, 50

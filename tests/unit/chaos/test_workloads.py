@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from chaos.faults import FAULTS, draw
+from chaos.faults.catalog import FAULTS, draw
 from chaos.rounds import Size
 from chaos.workloads import TOLERANCES, tolerances
 from chaos.workloads import draw as draw_jobs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.faults import FAULTS, OPEN
+from chaos.faults.catalog import FAULTS, OPEN
 from support.doc_pages import ROOT
 
 PAGE = ROOT / "docs/how-to/week-one.md"

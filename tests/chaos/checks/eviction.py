@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.ledgers import own_status
+from chaos.checks.ledger import own_status
 from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_JOB
 from tranche.planner.job_actions import NO_ROOM, NOT_TAKEN
 from tranche_testcluster import Change

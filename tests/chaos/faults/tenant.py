@@ -10,8 +10,8 @@ import socket
 import time
 from typing import Any
 
+from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
-from chaos.evictions import Bound
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
 from chaos.workloads import eager
 from support.kubelet_stand_in import waiting

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.ledgers import own_status
+from chaos.checks.ledger import own_status
 from tranche.kube.api.names import LABEL_ATTEMPT
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatable, pod_requests
 from tranche_testcluster import Change

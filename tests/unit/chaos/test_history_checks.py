@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checks import PODS, check, check_ends
+from chaos.checks.history import PODS, check, check_ends
 from support.history_builder import History
 
 

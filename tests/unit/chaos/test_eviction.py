@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chaos.checks import JOBS, PODS, check
-from chaos.evictions import LATE_REVISIONS, Bound, check_bounds
+from chaos.checks.eviction import LATE_REVISIONS, Bound, check_bounds
+from chaos.checks.history import JOBS, PODS, check
 from support.history_builder import History
 
 BENEFICIARY = "default/dogs"

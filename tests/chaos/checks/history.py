@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from chaos.accounts import check_accounts
-from chaos.evictions import check_evictions
-from chaos.failures import check_failures
-from chaos.gangs import check_gangs
-from chaos.ledgers import check_ledger, environment, has_succeeded, own_status
+from chaos.checks.eviction import check_evictions
+from chaos.checks.gang import check_gangs
+from chaos.checks.gpu_accounting import check_accounts
+from chaos.checks.job_failure import check_failures
+from chaos.checks.ledger import check_ledger, environment, has_succeeded, own_status
 from tranche.kube.api.names import LABEL_ROLE, ROLE_STAGING
 from tranche.kube.convert.pod_identity import identity
 from tranche.kube.convert.pod_outcome import outcome

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checks import check
+from chaos.checks.history import check
 from support.history_builder import Entry, History
 
 OPEN, CLOSING = "Open", "Closing"

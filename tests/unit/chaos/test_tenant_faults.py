@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chaos import tenants
-from chaos.evictions import Bound
+from chaos.checks.eviction import Bound
+from chaos.faults import tenant
 from chaos.labs import nodes_of
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
@@ -57,9 +57,9 @@ def listening() -> Iterator[dict[str, socket.socket]]:
 def test_idle_connections_reach_every_port_from_many_peers(
     listening: dict[str, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tenants, "SOCKETS", SOCKETS)
+    monkeypatch.setattr(tenant, "SOCKETS", SOCKETS)
     lab = StubLab({name: one.getsockname()[1] for name, one in listening.items()})
-    what, undo = tenants.idle_connections(lab, random.Random(1))  # type: ignore[arg-type]
+    what, undo = tenant.idle_connections(lab, random.Random(1))  # type: ignore[arg-type]
     assert what == f"idle connections: {dict.fromkeys(PORTS, SOCKETS)}"
     for one in listening.values():
         peers = set()
@@ -75,7 +75,7 @@ def test_idle_connections_reach_every_port_from_many_peers(
 @pytest.mark.parametrize("name", ["missing claim", "missing resource claim", "one place"])
 def test_job_of_a_fault_can_be_planned_and_has_a_bound(name: str, seed: int) -> None:
     lab = StubLab()
-    _, undo = tenants.FAULTS[name](lab, random.Random(seed))  # type: ignore[arg-type]
+    _, undo = tenant.FAULTS[name](lab, random.Random(seed))  # type: ignore[arg-type]
     for body in lab.bodies.values():
         to_job(TrainingJob.model_validate({**body, "metadata": {**body["metadata"], "uid": "u"}}))
     assert undo is not None
@@ -89,6 +89,6 @@ def test_job_of_a_fault_can_be_planned_and_has_a_bound(name: str, seed: int) -> 
 
 def test_one_place_leaves_the_node_of_another_fault_alone() -> None:
     lab = StubLab()
-    lab.away.update(nodes_of(tenants.ONE_NODE))
-    _, undo = tenants.one_place(lab, random.Random(1))  # type: ignore[arg-type]
-    assert (undo, lab.bodies, lab.away) == (None, {}, set(nodes_of(tenants.ONE_NODE)))
+    lab.away.update(nodes_of(tenant.ONE_NODE))
+    _, undo = tenant.one_place(lab, random.Random(1))  # type: ignore[arg-type]
+    assert (undo, lab.bodies, lab.away) == (None, {}, set(nodes_of(tenant.ONE_NODE)))

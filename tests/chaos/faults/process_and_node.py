@@ -5,8 +5,8 @@ import os
 import random
 import signal
 
+from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
-from chaos.evictions import Bound
 from chaos.labs import SITES, Begin, Lab, Undo, nodes_of
 from chaos.workloads import eager
 from tranche.demo.local_stack import KUBE_SCHEDULER

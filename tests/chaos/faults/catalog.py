@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos import admissions, kubelets, machines, objects, requests, tenants
+from chaos.faults import admission, api_object, kubelet, network, process_and_node, tenant
 from chaos.labs import Begin
 
 FIRST_SECONDS = 2.0
@@ -13,14 +13,14 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 
 
 FAULTS: dict[str, Begin] = {
-    **machines.FAULTS,
-    **requests.FAULTS,
-    **objects.FAULTS,
-    **kubelets.FAULTS,
-    **admissions.FAULTS,
-    **tenants.FAULTS,
+    **process_and_node.FAULTS,
+    **network.FAULTS,
+    **api_object.FAULTS,
+    **kubelet.FAULTS,
+    **admission.FAULTS,
+    **tenant.FAULTS,
 }
-LONG = {**machines.SECONDS, **kubelets.SECONDS, **admissions.SECONDS, **tenants.SECONDS}
+LONG = {**process_and_node.SECONDS, **kubelet.SECONDS, **admission.SECONDS, **tenant.SECONDS}
 """Least and most duration, in seconds, of faults that need longer than others to have an effect."""
 OPEN: dict[str, str] = {}
 """Faults that are not drawn unless they are asked for by name, with the reason."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chaos.checks import check
+from chaos.checks.history import check
 from support.history_builder import History
 
 

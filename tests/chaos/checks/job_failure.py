@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from chaos.ledgers import own_status
+from chaos.checks.ledger import own_status
 from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_STAGING
 from tranche_testcluster import Change
 

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from chaos import webhooks
+from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
-from chaos.evictions import Bound
 from chaos.labs import Begin, Lab, Undo
 from chaos.workloads import eager
 

@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from chaos.checks.node_visit import Visits
 from chaos.crowds import GPUS, submit_crowd
 from chaos.labs import MERGE, PODS, SITES, Begin, Lab, Undo, nodes_of
-from chaos.visits import Visits
 from support.kubelet_stand_in import Kubelet, Play, crash, ended, hang, no_image, refuse
 from tranche_testcluster import ClusterError
 

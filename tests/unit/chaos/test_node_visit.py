@@ -1,6 +1,6 @@
 """The check of a chaos round counts the pods that are sent to a node, in histories made by hand."""
 
-from chaos.visits import Visits, check_visits
+from chaos.checks.node_visit import Visits, check_visits
 from support.history_builder import History
 
 

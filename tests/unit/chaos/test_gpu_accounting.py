@@ -5,7 +5,7 @@ The node has two GPUs.
 
 import pytest
 
-from chaos.checks import PODS, check
+from chaos.checks.history import PODS, check
 from support.history_builder import History
 
 BEGIN, SOON, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z", "2026-01-01T00:01:00Z"
