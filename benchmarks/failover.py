@@ -13,76 +13,34 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from ranges import all_kept
 from tranche.demo.local_stack import SYSTEM_NAMESPACE, Stack, apply_manifests
-from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster, free_port
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from support.full_stack import API, Whole
+from support.arrivals import Arrivals
+from support.full_stack import Whole
 
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "asked to end": signal.SIGTERM}
 REPLICAS = {"scheduler": "scheduler-2", "operator": "operator-2"}
 """Second replica of each program by the first one; both have the same Lease."""
-ARRIVAL_SECONDS = 3.0
 LIMIT_SECONDS = 120.0
 """Time after which a round fails."""
 SETTLED_SECONDS = 10.0
 """Time for which jobs arrive before a round, so that each program is at work."""
 
 
-class Arrivals:
-    """Jobs of one second that arrive at a steady pace."""
-
-    def __init__(self, whole: Whole) -> None:
-        self._whole, self._next, self.names = whole, time.monotonic(), list[str]()
-
-    def until(self, true: Callable[[], bool], seconds: float = LIMIT_SECONDS) -> float:
-        """Let jobs arrive until a function returns true; return the seconds that this took.
-
-        Raises:
-            TimeoutError: it takes too long.
-        """
-        began = time.monotonic()
-        while not true():
-            if time.monotonic() - began > seconds:
-                raise TimeoutError(f"no replica continued within {seconds:g} s")
-            if time.monotonic() >= self._next:
-                self._next += ARRIVAL_SECONDS
-                self.names.append(f"arrival-{len(self.names)}")
-                self._whole.submit(self.names[-1])
-            time.sleep(0.05)
-        return time.monotonic() - began
-
-
-def lease(whole: Whole, program: str) -> dict[str, Any]:
-    """Return the Lease of a program."""
-    return dict(whole.cluster.request("GET", f"{leases_path(SYSTEM_NAMESPACE)}/tranche-{program}")[1]["spec"])
-
-
-def leader(whole: Whole, program: str) -> str:
-    """Return the name of the replica that holds the Lease of a program; empty if none does."""
-    holder = lease(whole, program)["holderIdentity"].rpartition("_")[2]
-    replicas = (program, REPLICAS[program])
-    return next((name for name in replicas if holder == str(whole.stack.processes[name].pid)), "")
-
-
 def continuation(whole: Whole, program: str, arrivals: Arrivals) -> Callable[[], bool]:
     """Return the function that says whether a program continues under a later leader than now."""
-    term, before = lease(whole, program)["leaseTransitions"], len(arrivals.names)
+    term, before = whole.term(program), len(arrivals.names)
 
-    def plans() -> bool:
-        jobs = whole.cluster.request("GET", f"{API}/namespaces/default/trainingjobs")[1]["items"]
-        return any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in jobs)
-
-    def creates() -> bool:
+    def has_pod_of_arrival() -> bool:
         pods = whole.cluster.request("GET", "/api/v1/namespaces/default/pods")[1]["items"]
         arrived = arrivals.names[before:]
         return any(pod["metadata"].get("labels", {}).get("tranche.dev/job") in arrived for pod in pods)
 
-    return plans if program == "scheduler" else creates
+    return (lambda: whole.has_plan_after(term)) if program == "scheduler" else has_pod_of_arrival
 
 
 def restart(whole: Whole, name: str) -> None:
@@ -99,13 +57,13 @@ def restart(whole: Whole, name: str) -> None:
 def failover(whole: Whole, arrivals: Arrivals, program: str, number: signal.Signals) -> float:
     """Send a signal to the leading replica of a program, and return the seconds until another one continues."""
     settled = time.monotonic() + SETTLED_SECONDS
-    arrivals.until(lambda: time.monotonic() > settled and bool(leader(whole, program)))
-    name, continues = leader(whole, program), continuation(whole, program, arrivals)
+    arrivals.until(lambda: time.monotonic() > settled and bool(whole.leader(program)), LIMIT_SECONDS)
+    name, continues = whole.leader(program), continuation(whole, program, arrivals)
     if number == signal.SIGTERM:  # as the kubelet: only the first process of the container
         whole.stack.processes[name].send_signal(number)
     else:
         whole.stack.signal(name, number)
-    seconds = arrivals.until(continues)
+    seconds = arrivals.until(continues, LIMIT_SECONDS)
     restart(whole, name)
     return seconds
 

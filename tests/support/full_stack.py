@@ -16,8 +16,8 @@ from tranche.kube.client.leader_election import leases_path
 from tranche_testcluster import Cluster, free_port
 
 API = "/apis/tranche.dev/v1alpha1"
-LEASE = f"{leases_path(SYSTEM_NAMESPACE)}/tranche-scheduler"
-"""Path of the Lease of the planner."""
+LEASES = leases_path(SYSTEM_NAMESPACE)
+"""Path of the Leases of tranche."""
 VALIDATED = ("--validate", "--estimate-seconds", "1")
 """Options of a scheduler that checks its plan after each event and renews explanations each second."""
 
@@ -148,9 +148,23 @@ class Whole(Jobs):
         }
         self.create(name, body, namespace)
 
-    def term(self) -> int:
-        """Return the term of the leading planner."""
-        return int(self.cluster.request("GET", LEASE)[1]["spec"]["leaseTransitions"])
+    def lease(self, program: str = "scheduler") -> dict[str, Any]:
+        """Return the Lease of a program."""
+        return dict(self.cluster.request("GET", f"{LEASES}/tranche-{program}")[1])
+
+    def term(self, program: str = "scheduler") -> int:
+        """Return the term of the leading replica of a program."""
+        return int(self.lease(program)["spec"]["leaseTransitions"])
+
+    def leader(self, program: str = "scheduler") -> str:
+        """Return the name of the process that holds the Lease of a program; empty if none of the stack does."""
+        pid = self.lease(program)["spec"]["holderIdentity"].rpartition("_")[2]
+        return next((name for name, process in self.stack.processes.items() if str(process.pid) == pid), "")
+
+    def has_plan_after(self, term: int) -> bool:
+        """Return whether a job has the plan of a later term."""
+        jobs = self.cluster.request("GET", f"{API}/namespaces/default/trainingjobs")[1]["items"]
+        return any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in jobs)
 
     def change_leader(self) -> int:
         """Kill the scheduler while a standby runs, start it again, and return the term of the killed one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import LEASE, VALIDATED, Whole, full_stack
+from support.full_stack import VALIDATED, Whole, full_stack
 from support.object_history import History, check_gang
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -29,7 +29,7 @@ def history(whole: Whole) -> Iterator[History]:
 
 def declined_seconds(whole: Whole, key: str) -> float:
     """Return for how long the gang has declined places, as the leader has written on the Lease; 0 if it has not."""
-    memory = whole.cluster.request("GET", LEASE)[1]["metadata"]["annotations"]["tranche.dev/memory"]
+    memory = whole.lease()["metadata"]["annotations"]["tranche.dev/memory"]
     gangs: dict[str, dict[str, Any]] = json.loads(memory).get("gangs", {})
     return float(gangs[key]["declined_seconds"]) if key in gangs else 0.0
 

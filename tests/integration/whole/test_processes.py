@@ -11,11 +11,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from support.full_stack import LEASE, Whole
+from support.full_stack import LEASES, Whole
 from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.stopped_process import stopped
@@ -66,10 +65,6 @@ def report_status(whole: Whole) -> int:
         return error.code
     except OSError:
         return 0
-
-
-def lease(whole: Whole) -> dict[str, Any]:
-    return dict(whole.cluster.request("GET", LEASE)[1]["spec"])
 
 
 @pytest.mark.parametrize("name", PROCESSES)
@@ -160,8 +155,8 @@ def limited() -> Iterator[Limited]:
 def test_idle_connections_to_one_port_leave_others_served(limited: Limited, port: str) -> None:
     whole = limited.whole
     name = f"beside-{port.replace(' ', '-').lower()}"
-    with ExitStack() as opened, History(str(whole.cluster.kubeconfig), LEASE.rpartition("/")[0]) as history:
-        renewed = lease(whole)["renewTime"]
+    with ExitStack() as opened, History(str(whole.cluster.kubeconfig), LEASES) as history:
+        renewed = whole.lease()["spec"]["renewTime"]
         for number in range(400):
             connection = opened.enter_context(socket.socket())
             connection.bind((f"127.0.1.{1 + number % 50}", 0))
@@ -172,9 +167,9 @@ def test_idle_connections_to_one_port_leave_others_served(limited: Limited, port
         assert all(limited.is_ready(one) for one in limited.ports.values())
         whole.submit(name, seconds=1.0)
         whole.until_phase(name, "Succeeded")
-        whole.until("the Lease is renewed", lambda: lease(whole)["renewTime"] > renewed)
+        whole.until("the Lease is renewed", lambda: whole.lease()["spec"]["renewTime"] > renewed)
         with urllib.request.urlopen(f"{whole.stack.url}/readyz", timeout=2) as reply:
             assert reply.status == 200
-        assert {one["spec"]["leaseTransitions"] for one in history.events[LEASE.rpartition("/")[0]]} == {1}
+        assert {one["spec"]["leaseTransitions"] for one in history.events[LEASES]} == {1}
     whole.delete(name)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 500, "the test itself opened all"

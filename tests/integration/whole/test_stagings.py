@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, LEASE, Whole, declare_site
+from support.full_stack import API, Whole, declare_site
 from support.object_history import History
 from tranche.kube.client.leader_election import LeaseSettings
 
@@ -172,13 +172,9 @@ def test_job_with_failed_staging_trains_at_its_data_site(whole: Whole) -> None:
     whole.delete("failing")
 
 
-def lease(whole: Whole) -> dict[str, Any]:
-    return dict(whole.cluster.request("GET", LEASE)[1])
-
-
 def learnt_factor(whole: Whole) -> float | None:
     """Return measured over promised time of uploads from the leader's Lease; None if nothing was learned."""
-    told = json.loads(lease(whole)["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
+    told = json.loads(whole.lease()["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
     found = [one["factor"] for one in told.get("links", ()) if (one["origin"], one["target"]) == ("edge-a", "edge-b")]
     return float(found[0]) if found else None
 
@@ -188,15 +184,15 @@ def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
     whole.until_phase("teacher", "Succeeded")
     whole.delete("teacher")  # only the Lease has a record of it now
     deleted = datetime.now(UTC)
-    whole.until("a renewal after that", lambda: datetime.fromisoformat(lease(whole)["spec"]["renewTime"]) > deleted)
-    factor, term = learnt_factor(whole), lease(whole)["spec"]["leaseTransitions"]
+    whole.until("a renewal after that", lambda: datetime.fromisoformat(whole.lease()["spec"]["renewTime"]) > deleted)
+    factor, term = learnt_factor(whole), whole.term()
     assert factor is not None
     whole.stack.kill("scheduler")
     whole.stack.start_scheduler()
     whole.until(
         "a renewal by who has taken over",
         lambda: (
-            (spec := lease(whole)["spec"])["leaseTransitions"] > term
+            (spec := whole.lease()["spec"])["leaseTransitions"] > term
             and spec["leaseDurationSeconds"] == LeaseSettings().duration_seconds
         ),
     )

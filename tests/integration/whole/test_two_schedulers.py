@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, LEASE, Whole, is_running
+from support.arrivals import Arrivals
+from support.full_stack import API, Whole, is_running
 from support.object_history import History
 from tranche_testcluster import free_port
 
@@ -22,26 +23,15 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
 LIMIT_SECONDS = 45.0
 """Longest failover on a machine that runs other tests; alone it takes at most 15 s. The Lease expires after 8 s."""
-ARRIVAL_SECONDS = 3.0
-"""20 a minute."""
 
 
 class Pair:
-    """Return both replicas, the leader and the follower."""
+    """Both replicas, the leader and the follower."""
 
     def __init__(self, whole: Whole) -> None:
         self.whole = whole
         self.ports = {"scheduler": whole.stack.port, "standby": free_port()}
         whole.stack.start_scheduler("standby", self.ports["standby"])
-
-    def lease(self) -> dict[str, Any]:
-        return dict(self.whole.cluster.request("GET", LEASE)[1]["spec"])
-
-    def leader(self) -> str:
-        """Name of the process that holds the Lease."""
-        pid = int(self.lease()["holderIdentity"].rpartition("_")[2] or -1)
-        found = [name for name in self.ports if self.process(name).pid == pid]
-        return found[0] if found else ""
 
     def process(self, name: str) -> "subprocess.Popen[bytes]":
         return self.whole.stack.processes[name]
@@ -80,33 +70,6 @@ def ask(port: int, verb: str, pod: dict[str, Any]) -> Any:
     request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
     with urllib.request.urlopen(request, timeout=5) as reply:
         return json.load(reply)
-
-
-class Arrivals:
-    """Small jobs at a steady pace."""
-
-    def __init__(self, whole: Whole, name: str) -> None:
-        self.whole, self.name, self.names = whole, name, list[str]()
-        self._next = time.monotonic()
-
-    def come(self) -> None:
-        """Submit the next one if it is time."""
-        if time.monotonic() >= self._next:
-            self._next += ARRIVAL_SECONDS
-            self.names.append(f"{self.name}-{len(self.names)}")
-            self.whole.submit(self.names[-1], seconds=1.0, zone="edge-b")
-
-
-def await_failover(whole: Whole, arrivals: Arrivals, term: int) -> float:
-    """Seconds until a plan of a larger term is there, while jobs go on arriving."""
-    began = time.monotonic()
-    while True:
-        arrivals.come()
-        items = whole.cluster.request("GET", JOBS)[1]["items"]
-        if any(job.get("status", {}).get("plan", {}).get("term", 0) > term for job in items):
-            return time.monotonic() - began
-        assert time.monotonic() - began < LIMIT_SECONDS, "no replica took over"
-        time.sleep(0.05)
 
 
 def begin_preemption(whole: Whole, prefix: str) -> None:
@@ -159,9 +122,9 @@ def assert_all_succeed(whole: Whole, names: list[str]) -> None:
 
 
 def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair: Pair) -> None:
-    leader = pair.leader()
+    leader = whole.leader()
     assert leader == "scheduler"
-    term = pair.lease()["leaseTransitions"]
+    term = whole.term()
     whole.submit("asked", seconds=12.0, zone="edge-b")
     whole.until_phase("asked", "Running")
     (pod,) = whole.pods("asked")
@@ -174,7 +137,7 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
     assert jobs[0] == jobs[1]
     assert jobs[0]
     whole.until_phase("asked", "Succeeded")
-    assert (pair.leader(), pair.lease()["leaseTransitions"]) == (leader, term)
+    assert (whole.leader(), whole.term()) == (leader, term)
     whole.delete("asked")
 
 
@@ -217,24 +180,24 @@ def test_report_to_the_follower_reaches_the_leader(whole: Whole, pair: Pair) -> 
     pod = whole.until("the parameter server runs", reporter)
     whole.until_phase("reported", "Running")
     token, attempt = whole.pod_token(pod), int(pod["metadata"]["labels"]["tranche.dev/attempt"])
-    leader = pair.leader()
+    leader = whole.leader()
     (follower,) = pair.ports.keys() - {leader}
     for replica, batches in ((follower, 10.0), (leader, 20.0), (follower, 30.0)):
         body = {"attempt": attempt, "applied": {"0": batches}, "durable": {"0": batches}}
         assert whole.report("reported", token, body, replica) == (204, "")
         whole.until(f"the ledger has {batches:g} batches", lambda batches=batches: saved() == [batches])  # type: ignore[misc]
-    assert pair.leader() == leader
+    assert whole.leader() == leader
     whole.delete("reported")
 
 
 def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: Pair, history: History) -> None:
-    term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "kill")
-    arrivals.come()
+    term, arrivals = whole.term(), Arrivals(whole, "kill", zone="edge-b")
+    arrivals.submit_due()
     begin_preemption(whole, "kill")
-    killed = pair.leader()
+    killed = whole.leader()
     pair.process(killed).kill()
     try:
-        seconds = await_failover(whole, arrivals, term)
+        seconds = arrivals.until(lambda: whole.has_plan_after(term), LIMIT_SECONDS)
         logger.info("failover after a kill: %.1f s, %d arrivals", seconds, len(arrivals.names))
         # The first plan of the new leader may be that of another job.
         whole.until("one preemption counts", lambda: whole.status("kill-large")["progress"]["preemptions"] == 1)
@@ -245,15 +208,15 @@ def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: 
 
 
 def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, history: History) -> None:
-    term, arrivals = pair.lease()["leaseTransitions"], Arrivals(whole, "stop")
-    arrivals.come()
+    term, arrivals = whole.term(), Arrivals(whole, "stop", zone="edge-b")
+    arrivals.submit_due()
     begin_preemption(whole, "stop")
-    stopped = pair.leader()
+    stopped = whole.leader()
     whole.stack.signal(stopped, signal.SIGSTOP)
     try:
-        seconds = await_failover(whole, arrivals, term)
+        seconds = arrivals.until(lambda: whole.has_plan_after(term), LIMIT_SECONDS)
         logger.info("failover after a stop: %.1f s, %d arrivals", seconds, len(arrivals.names))
-        assert pair.leader() != stopped
+        assert whole.leader() != stopped
     finally:
         whole.stack.signal(stopped, signal.SIGCONT)
     pair.await_restart(stopped, "this planner is not the leader any more")
@@ -262,20 +225,20 @@ def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, hi
 
 
 def test_resumed_former_leader_without_newer_plan_exits_by_lease(whole: Whole, pair: Pair) -> None:
-    stopped = pair.leader()
+    stopped = whole.leader()
     whole.stack.signal(stopped, signal.SIGSTOP)
     try:
-        whole.until("another leader", lambda: pair.leader() not in (stopped, ""), LIMIT_SECONDS)
+        whole.until("another leader", lambda: whole.leader() not in (stopped, ""), LIMIT_SECONDS)
     finally:
         whole.stack.signal(stopped, signal.SIGCONT)
     pair.await_restart(stopped, "this planner is not the leader any more: Lease tranche-scheduler is held by")
 
 
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pair) -> None:
-    term, ended = pair.lease()["leaseTransitions"], pair.leader()
+    term, ended = whole.term(), whole.leader()
     began = time.monotonic()
     pair.process(ended).terminate()
-    whole.until("another leader", lambda: pair.lease()["leaseTransitions"] > term)
+    whole.until("another leader", lambda: whole.term() > term)
     logger.info("handed over in %.1f s", time.monotonic() - began)
     assert pair.process(ended).wait(10) == 0
     whole.submit("after", seconds=0.5)
