@@ -1,4 +1,4 @@
-"""``make chaos``: rounds of faults against the real control plane, one line a round."""
+"""``make chaos``: rounds of faults on a real control plane, with one line of output for each round."""
 
 import argparse
 import sys
@@ -13,15 +13,15 @@ from tranche_testcluster import Meter
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="how many")
-    parser.add_argument("--seed", type=int, default=1, help="of the first round; each next has one more")
-    parser.add_argument("--at-once", type=int, default=1, help="how many rounds run side by side")
+    parser.add_argument("--rounds", type=int, default=10, help="number of rounds")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first round; it increases by one")
+    parser.add_argument("--at-once", type=int, default=1, help="number of rounds that run at a time")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="logs of rounds that fail")
     parser.add_argument("--jobs", type=int, default=rounds.Size().jobs)
     parser.add_argument("--faults", type=int, default=rounds.Size().faults)
     parser.add_argument("--only", action="append", choices=list(FAULTS), default=[], help="draw from these faults only")
     parser.add_argument("--policy", default=rounds.Size().policy, help="policy of the planner")
-    parser.add_argument("--verbose", action="store_true", help="tell what happens within a round")
+    parser.add_argument("--verbose", action="store_true", help="write the log of each round to standard error")
     options = parser.parse_args(arguments)
     if options.at_once < 1:
         parser.error("--at-once: at least 1")

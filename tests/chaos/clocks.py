@@ -1,4 +1,4 @@
-"""A wall clock that can be stepped, for processes that know nothing of it: by a library that is loaded first."""
+"""Wall clock of other processes, which a test can step: a library in LD_PRELOAD replaces the system calls."""
 
 import shutil
 import struct
@@ -9,14 +9,14 @@ _SOURCE = Path(__file__).with_name("clocks.c")
 
 
 class Clock:
-    """The clock of processes that were started with `environment`. Monotonic clocks are left alone."""
+    """Wall clock of the processes that were started with `environment`; their monotonic clocks do not change."""
 
     def __init__(self, folder: Path) -> None:
         """Build the library in a folder.
 
         Raises:
             FileNotFoundError: there is no C compiler.
-            subprocess.CalledProcessError: it refuses.
+            subprocess.CalledProcessError: the compilation fails.
         """
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
@@ -27,13 +27,13 @@ class Clock:
         self.environment = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self._file)}
 
     def step(self, seconds: float) -> None:
-        """Set it to ``seconds`` after the real time."""
+        """Set the clock to ``seconds`` after the real time."""
         with self._file.open("r+b" if self._file.exists() else "w+b") as file:
             file.write(struct.pack("=q", round(1000 * seconds)))
 
 
 def clock(folder: Path) -> Clock | None:
-    """A clock, or None where it cannot be built."""
+    """Return a clock; None without a C compiler."""
     try:
         return Clock(folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""tranche on a test cluster, with a fault proxy before each of our processes."""
+"""tranche on a test cluster, with a fault proxy between the API server and each program."""
 
 import os
 import random
@@ -23,15 +23,15 @@ JOBS = f"{API}/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = "application/merge-patch+json"
 SITES = {"edge-a": (2, 2), "edge-b": (1, 2), "cloud": (1, 4)}
-"""Nodes, and GPUs of each."""
+"""Number of nodes, and of GPUs of each node, by site."""
 LEASE_SECONDS = 8
 EVICT_SECONDS = 3
-"""Seconds after which pods leave an unreachable node, in place of Kubernetes' five minutes."""
+"""Time after which Kubernetes deletes the pods of an unreachable node, instead of five minutes."""
 VERDICT_SECONDS = 40.0
-"""Seconds after which a pod without a verdict of kube-scheduler has no place, in place of 630 s."""
+"""Time for which a pod may wait for a verdict of kube-scheduler, instead of 630 s."""
 PATIENCE_SECONDS = 60.0
 DESCRIPTORS = 512
-"""File descriptors of each of our processes: few, so that it takes few idle connections to use them up."""
+"""File descriptors of each process of tranche: few, so that few idle connections exhaust them."""
 REPORTS, PLANNER_API, PLANNER_METRICS, API_METRICS = "reports", "planner API", "planner metrics", "API metrics"
 """Names of `Lab.ports`."""
 _FEW_DESCRIPTORS = ("sh", "-c", f'ulimit -n {DESCRIPTORS}; exec "$@"', "sh")
@@ -49,25 +49,25 @@ class Lab:
         ports: Mapping[str, int],
     ) -> None:
         self.ports = ports
-        """Ports of the first scheduler that other pods can reach in a cluster, by what listens there."""
+        """Ports of the first scheduler that other pods can reach in a cluster, by name of the server."""
         self.cluster, self.proxies, self.processes, self.clocks = cluster, proxies, processes, clocks
-        self.away: set[str] = set()
-        """Nodes that some fault has in its hands."""
+        self.reserved_nodes: set[str] = set()
+        """Nodes that a fault has reserved for itself."""
         self.failed: dict[str, int] = {}
-        """Workers made to fail, by job."""
+        """Number of pods that a fault has ended with a failure, by job."""
         self.expected: dict[str, str] = {}
-        """How each job has to end: Succeeded, Failed or gone."""
-        self.habits: list[Callable[[], object]] = []
-        """Called again and again while time passes: what faults do as long as they last."""
-        self.apart: set[str] = set()
-        """Jobs of faults, which other faults leave alone."""
+        """Expected end of each job: Succeeded, Failed or gone (deleted)."""
+        self.periodic: list[Callable[[], object]] = []
+        """Functions of faults, to be called periodically while the faults last."""
+        self.fault_jobs: set[str] = set()
+        """Jobs that belong to one fault; other faults do not affect them."""
         self.bounds: list[Bound] = []
-        """Limits of evictions, for `evictions.check_bounds`."""
+        """Limits of evictions, for `eviction.check_bounds`."""
         self.visits: list[Visits] = []
-        """Limits of pods on nodes, for `visits.check_visits`."""
+        """Limits of pods on nodes, for `node_visit.check_visits`."""
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
-        """A request as administrator past the proxies, again while the API server is away."""
+        """Send a request as administrator, without a proxy; repeat it while the API server does not respond."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -80,27 +80,27 @@ class Lab:
             self.wait(0.2)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and start again what has ended."""
+        """Wait; meanwhile, start ended processes again and call the periodic functions of faults."""
         until = time.monotonic() + seconds
         while True:
             for process in self.processes.values():
-                process.tend()
-            for habit in tuple(self.habits):
-                habit()
+                process.keep_running()
+            for call in tuple(self.periodic):
+                call()
             left = until - time.monotonic()
             if left <= 0:
                 return
             time.sleep(min(left, 0.2))
 
     def until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Whether it becomes true within ``seconds``; wait until then."""
+        """Wait until the function returns true; return whether it did within ``seconds``."""
         deadline = time.monotonic() + seconds
         while not (answer := true()) and time.monotonic() < deadline:
             self.wait(0.25)
         return answer
 
     def submit(self, name: str, body: Mapping[str, Any], expected: str) -> bool:
-        """Create a job that has to end as expected; False if the API server refuses it as invalid or too large."""
+        """Create a job with its expected end; return False if the API server refuses it as invalid or too large."""
         status, answer = self.ask("POST", JOBS, body)
         if status in (413, 422):
             return False
@@ -116,23 +116,23 @@ class Lab:
         """Return the revision of the last write in the cluster, or a later one."""
         return int(self.ask("GET", f"{API}/sites")[1]["metadata"]["resourceVersion"])
 
-    def take_site(self, chance: random.Random) -> str | None:
-        """Return a site none of whose nodes another fault has in its hands, and mark them; None if there is none."""
-        free = [site for site in SITES if not self.away & set(nodes_of(site))]
+    def reserve_site(self, chance: random.Random) -> str | None:
+        """Reserve the nodes of a site for a fault and return the site; None if every site has a reserved node."""
+        free = [site for site in SITES if not self.reserved_nodes & set(nodes_of(site))]
         if not free:
             return None
         site = chance.choice(free)
-        self.away.update(nodes_of(site))
+        self.reserved_nodes.update(nodes_of(site))
         return site
 
-    def give_back(self, site: str) -> None:
-        self.away.difference_update(nodes_of(site))
+    def release_site(self, site: str) -> None:
+        self.reserved_nodes.difference_update(nodes_of(site))
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         return {one["metadata"]["name"]: one for one in self.ask("GET", JOBS)[1]["items"]}
 
     def pods(self, role: str | None = None) -> list[dict[str, Any]]:
-        """Our pods that are not over nor about to be."""
+        """Return the pods of jobs that have not ended and are not being deleted."""
         selector = "tranche.dev/job" + (f",tranche.dev/role={role}" if role else "")
         items = self.ask("GET", f"{PODS}?labelSelector={selector}")[1]["items"]
         alive = [one for one in items if one["status"]["phase"] in ("Pending", "Running")]
@@ -146,16 +146,16 @@ def nodes_of(site: str) -> list[str]:
 
 Undo = Callable[[], object]
 Begin = Callable[[Lab, random.Random], tuple[str, Undo | None]]
-"""Breaks something; returns what was done to whom, and how to undo it."""
+"""Begins a fault; returns its description and the function that undoes it (None: nothing to undo)."""
 
 
 @contextmanager
 def lab(folder: Path, seed: int, tolerances: Mapping[str, str], policy: str) -> Iterator[Lab]:
-    """A cluster with everything running.
+    """Start a cluster with all processes of tranche.
 
     Args:
-        folder: For logs and data; emptied first, left at the end.
-        seed: Of the proxies.
+        folder: Folder for logs and data; it is emptied first and remains at the end.
+        seed: Seed of the proxies.
         tolerances: `disconnectTolerance` of the sites that are declared.
         policy: Policy of the planner, with its options.
     """

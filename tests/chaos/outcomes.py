@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One line of `make chaos`."""
+    """Result of a round; as text, a line of `make chaos`."""
 
     seed: int
     done: list[str]
-    """The faults, with whom they met."""
+    """Descriptions of the faults."""
     seconds: float
     work: str
     """Description of the work that was checked."""

@@ -1,4 +1,4 @@
-"""Rounds side by side, each in a process of its own, which says on standard output what has come of it."""
+"""Several rounds at a time, each in a process of its own, which writes its outcome to standard output."""
 
 import subprocess
 import tempfile
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2
 @dataclass(slots=True)
 class _Running:
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    output: IO[bytes]
     began: float = field(default_factory=time.monotonic)
 
 
@@ -32,10 +32,10 @@ def side_by_side(
     """Run a command for each seed, ``at_once`` at a time; yield the outcomes as the commands end.
 
     Args:
-        seeds: Of the rounds, in the order in which they begin.
-        at_once: How many run at a time.
-        command: Of a seed; it writes its `Outcome` as JSON. One that ends without has failed.
-        tick: Called now and then while nothing ends.
+        seeds: Seeds of the rounds, in the order in which they begin.
+        at_once: Number of rounds at a time.
+        command: Returns the command for a seed, which writes its `Outcome` as JSON; without output it has failed.
+        tick: Called periodically while no round ends.
     """
     waiting, running = deque(seeds), dict[int, _Running]()
     try:
@@ -53,19 +53,19 @@ def side_by_side(
         for one in running.values():
             one.process.kill()
             one.process.wait()
-            one.said.close()
+            one.output.close()
 
 
 def _begin(command: Sequence[str]) -> _Running:
-    """In a session of its own, so that Ctrl-C reaches only this process, which then ends the others."""
-    said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-    return _Running(subprocess.Popen(tethered(command), stdout=said, start_new_session=True), said)
+    """Start a command in a session of its own, so that Ctrl-C reaches only this process, which ends the others."""
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+    return _Running(subprocess.Popen(tethered(command), stdout=output, start_new_session=True), output)
 
 
 def _outcome(seed: int, one: _Running) -> Outcome:
-    one.said.seek(0)
-    with one.said:
-        text = one.said.read()
+    one.output.seek(0)
+    with one.output:
+        text = one.output.read()
     try:
         return msgspec.json.decode(text, type=Outcome)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""One of our processes under faults: killed, frozen, and started again when it ends, as a kubelet would."""
+"""A process of tranche that faults kill or stop, and that is started again after its end, as by a kubelet."""
 
 import os
 import re
@@ -12,20 +12,20 @@ from tranche_testcluster import spawn
 
 RESTART_SECONDS = 1.0
 """Pause before a process that has ended by itself is started again."""
-DEPOSED = "this planner is not the leader any more"
-"""The one reason for which a planner may end by itself."""
-REPLACED = f"{DEPOSED}: Lease tranche-scheduler is held by"
-"""The part of it that needs another planner. Without one, a Lease is lost if its renewals fail."""
+LEADERSHIP_LOST = "this planner is not the leader any more"
+"""Message of a planner that ends because it does not lead any more, the only expected reason."""
+LEASE_TAKEN = f"{LEADERSHIP_LOST}: Lease tranche-scheduler is held by"
+"""The same message if another planner leads; otherwise the renewals of the Lease have failed."""
 CHILD = re.compile(r"the (?:extender|planner|api) ended with status -?\d+")
 
 
 class Process:
-    """A command that runs until it is held."""
+    """Process that `keep_running` starts again after its end, between `start` and `kill`."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.name, self.log = name, log
         self.ends: list[str] = []
-        """Last output of each time that it ended by itself."""
+        """Exit code and last output of each end that no fault has caused."""
         self.starts = 0
         self._command, self._env = list(command), env
         self._process: subprocess.Popen[bytes] | None = None
@@ -33,12 +33,12 @@ class Process:
         self._again_at = 0.0
 
     def start(self) -> None:
-        """Let it run from now on."""
+        """Start the process, and let `keep_running` start it again."""
         self._held = False
-        self.tend()
+        self.keep_running()
 
     def kill(self) -> None:
-        """SIGKILL, and no new start before `start`."""
+        """Send SIGKILL; the process stays down until `start`."""
         self._held = True
         if self._process is not None:
             self._send(signal.SIGKILL)
@@ -46,15 +46,15 @@ class Process:
             self._process = None
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Stop the process with SIGSTOP."""
         self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Continue the process with SIGCONT."""
         self._send(signal.SIGCONT)
 
-    def tend(self) -> None:
-        """Start it if it should run and does not."""
+    def keep_running(self) -> None:
+        """Start the process again if it has ended; call this periodically."""
         if self._process is not None and self._process.poll() is not None:
             tail = self.log.read_text(errors="replace").splitlines()[-1:]
             self.ends.append(f"{self.name} ended with code {self._process.returncode}: {' '.join(tail)}")
@@ -64,17 +64,17 @@ class Process:
             self._process = spawn(self._command, log=self.log, env=self._env)
 
     def unexpected(self, *, rival: bool) -> list[str]:
-        """Return its own ends, and those of its children, which it starts again; a new leader is a reason to end.
+        """Return the unexpected ends of the process and of its children, which it starts again by itself.
 
         Args:
             rival: Whether another process could become the leader.
         """
-        said = self.log.read_text(errors="replace") if self.log.exists() else ""
-        ends, deposed = CHILD.findall(said), said.count(f"{DEPOSED}:")
+        output = self.log.read_text(errors="replace") if self.log.exists() else ""
+        ends, lost = CHILD.findall(output), output.count(f"{LEADERSHIP_LOST}:")
         found = list(self.ends)
-        if len(ends) > deposed:
-            found.append(f"{len(ends) - deposed} children of {self.name} ended: {ends}")
-        if REPLACED in said and not rival:
+        if len(ends) > lost:
+            found.append(f"{len(ends) - lost} children of {self.name} ended: {ends}")
+        if LEASE_TAKEN in output and not rival:
             found.append(f"{self.name} ended as if another scheduler had the Lease, and there was none")
         return found
 

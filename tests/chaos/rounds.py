@@ -1,4 +1,4 @@
-"""One round: a cluster, jobs and faults at seeded times; then all faults end, and all jobs must succeed."""
+"""Round: a cluster with jobs and faults at times drawn from a seed. After the faults, all jobs must end as expected."""
 
 import argparse
 import json
@@ -27,10 +27,10 @@ from tranche.policies import get_policy
 from tranche_testcluster import ClusterError, Faults
 
 SETTLE_SECONDS = 400.0
-"""Limit for the jobs after the last fault; pauses after failures grow to 20 s, and node taints last a while. It is
-longer than the first exclusion of a node (300 s) with the trial after it: a job may select that node alone."""
+"""Time for the jobs to end after the last fault: longer than the first exclusion of a node (300 s) with its trial,
+because a job may select that node alone."""
 RELEASE_SECONDS = 75.0
-"""The operator's patience with the ledger of a job that is over, and a resync."""
+"""Time for the operator to release the pods of an ended job: its `ledger_patience_seconds` and a resync."""
 GONE_SECONDS = 90.0
 LEASES = leases_path(SYSTEM_NAMESPACE)
 TRACEBACK = re.compile(r"^(?!Exception ignored in).*\n(?=Traceback \(most recent call last\))", re.MULTILINE)
@@ -39,14 +39,14 @@ OURS = "labelSelector=tranche.dev/job"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much happens in a round."""
+    """Size of a round."""
 
     jobs: int = 8
     faults: int = 7
     seconds: float = 18.0
-    """Within which faults begin; jobs come in its first two thirds."""
+    """Time within which faults begin; jobs arrive in its first two thirds."""
     only: tuple[str, ...] = ()
-    """Names of the faults to draw from; empty for all that are not open."""
+    """Names of the faults to draw from; empty: all but those of `catalog.OPEN`."""
     policy: str = "chunk"
 
 
@@ -54,10 +54,10 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
     """Run a round.
 
     Args:
-        seed: Of jobs, faults, their moments and the proxies' draws.
-        folder: For logs; removed if all is well, else it holds the history of all objects besides.
-        size: How much happens.
-        tell: Gets what happens, line by line.
+        seed: Seed of all draws.
+        folder: Folder for logs and, if there are problems, the history of all objects; otherwise it is removed.
+        size: Size of the round.
+        tell: Called with each line of the log.
     """
     size, chance, began = size or Size(), random.Random(seed), time.monotonic()
     tolerances = workloads.tolerances(chance)
@@ -71,16 +71,16 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         tell(lines[-1])
 
     with lab(folder / "cluster", seed, tolerances, size.policy) as made:
-        done = _storm(made, arrivals, plan, note)
-        calm = time.monotonic()
-        problems = list(_settle(made, note))
-        settled = time.monotonic() - calm
+        done = _run_faults(made, arrivals, plan, note)
+        faults_ended = time.monotonic()
+        problems = list(_await_ends(made, note))
+        settled = time.monotonic() - faults_ended
         history = made.cluster.history(*RESOURCES)
         work = summarize(history)
         note(work)
         problems += check(history)
         problems += [*check_bounds(history, made.bounds), *check_visits(history, made.visits)]
-        problems += _complaints(made)
+        problems += _process_errors(made)
         note("; ".join(problems) or "ok")
         (folder / "round.txt").write_text("\n".join(lines) + "\n")
         if problems:
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--policy", required=True)
     parser.add_argument("--only", action="append", choices=list(catalog.FAULTS), default=[])
-    parser.add_argument("--verbose", action="store_true", help="tell on standard error what happens")
+    parser.add_argument("--verbose", action="store_true", help="write the log to standard error")
     options = parser.parse_args()
 
     def tell(line: str) -> None:
@@ -123,10 +123,10 @@ def main() -> None:
     sys.stdout.buffer.write(msgspec.json.encode(outcome))
 
 
-def _storm(
+def _run_faults(
     lab: Lab, arrivals: list[workloads.Arrival], plan: list[catalog.Fault], note: Callable[[str], None]
 ) -> list[str]:
-    """Submit the jobs and do the faults, each at its time or as soon after it as can be; undo them all."""
+    """Submit the jobs, and begin and undo the faults, each at its time or as soon as possible after it."""
     began, done = time.monotonic(), []
     agenda: list[tuple[float, int, Callable[[], object]]] = []
 
@@ -140,11 +140,11 @@ def _storm(
         note(f"end of: {what}")
         back()
 
-    def break_it(fault: catalog.Fault) -> None:
+    def begin(fault: catalog.Fault) -> None:
         note(f"begin {fault.name}")
         try:
             what, back = catalog.FAULTS[fault.name](lab, random.Random(fault.seed))
-        except ClusterError as error:  # two faults met: the second one's target is already broken
+        except ClusterError as error:  # another fault has broken the target of this one
             what, back = f"{fault.name}: not possible ({error})".splitlines()[0], None
         note(what)
         done.append(what)
@@ -155,7 +155,7 @@ def _storm(
     for number, arrival in enumerate(arrivals):
         agenda.append((arrival.at, number, lambda arrival=arrival: submit(arrival)))  # type: ignore[misc]
     for number, fault in enumerate(plan, len(arrivals)):
-        agenda.append((fault.at, number, lambda fault=fault: break_it(fault)))  # type: ignore[misc]
+        agenda.append((fault.at, number, lambda fault=fault: begin(fault)))  # type: ignore[misc]
     while agenda:
         agenda.sort(key=lambda entry: entry[:2])
         at, _, act = agenda.pop(0)
@@ -166,8 +166,8 @@ def _storm(
     return done
 
 
-def _settle(lab: Lab, note: Callable[[str], None]) -> Iterator[str]:
-    """All jobs end; their pods are released; once they are deleted nothing of them is left."""
+def _await_ends(lab: Lab, note: Callable[[str], None]) -> Iterator[str]:
+    """Wait until all jobs end and their pods are released, delete the jobs, and yield what remains or is missing."""
     lab.until(lambda: not list(check_ends(lab.jobs(), lab.expected)), SETTLE_SECONDS)
     wrong = list(check_ends(lab.jobs(), lab.expected))
     note("all jobs have ended" if not wrong else f"after {SETTLE_SECONDS:g} s: {wrong}")
@@ -196,8 +196,8 @@ def _left(lab: Lab) -> list[str]:
     return left
 
 
-def _complaints(lab: Lab) -> Iterator[str]:
-    """Return unexpected ends of our processes, and tracebacks except those of objects that Kopf drops."""
+def _process_errors(lab: Lab) -> Iterator[str]:
+    """Yield unexpected ends of the processes, and the number of tracebacks but those of objects that Python drops."""
     rival = lab.processes["standby"].starts > 0
     for process in lab.processes.values():
         yield from process.unexpected(rival=rival)

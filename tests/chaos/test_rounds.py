@@ -1,4 +1,4 @@
-"""Three short rounds of chaos; `make chaos` runs long ones with drawn faults, as many as it is asked for."""
+"""Three short rounds of chaos; `make chaos` runs longer ones with drawn faults."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ROUNDS = {
     102: ("refusing kubelet", "denying webhook", "two disruption budgets", "takeover", "failed worker"),
     103: ("hanging pods", "labelled pod", "denied job", "kill etcd", "bad image"),
 }
-"""Faults of each seed. They are listed, because the faults that a seed draws change with every fault that is added."""
+"""Faults of each seed, listed because a new fault would change those that a seed draws."""
 
 
 @pytest.mark.parametrize("seed", ROUNDS)

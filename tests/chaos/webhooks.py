@@ -14,7 +14,7 @@ from typing import Any, Self
 
 Review = dict[str, Any]
 Answer = Callable[[Review], dict[str, Any] | None]
-"""Returns the response to the request of an AdmissionReview; None: status 500 in place of an answer."""
+"""Returns the response to the request of an AdmissionReview; None: the server responds with status 500."""
 
 HANG_SECONDS = 3.0
 
@@ -24,7 +24,7 @@ def allow(request: Review) -> dict[str, Any]:
 
 
 def deny(request: Review) -> dict[str, Any]:
-    """Deny without a code, as Kyverno does; the API server makes it 400."""
+    """Deny without a status code, as Kyverno does; the API server then responds with 400."""
     return {"allowed": False, "status": {"message": "the registry cannot be asked whether the image is signed"}}
 
 
@@ -51,7 +51,7 @@ def inject_proxy(request: Review) -> dict[str, Any]:
     }
     patch: list[Review] = [{"op": "add", "path": "/spec/containers/0", "value": proxy}]
     pod = request["object"]
-    if pod["metadata"].get("annotations"):  # the simulated kubelet has to know which container is which
+    if pod["metadata"].get("annotations"):  # the annotation names the training container for the simulated kubelet
         name = pod["spec"]["containers"][0]["name"]
         patch.append({"op": "add", "path": "/metadata/annotations/kwok.tranche.dev~1trainer", "value": name})
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}

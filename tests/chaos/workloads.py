@@ -1,4 +1,4 @@
-"""Jobs of a round: chunked ones, with servers or staged data too, gangs, with a chief too, and one that must fail."""
+"""Jobs of a round: chunked jobs, some with parameter servers or staged data, gangs with and without chief."""
 
 import random
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from chaos.labs import SITES
 
 BATCHES = 50
 AT_ONCE = 3
-"""Jobs that come first, so that there is something to break from the beginning."""
+"""Number of jobs that are submitted at the beginning, so that the first fault has targets."""
 NEVER = 1000
-"""Back-off limit of jobs that have to succeed whatever is done to their pods."""
+"""Back-off limit of jobs that must succeed whatever faults do to their pods."""
 TOLERANCES = ("3s", "1h")
-"""Tolerances of disconnected sites: one that ends while they are disconnected, and one that does not."""
+"""Values of `disconnectTolerance`: one that ends during a fault, and one that does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job, when it is submitted (seconds after the round's start) and how it has to end."""
+    """Job with the time of its submission (seconds after the start of the round) and its expected end."""
 
     at: float
     name: str
@@ -26,10 +26,9 @@ class Arrival:
 
 
 def draw(chance: random.Random, jobs: int, seconds: float, *, staged: bool) -> list[Arrival]:
-    """Draw ``jobs`` jobs within ``seconds``, of each kind in turn, and one that fails, in the order of their arrivals.
+    """Draw ``jobs`` jobs within ``seconds``, of each kind in turn, and one that fails, in order of arrival.
 
-    Data are staged only where sites are declared, as otherwise their location is unknown, and under policies that plan
-    where data are brought.
+    Some jobs have staged data if `staged`, which requires declared sites and a policy that plans copies of data.
     """
     makers = (_chunked, _served, _chiefed, _gang, *([_staged] if staged else []))
     arrivals = []
@@ -44,11 +43,11 @@ def draw(chance: random.Random, jobs: int, seconds: float, *, staged: bool) -> l
 
 
 def tolerances(chance: random.Random) -> dict[str, str]:
-    """`disconnectTolerance` by site; none in every second round, which declares no sites."""
+    """Return `disconnectTolerance` by site; empty in half of the rounds, which declare no sites."""
     return {site: chance.choice(TOLERANCES) for site in SITES} if chance.random() < 0.5 else {}
 
 
-def eager(
+def fault_job(
     name: str,
     *,
     site: str | None = None,
@@ -63,18 +62,18 @@ def eager(
     host_port: int | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Return a job of a fault, with little work and a large weight, so that it ranks before the others if it is `high`.
+    """Return a job for a fault, with little work; with `high`, it ranks before all other jobs.
 
     Args:
-        name: Its name.
-        site: The zone that its pods select.
+        name: Name of the job.
+        site: Zone that its pods select; None: any.
         gpus: GPUs of a pod.
-        chunks: Chunks, and workers at once.
+        chunks: Number of chunks, and of workers.
         seconds: Time of a chunk.
-        high: Whether it ranks first.
+        high: Whether it has a large weight and a high priority.
         cpu: CPU requested by a pod; None: no request.
         labels: Labels of its pods.
-        annotations: Further annotations of its pods, without the prefix of the simulated kubelet.
+        annotations: Further annotations of its pods for the simulated kubelet, without their prefix.
         pod: Further fields of the pods' specification.
         host_port: Port of its node that a pod uses.
         spec: Further fields of the job's specification.
@@ -136,7 +135,7 @@ def _gang(chance: random.Random) -> dict[str, Any]:
 
 
 def _chiefed(chance: random.Random) -> dict[str, Any]:
-    """As TensorFlow's ParameterServerStrategy: the servers, and mostly the workers, serve until they are stopped."""
+    """Return a job of TensorFlow's ParameterServerStrategy: servers and most workers run until they are stopped."""
     gang, serves = _gang(chance), _template(chance, {}, None)
     chief = gang["workers"]["template"]
     chief["spec"]["containers"][0]["resources"] = _resources(gpus=chance.choice([0, 0, 1]))
@@ -150,7 +149,7 @@ def _chiefed(chance: random.Random) -> dict[str, Any]:
 
 
 def _staged(chance: random.Random) -> dict[str, Any]:
-    """Its data are at one site; a pod brings them to others."""
+    """Return a job whose data are at one site; a staging pod copies them to others."""
     job = _chunked(chance)
     job["workers"]["template"]["spec"].pop("nodeSelector", None)
     asked = {"kwok.tranche.dev/run-seconds": f"{chance.uniform(0.2, 1.5):.2f}"}

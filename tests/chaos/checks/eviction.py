@@ -1,8 +1,8 @@
 """Check that the beneficiary of each eviction starts a pod. Pure, over the history of jobs and pods.
 
-A window that closes names the job that preempts it. That job has to start a pod afterwards, unless it ends or is
-deleted before; and a job that cannot start, because of a missing claim or a policy, may cost no more than its bound.
-A planner whose watches are cut learns late that a job was deleted.
+A window that closes names the job that preempts it. That job must start a pod afterwards, unless it ends or is deleted
+before. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has a bound.
+A planner whose watches are interrupted receives the deletion of a job late.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +16,18 @@ from tranche_testcluster import Change
 
 _JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
 LATE_REVISIONS = 300
-"""Revisions within which the planner learns that a job was deleted: those of 10 s, the longest fault of a network."""
+"""Number of revisions after which the planner must know of a deletion: more than 10 s, the longest network fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Most evictions for a start of a job within a part of the history."""
+    """Largest number of evictions for one start of a job, between two revisions of the history."""
 
     job: str
     most: int
     first: int
     last: int
-    """Revisions."""
+    """Last revision to which the bound applies."""
 
     @property
     def key(self) -> str:
@@ -35,7 +35,7 @@ class Bound:
         return f"default/{self.job}"
 
     def covers(self, revision: int) -> bool:
-        """Return whether the revision is in that part."""
+        """Return whether the bound applies to the revision."""
         return self.first <= revision <= self.last
 
 
@@ -45,20 +45,20 @@ class _Eviction:
     victim: str
     attempt: int
     job: str
-    """The beneficiary, ``namespace/name``."""
+    """Key of the job that benefits, ``namespace/name``."""
     for_quota: bool
-    """Whether it makes room in a quota."""
+    """Whether the eviction frees an amount of a quota."""
     gang: bool
     """Whether the victim is a gang."""
 
     @property
     def decision(self) -> tuple[str, int]:
-        """Identify what was stopped by one decision: a window, or a whole gang."""
+        """Identity of the decision: it stops one window, or all windows of a gang."""
         return self.victim, -self.revision if self.gang else self.attempt
 
 
 def check_evictions(history: Sequence[Change]) -> Iterator[str]:
-    """Yield evictions for jobs that were waiting, and of which no pod ran at that time or later."""
+    """Yield evictions for jobs of which no pod ran at that time or later."""
     ran: dict[str, int] = {}
     excused: dict[str, int] = {}
     for change in history:
@@ -75,11 +75,11 @@ def check_evictions(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator[str]:
-    """Yield jobs for which more was evicted than a fault allows.
+    """Yield jobs for which there were more evictions than a fault allows.
 
-    The members of a gang stop together, so that they count once. A quota that was lowered below its use admits no pod
-    before as many have stopped, so that evictions for a quota do not count. A job may preempt again if the room that it
-    got is taken, as by a pod that does not stop or with a node that is drained.
+    The members of a gang stop together, so they count once. Evictions for a quota do not count: if a quota is lowered
+    below its usage, pods must stop before it admits another one. A job may preempt again if it loses the resources
+    that it got, for example because a node is drained.
     """
     found = list(evictions(history))
     for bound in bounds:
@@ -91,7 +91,7 @@ def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator
 
 
 def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
-    """Yield each eviction for a job once, at the first plan that has it."""
+    """Yield each eviction for a job once, at the first plan that contains it."""
     seen: set[tuple[str, int]] = set()
     for change in history:
         if change.resource != _JOBS or change.after is None:
@@ -112,7 +112,7 @@ def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
 
 
 def _needs_no_pod(job: Mapping[str, Any] | None) -> bool:
-    """Whether the job is gone, over, or suspended by its user."""
+    """Return whether the job was deleted, has ended, or was suspended by its user."""
     if job is None:
         return True
     over = job.get("status", {}).get("phase") in ("Succeeded", "Failed")
@@ -124,7 +124,7 @@ def _counts(bound: Bound, eviction: _Eviction) -> bool:
 
 
 def _displacements(history: Sequence[Change], bound: Bound) -> int:
-    """Return the number of windows of the job that lost their room before their worker started."""
+    """Return the number of windows of the job that lost their resources before their worker started."""
     own = (one for one in history if (one.resource, one.key) == (_JOBS, bound.key) and bound.covers(one.revision))
     states = (change.after for change in own if change.after)
     attempts = (one for state in states for one in own_status(state).get("progress", {}).get("attempts", ()))

@@ -1,8 +1,8 @@
 """Check that no GPU that a pod held was counted as free. Pure, over the history of nodes, pods and jobs.
 
-A plan that opens a window on a node has to leave the GPUs alone that pods hold there which no plan has: foreign pods,
-whatever their labels, and pods of jobs that are over. They count when they have been there for `KNOWN_SECONDS`. A pod
-that is being deleted is expected to go; it counts when its grace period ended that long ago.
+A plan must not open a window on GPUs that a pod without a plan entry holds. Such a pod is a foreign pod, whatever its
+labels, or a pod of a job that has ended. It counts from `KNOWN_SECONDS` after its binding. A pod that is being deleted
+counts from `KNOWN_SECONDS` after the end of its grace period.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatabl
 from tranche_testcluster import Change
 
 KNOWN_SECONDS = 15.0
-"""Longer than a fault between the API server and the planner lasts, and than a take-over."""
+"""Time in which the planner must know a pod: longer than a network fault, and than a take-over."""
 _Attempt = tuple[str, int]
-"""UID of a job, and an attempt."""
+"""UID of a job, and attempt number."""
 
 
 class _Cluster:
@@ -29,11 +29,11 @@ class _Cluster:
         self.gpus: dict[str, int] = {}
         """GPUs by node."""
         self._pods: dict[str, tuple[dict[str, Any], int]] = {}
-        """Bound pods that are not over, and their GPUs, by key."""
+        """Bound pods that have not ended, with their GPUs, by key."""
         self._plans: dict[str, tuple[str, set[int]]] = {}
-        """UID and attempts in the plan, by key of the job."""
+        """UID of the job and attempts in its plan, by key of the job."""
         self._since: dict[str, float] = {}
-        """Time from which a pod has been bound and in no plan, by key."""
+        """Time since which a pod has been bound without a plan entry, by key."""
 
     def note(self, change: Change, now: float) -> None:
         after, key = change.after, change.key
@@ -55,12 +55,12 @@ class _Cluster:
         self._since = {key: self._since.get(key, now) for key in unplanned}
 
     def held(self, node: str, now: float) -> dict[str, int]:
-        """Return the pods of a node that a planner has to count beside its windows, and their GPUs."""
+        """Return the GPUs of the pods on a node that the planner must count in addition to its windows, by pod."""
         there = {key: entry for key, entry in self._pods.items() if entry[0]["spec"]["nodeName"] == node}
         return {key: gpus for key, (pod, gpus) in there.items() if gpus and now - self._from(key, pod) > KNOWN_SECONDS}
 
     def _from(self, key: str, pod: Mapping[str, Any]) -> float:
-        """Time from which a pod counts."""
+        """Return the time from which a pod counts."""
         deleted = pod["metadata"].get("deletionTimestamp")
         if deleted is not None:
             return datetime.fromisoformat(deleted).timestamp()
@@ -68,7 +68,7 @@ class _Cluster:
 
 
 def check_accounts(history: Sequence[Change]) -> Iterator[str]:
-    """Yield windows that are opened on GPUs which others hold."""
+    """Yield windows that were opened on GPUs that other pods hold."""
     cluster, seen, now = _Cluster(), set[_Attempt](), 0.0
     for change in history:
         now = max(now, _time(change.after))
@@ -82,7 +82,7 @@ def check_accounts(history: Sequence[Change]) -> Iterator[str]:
                 continue
             seen.add(attempt)
             held, gpus = cluster.held(node, now), cluster.gpus[node]
-            if sum(held.values()) + _asked(change.after) > gpus:
+            if sum(held.values()) + _requested_gpus(change.after) > gpus:
                 what = f"opens attempt {attempt[1]} on {node}, of whose {gpus} GPUs others hold {held}"
                 yield f"revision {change.revision}: {change.key} {what}"
 
@@ -100,8 +100,8 @@ def _attempt(pod: Mapping[str, Any]) -> _Attempt | None:
     return (owners[0]["uid"], int(number)) if number and owners else None
 
 
-def _asked(job: Mapping[str, Any]) -> int:
-    """GPUs of one worker by its template."""
+def _requested_gpus(job: Mapping[str, Any]) -> int:
+    """Return the number of GPUs that the template of the workers requests."""
     containers = job["spec"]["workers"].get("template", {}).get("spec", {}).get("containers", ())
     return sum(int(one.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) for one in containers)
 
@@ -111,6 +111,6 @@ def _is_over(pod: Mapping[str, Any]) -> bool:
 
 
 def _time(thing: Mapping[str, Any] | None) -> float:
-    """Time of the last write of an object, in whole seconds; 0 if it is unknown."""
+    """Return the time of the last write of an object, in whole seconds; 0 if it is unknown."""
     fields = thing["metadata"].get("managedFields", ()) if thing else ()
     return max((datetime.fromisoformat(one["time"]).timestamp() for one in fields if "time" in one), default=0.0)

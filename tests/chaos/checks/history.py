@@ -1,4 +1,4 @@
-"""Invariants of everything that was ever written, checked on the history of pods, nodes and jobs. Pure."""
+"""Invariants of the history of pods, nodes and jobs: all versions that etcd has stored in a round. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _SIZES = ("cpu", "memory", "gpus", "pods")
 
 
 def check(history: Sequence[Change]) -> list[str]:
-    """Return all violations, each once."""
+    """Return the violations that all checks of the history find."""
     checks = (
         check_capacity,
         check_identities,
@@ -40,7 +40,7 @@ def check(history: Sequence[Change]) -> list[str]:
 
 
 def check_capacity(history: Sequence[Change]) -> Iterator[str]:
-    """At every event, what the pods of a node request is at most what it offers."""
+    """Yield events at which the pods of a node request more than the node offers."""
     used: defaultdict[str, dict[str, Resources]] = defaultdict(dict)
     offered: dict[str, Resources] = {}
     for change in history:
@@ -65,7 +65,7 @@ def check_capacity(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_identities(history: Sequence[Change]) -> Iterator[str]:
-    """A window is executed once: one pod for each attempt of a role of a job."""
+    """Yield pods that execute a window a second time: each attempt of a role of a job may have one pod."""
     seen: dict[tuple[Any, ...], str] = {}
     for change in history:
         if change.resource != PODS or change.after is None:
@@ -82,7 +82,7 @@ def check_identities(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_plans(history: Sequence[Change]) -> Iterator[str]:
-    """Plans get newer; a chunk is in one window of a plan."""
+    """Yield plans that replace a newer one, and plans with a chunk in two windows."""
     for change in history:
         if change.resource != JOBS or change.after is None:
             continue
@@ -98,7 +98,7 @@ def check_plans(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_stagings(history: Sequence[Change]) -> Iterator[str]:
-    """Yield windows of jobs with staged data that are neither at the data's site nor where a pod brought the chunks."""
+    """Yield windows of jobs with staged data at sites that have no data of their chunks."""
     brought: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for change in history:
         if change.after is None:
@@ -117,7 +117,7 @@ def check_stagings(history: Sequence[Change]) -> Iterator[str]:
 
 
 def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str]) -> Iterator[str]:
-    """Every job has ended as it has to."""
+    """Yield jobs that have not ended as expected."""
     for name, wanted in expected.items():
         status = jobs[name].get("status", {}) if name in jobs else {}
         phase = status.get("phase") if name in jobs else "gone"
@@ -127,7 +127,7 @@ def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str
 
 
 def summarize(history: Sequence[Change]) -> str:
-    """How much there was to check."""
+    """Return the numbers of writes, pods and outcomes that the checks have read."""
     written = [change.after for change in history if change.resource == PODS and change.after is not None]
     pods = {pod.metadata.uid: pod for pod in (msgspec.convert(one, Pod) for one in written) if identity(pod)}
     ends = Counter(outcome(pod) for pod in pods.values() if is_over(pod))
@@ -145,7 +145,7 @@ def _uid(thing: Mapping[str, Any] | None) -> str:
 
 
 def _place(pod: Mapping[str, Any]) -> tuple[str, Resources] | None:
-    """Node and requests of a pod that holds room there."""
+    """Return node and requests of a pod that occupies resources of a node; None for other pods."""
     node = pod.get("spec", {}).get("nodeName")
     if not node or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return None

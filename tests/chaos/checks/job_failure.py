@@ -1,4 +1,4 @@
-"""Check that each counted failure of a job is one of its own containers.
+"""Check that each counted failure of a job is a failure of one of its own containers.
 
 Pure, over the history of jobs and pods.
 """
@@ -14,9 +14,9 @@ from tranche_testcluster import Change
 START_ERRORS = frozenset(
     ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
 )
-"""Reasons for which a container of the job's own template waits permanently."""
+"""Reasons why a container waits permanently because of the template of its job."""
 NODE_ENDS = frozenset(("Unknown", "ContainerStatusUnknown"))
-"""Reasons of containers that the kubelet finds gone after a reboot."""
+"""Reasons of containers that no longer exist after a reboot of their node."""
 
 
 def check_failures(history: Sequence[Change]) -> Iterator[str]:
@@ -40,7 +40,7 @@ def check_failures(history: Sequence[Change]) -> Iterator[str]:
 
 
 def _failed(pod: Mapping[str, Any]) -> bool:
-    """Whether a container of the pod exited with an error, or cannot start, without anybody having stopped the pod."""
+    """Return whether a container of the pod failed or cannot start, although no client has stopped the pod."""
     status = pod["status"]
     if "deletionTimestamp" in pod["metadata"]:
         return False

@@ -1,9 +1,9 @@
 """Compare the ledger with what the workers trained. Pure, over the history of jobs and pods.
 
-A worker's word is the end of its training container: the termination message, or all its chunks if it exited with 0
-without one. A chief that exited with 0 says that all members are done. The ledger of a job may grow by such words only,
-of attempts that were in the plan until then; it must have grown by every one of them before the pod is released; and it
-never shrinks, but that a gang which fails starts again as a whole.
+The report of a worker is the termination message of its training container; without a message, exit code 0 reports all
+chunks as done. Exit code 0 of a chief reports all members as done. The ledger of a job may grow only by reports of
+attempts that the plan contains. It must contain the report of a pod before the pod is released. It never shrinks,
+except for a gang, which starts again as a whole after a failure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,29 +19,29 @@ from tranche.model import parse_chunks
 from tranche_testcluster import Change
 
 Batches = dict[int, float]
-"""By chunk."""
+"""Numbers of mini-batches by chunk."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """A TrainingJob as the history has shown it so far."""
+    """State of a TrainingJob at one revision of the history."""
 
-    whole: float
-    rigid: bool
+    batches_per_chunk: float
+    is_gang: bool
     members: range
     """Members of a gang."""
     ledger: Batches = field(default_factory=dict)
     windows: dict[int, list[int]] = field(default_factory=dict)
-    """Chunks by attempt, of the plan as it is; those of a chief are all members."""
+    """Chunks of the windows in the present plan, by attempt; a chief has all members."""
     trained: dict[int, list[int]] = field(default_factory=dict)
-    """Chunks by attempt, of the pods as they were created."""
-    words: dict[int, Batches] = field(default_factory=dict)
-    """Reports of workers by attempt, if the attempt was in the plan then."""
+    """Chunks with which the pods were created, by attempt."""
+    reports: dict[int, Batches] = field(default_factory=dict)
+    """Reports of workers whose attempt was in the plan, by attempt."""
     over: bool = False
 
 
 def check_ledger(history: Sequence[Change]) -> Iterator[str]:
-    """Yield the entries that are missing from the ledgers or wrong in them."""
+    """Yield entries that a ledger lacks or that no report explains."""
     jobs: dict[str, _Job] = {}
     for change in history:
         where = f"revision {change.revision}: {change.key}"
@@ -49,26 +49,26 @@ def check_ledger(history: Sequence[Change]) -> Iterator[str]:
             if change.after is None:
                 jobs.pop(_uid(change.before), None)
             else:
-                yield from _follow(jobs, change.after, where)
+                yield from _follow_job(jobs, change.after, where)
         elif change.resource == "pods":
-            yield from _hear(jobs, change, where)
+            yield from _follow_pod(jobs, change, where)
 
 
-def _follow(jobs: dict[str, _Job], resource: Mapping[str, Any], where: str) -> Iterator[str]:
+def _follow_job(jobs: dict[str, _Job], resource: Mapping[str, Any], where: str) -> Iterator[str]:
     uid, status = _uid(resource), own_status(resource)
     if uid not in jobs:
         data = resource["spec"].get("data", {})
-        whole = float(data["batchesPerChunk"] * data.get("epochs", 1)) if data else 1.0
-        jobs[uid] = _Job(whole, not data, range(resource["spec"]["workers"]["maxReplicas"]))
+        per_chunk = float(data["batchesPerChunk"] * data.get("epochs", 1)) if data else 1.0
+        jobs[uid] = _Job(per_chunk, not data, range(resource["spec"]["workers"]["maxReplicas"]))
     job, progress = jobs[uid], status.get("progress", {})
-    ledger = dict.fromkeys(parse_chunks(progress.get("done", "")), job.whole)
+    ledger = dict.fromkeys(parse_chunks(progress.get("done", "")), job.batches_per_chunk)
     ledger |= {entry["chunk"]: entry["batches"] for entry in progress.get("running", ())}
     for chunk in sorted(ledger.keys() | job.ledger.keys()):
         before, after = job.ledger.get(chunk, 0.0), ledger.get(chunk, 0.0)
-        if after < before and not job.rigid:
+        if after < before and not job.is_gang:
             yield f"{where}: chunk {chunk} had {before:g} batches and has {after:g}"
-        if after > before and not any(words.get(chunk) == after for words in job.words.values()):
-            yield f"{where}: chunk {chunk} has {after:g} batches, and no planned worker said so: {job.words}"
+        if after > before and not any(report.get(chunk) == after for report in job.reports.values()):
+            yield f"{where}: chunk {chunk} has {after:g} batches, and no planned worker reported so: {job.reports}"
     job.ledger = ledger
     plan = status.get("plan", {})
     job.windows = {window["attempt"]: window["chunks"] for window in plan.get("workers", ())}
@@ -81,14 +81,14 @@ def _follow(jobs: dict[str, _Job], resource: Mapping[str, Any], where: str) -> I
 
 
 def own_status(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The status without plan and ledger that a late write has brought from a deleted job of the same name."""
+    """Return the status of a job without the plan and ledger of a deleted job of the same name, written late."""
     status = dict(job.get("status", {}))
     if status.get("plan", {}).get("jobUid", _uid(job)) != _uid(job):
         del status["plan"], status["progress"]
     return status
 
 
-def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]:
+def _follow_pod(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]:
     resource = change.after or change.before or {}
     meta = resource["metadata"]
     labels = meta.get("labels", {})
@@ -97,34 +97,34 @@ def _hear(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]
         return
     job, attempt = jobs.get(meta["ownerReferences"][0]["uid"]), int(labels[LABEL_ATTEMPT])
     if job is None:
-        return  # the ledger is complete
+        return  # its deletion ended the ledger
     if role == ROLE_WORKER:
         job.trained[attempt] = _chunks(resource)
     pod = msgspec.convert(resource, Pod)
-    if (is_over(pod) or has_terminated(pod)) and attempt in job.windows and attempt not in job.words:
-        job.words[attempt] = _said(pod, job, job.windows[attempt])
+    if (is_over(pod) or has_terminated(pod)) and attempt in job.windows and attempt not in job.reports:
+        job.reports[attempt] = _report_of(pod, job, job.windows[attempt])
     held = FINALIZER_LEDGER in (change.before or {}).get("metadata", {}).get("finalizers", ())
     holds = change.after is not None and FINALIZER_LEDGER in meta.get("finalizers", ())
-    if held and not holds and not job.over and (role == ROLE_CHIEF or not job.rigid):
-        for chunk, batches in job.words.get(attempt, {}).items():
+    if held and not holds and not job.over and (role == ROLE_CHIEF or not job.is_gang):
+        for chunk, batches in job.reports.get(attempt, {}).items():
             if job.ledger.get(chunk, 0.0) < batches:
                 yield f"{where} is released, and its {batches:g} batches of chunk {chunk} are not in the ledger"
 
 
-def _said(pod: Pod, job: _Job, chunks: Sequence[int]) -> Batches:
-    words = termination_progress(pod)
-    if words is None:
-        return dict.fromkeys(chunks, job.whole) if has_succeeded(pod) else {}
-    return {chunk: min(float(batches), job.whole) for chunk, batches in words.items() if chunk in chunks}
+def _report_of(pod: Pod, job: _Job, chunks: Sequence[int]) -> Batches:
+    progress = termination_progress(pod)
+    if progress is None:
+        return dict.fromkeys(chunks, job.batches_per_chunk) if has_succeeded(pod) else {}
+    return {chunk: min(float(batches), job.batches_per_chunk) for chunk, batches in progress.items() if chunk in chunks}
 
 
 def has_succeeded(pod: Pod) -> bool:
-    """Whether the training container has exited with 0, while sidecars run on or not."""
+    """Return whether the training container has exited with 0; sidecars may still run."""
     return pod.status.phase == "Succeeded" or (pod.status.phase == "Running" and exit_code(pod) == 0)
 
 
 def environment(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Variables of a pod's containers; only the training container has any."""
+    """Return the environment variables of the training container, the only one that has any."""
     return {e["name"]: e.get("value", "") for container in pod["spec"]["containers"] for e in container.get("env", ())}
 
 

@@ -1,7 +1,7 @@
-"""Check that pods are not sent again and again to a node that cannot run them. Pure, over the history of pods.
+"""Check that the number of pods on a node that cannot run them is limited. Pure, over the history of pods.
 
-The only node of a site is not excluded for the pods of one namespace. Each job avoids it for itself, so that the limit
-is one for each member of a job: a gang comes with all its pods, and comes again with all of them.
+The only node of a site is not excluded for the pods of one namespace. Each job excludes it for itself, so the limit
+applies to each member of a job: all pods of a gang are bound there, and after a failure all of them again.
 """
 
 from collections import Counter
@@ -14,18 +14,18 @@ from tranche_testcluster import Change
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """Most pods, of all jobs or of each member of a job, that are bound to a node within a part of the history."""
+    """Largest number of pods bound to a node between two revisions: of all jobs, or of each member of a job."""
 
     node: str
     most: int
     first: int
     last: int
-    """Revisions."""
+    """Last revision to which the limit applies."""
     of_each_member: bool = False
 
 
 def check_visits(history: Sequence[Change], limits: Sequence[Visits]) -> Iterator[str]:
-    """Yield nodes to which more pods were bound than a fault allows."""
+    """Yield nodes to which more pods were bound than their limit."""
     bindings = [(change.revision, change.after) for change in history if _is_binding(change) and change.after]
     for limit in limits:
         members = Counter(

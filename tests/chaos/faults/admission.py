@@ -1,4 +1,4 @@
-"""Faults at admission: policies, webhooks and defaults of a namespace that refuse or change pods and statuses."""
+"""Faults at admission: policies, webhooks and LimitRanges that reject or change pods and statuses."""
 
 import random
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from chaos import webhooks
 from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
 from chaos.labs import Begin, Lab, Undo
-from chaos.workloads import eager
+from chaos.workloads import fault_job
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 LIMITS = "/api/v1/namespaces/default/limitranges"
 OURS = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
 DENIED = {"matchLabels": {"chaos": "denied"}}
 REFUSED = "refused-"
-"""Prefix of the jobs whose status is refused."""
+"""Prefix of the names of jobs whose status is rejected."""
 
 
 def _policy(lab: Lab, name: str, rule: dict[str, Any], selector: dict[str, Any], validation: dict[str, Any]) -> Undo:
@@ -41,20 +41,20 @@ def _no_pods(lab: Lab, name: str, selector: dict[str, Any], reason: str | None) 
 
 
 def denying_policy(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Deny all pods of TrainingJobs; without a reason the answer is 422."""
+    """Deny all pods of TrainingJobs; without a reason, the API server responds with 422."""
     reason = chance.choice([None, None, "Forbidden"])
     return f"a policy denies pods ({reason or 'Invalid'})", _no_pods(lab, "no-pods", OURS, reason)
 
 
 def denied_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that ranks first, and whose pods are denied while this lasts: nothing may be evicted for it until then."""
+    """Submit a job that ranks first, and deny its pods: no eviction for it is allowed during the fault."""
     name = "denied"
     occupy(lab, "before-denied", 25.0)
     back = _no_pods(lab, "no-such-pods", DENIED, chance.choice([None, "Forbidden"]))
     lab.wait(2.0)  # until the API server uses the policy
     first = lab.revision()
-    body = eager(name, gpus=2, labels={"chaos": "denied"})
-    lab.apart.add(name)
+    body = fault_job(name, gpus=2, labels={"chaos": "denied"})
+    lab.fault_jobs.add(name)
     lab.submit(name, body, "Succeeded")
 
     def undo() -> None:
@@ -65,7 +65,7 @@ def denied_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def refused_statuses(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Refuse every status of a dozen jobs, as an admission webhook for one namespace may."""
+    """Reject every status of twelve jobs, as an admission webhook for one namespace may."""
     rule = {
         "apiGroups": ["tranche.dev"],
         "apiVersions": ["v1alpha1"],
@@ -78,8 +78,8 @@ def refused_statuses(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
     lab.wait(2.0)
     names = [f"{REFUSED}{number}" for number in range(12)]
     for name in names:
-        lab.apart.add(name)
-        lab.submit(name, eager(name, high=False), "gone")
+        lab.fault_jobs.add(name)
+        lab.submit(name, fault_job(name, high=False), "gone")
 
     def undo() -> None:
         for name in names:
@@ -100,11 +100,11 @@ def _webhook(
         server = stack.enter_context(webhooks.Webhook(lab.cluster.directory, answer))
         lab.ask("POST", f"{REGISTRATION}/{kind}", server.configuration(name, OURS, mutating=mutating))
         if chance.random() < 0.2 and answer is not webhooks.inject_proxy:
-            stack.close()  # the API server cannot reach it
+            stack.close()  # now the API server cannot reach the webhook
 
         def undo() -> None:
             lab.ask("DELETE", f"{REGISTRATION}/{kind}/{name}")
-            lab.wait(1.0)  # until the API server calls it no more
+            lab.wait(1.0)  # the API server may call the webhook until then
             stack.close()
 
         return f"{what} ({answer.__name__})", undo
@@ -117,11 +117,11 @@ def _deny(chance: random.Random) -> webhooks.Answer:
 
 
 def limit_range(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Default requests of CPU that let one pod fit where the template's requests would let four."""
+    """Add default CPU requests with which one pod fits on a node instead of four."""
     limit = {"type": "Container", "defaultRequest": {"cpu": "20"}, "default": {"cpu": "20"}}
     lab.ask("POST", LIMITS, {"metadata": {"name": "defaults"}, "spec": {"limits": [limit]}})
-    lab.apart.add("lean")
-    lab.submit("lean", eager("lean", site="cloud", chunks=4, cpu=None), "Succeeded")
+    lab.fault_jobs.add("lean")
+    lab.submit("lean", fault_job("lean", site="cloud", chunks=4, cpu=None), "Succeeded")
     return "a LimitRange adds 20 CPUs to each pod of lean", lambda: lab.ask("DELETE", f"{LIMITS}/defaults")
 
 
@@ -134,4 +134,4 @@ FAULTS: dict[str, Begin] = {
     "limit range": limit_range,
 }
 SECONDS = {"denied job": (25.0, 35.0), "refused statuses": (8.0, 15.0), "limit range": (15.0, 25.0)}
-"""Least and most duration of the faults that need longer than others to have an effect."""
+"""Shortest and longest duration of the faults that need more time than others to have an effect."""

@@ -1,4 +1,4 @@
-"""Faults that are things somebody does through the API: to pods, jobs, budgets, quotas."""
+"""Faults caused by users through the API: on pods, jobs, disruption budgets and quotas."""
 
 import random
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from typing import Any
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
 
 MOST_FAILURES = 2
-"""Limit of failures of one job's pods: every failure doubles the pause before its next attempt, from 10 s."""
+"""Largest number of failed pods of a job: each failure doubles the back-off of the job, from 10 s."""
 AWAIT_SECONDS = 4.0
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
 def _fail(role: str) -> Begin:
-    """As a kubelet reports a container that has crashed (1), was out of memory (137), was stopped by others (143)."""
+    """Return a fault that ends the container of a pod: by a crash (1), lack of memory (137) or SIGTERM (143)."""
 
     def begin(lab: Lab, chance: random.Random) -> tuple[str, None]:
         fit = _await(lambda: [one for one in lab.pods(role) if _may_fail(lab, one)], lab)
@@ -48,7 +48,7 @@ def _delete(role: str) -> Begin:
 
 
 def _budgets(*names: str) -> Begin:
-    """Two budgets of one pod make the Eviction API answer with 500 in place of 429."""
+    """Return a fault that blocks all evictions; with two budgets for a pod, the Eviction API responds with 500."""
 
     def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
         selector = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
@@ -78,7 +78,7 @@ def deleted_job(lab: Lab, chance: random.Random) -> tuple[str, None]:
 
 
 def replaced_job(lab: Lab, chance: random.Random) -> tuple[str, None]:
-    """Another job takes the name of a deleted one at once."""
+    """Delete a job, and create another one of the same name at once."""
     return _remove(lab, chance, again=True)
 
 
@@ -148,7 +148,7 @@ def _await(find: Callable[[], list[dict[str, Any]]], lab: Lab) -> list[dict[str,
 
 def _may_fail(lab: Lab, pod: dict[str, Any]) -> bool:
     runs = pod["status"]["phase"] == "Running"
-    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) not in {"doomed", *lab.apart}
+    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) not in {"doomed", *lab.fault_jobs}
 
 
 def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _unfinished(lab: Lab) -> list[dict[str, Any]]:
     jobs = lab.jobs().values()
-    over, apart = ("Succeeded", "Failed"), {"doomed", *lab.apart}
+    over, apart = ("Succeeded", "Failed"), {"doomed", *lab.fault_jobs}
     return [one for one in jobs if one.get("status", {}).get("phase") not in over and _name(one) not in apart]
 
 

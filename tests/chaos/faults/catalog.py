@@ -1,4 +1,4 @@
-"""Faults of a round: each fault is begun, lasts a while, and is undone."""
+"""All faults, and the draw of those of a round. A fault begins, lasts for a time, and is undone."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from chaos.faults import admission, api_object, kubelet, network, process_and_no
 from chaos.labs import Begin
 
 FIRST_SECONDS = 2.0
-"""There is something to break by then."""
+"""Earliest time of a fault, when jobs run already."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 
 
@@ -21,31 +21,31 @@ FAULTS: dict[str, Begin] = {
     **tenant.FAULTS,
 }
 LONG = {**process_and_node.SECONDS, **kubelet.SECONDS, **admission.SECONDS, **tenant.SECONDS}
-"""Least and most duration, in seconds, of faults that need longer than others to have an effect."""
+"""Shortest and longest duration, in seconds, of the faults that need more time than others to have an effect."""
 OPEN: dict[str, str] = {}
-"""Faults that are not drawn unless they are asked for by name, with the reason."""
+"""Faults that are drawn only if they are requested by name, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One entry of a round's list."""
+    """Fault of a round."""
 
     at: float
     """Seconds after the round's start."""
     seconds: float
-    """How long it lasts, if it is one that lasts."""
+    """Duration, of a fault that is undone."""
     name: str
     seed: int
 
 
 def draw(chance: random.Random, count: int, seconds: float, names: Sequence[str] = ()) -> list[Fault]:
-    """Draw ``count`` faults within ``seconds``, different ones as far as there are, in their order.
+    """Draw faults in order of time, no fault twice unless there are too few.
 
     Args:
         chance: Source of the draws.
-        count: How many faults.
-        seconds: Time within which they begin.
-        names: The faults to draw from; all except the open ones if it is empty.
+        count: Number of faults.
+        seconds: Time within which all of them begin.
+        names: Faults to draw from; default: all but those of `OPEN`.
     """
     names = list(names or (name for name in FAULTS if name not in OPEN))
     chance.shuffle(names)

@@ -1,4 +1,4 @@
-"""Faults of one node: its kubelet starts pods and they fail, refuses them, cannot pull images, or never ends them."""
+"""Faults of the kubelet of one node: its pods fail, are refused, get no image or do not stop; the node reboots."""
 
 import random
 import uuid
@@ -13,18 +13,18 @@ from tranche_testcluster import ClusterError
 
 REFUSALS = ("UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "OutOfcpu", "NodeShutdown")
 RETURNS = 4
-"""Pods of one member that are sent to the only node of a site while it cannot run them: after 0, 10, 30 and 70 s."""
+"""Largest number of pods of one member on the only node of a site during a fault: after 0, 10, 30 and 70 s."""
 TRIES = 4
 
 
-def _take_node(lab: Lab, chance: random.Random) -> tuple[str, str] | None:
-    """Return a site and one of its nodes; None if there is no site left."""
-    site = lab.take_site(chance)
+def _reserve_node(lab: Lab, chance: random.Random) -> tuple[str, str] | None:
+    """Reserve a site; return it with one of its nodes, or None if every site is reserved."""
+    site = lab.reserve_site(chance)
     return None if site is None else (site, chance.choice(nodes_of(site)))
 
 
 def _delete_pods(lab: Lab, node: str) -> None:
-    """Delete the workers of a node once there are some."""
+    """Wait until workers run on the node, and delete them."""
 
     def there() -> list[dict[str, Any]]:
         return [
@@ -36,31 +36,31 @@ def _delete_pods(lab: Lab, node: str) -> None:
         lab.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
 
 
-def _kubelet(
+def _kubelet_fault(
     what: str, choose: Callable[[random.Random], Play], *, stop: bool = False, tries: int | None = None
 ) -> Begin:
-    """Return a fault of the kubelet of one node, with a crowd of jobs that want it.
+    """Return a fault of the kubelet of one node, with enough jobs that some of their pods run there.
 
     Args:
-        what: For the log.
-        choose: What the kubelet does.
+        what: Description for the log.
+        choose: Returns the behavior of the kubelet.
         stop: Whether to delete the pods that run there.
-        tries: Most pods that may be sent there beside two for each GPU; None: any number. The only node of a site is
-            not excluded for one namespace: there, each member of a job may come `RETURNS` times.
+        tries: Largest number of pods that may be bound there, in addition to two for each GPU; None: any number. The
+            only node of a site is not excluded for one namespace: there, each member may have `RETURNS` pods.
     """
 
     def begin(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-        taken = _take_node(lab, chance)
+        taken = _reserve_node(lab, chance)
         if taken is None:
             return f"{what}: no node left", None
         site, node = taken
         kubelet = Kubelet(lab.cluster, node, choose(chance))
         try:
             kubelet.take()
-            lab.habits.append(kubelet.tend)
+            lab.periodic.append(kubelet.tend)
         except ClusterError:
             lab.cluster.revive(node)
-            lab.give_back(site)
+            lab.release_site(site)
             raise
         submit_crowd(lab, f"{what.split()[0]}-crowd", GPUS + 4, 8.0, runPolicy={"backoffLimit": 2})
         first = lab.revision()
@@ -72,9 +72,9 @@ def _kubelet(
                 nodes, gpus = SITES[site]
                 most = RETURNS if nodes == 1 else tries + 2 * gpus
                 lab.visits.append(Visits(node, most, first, lab.revision(), of_each_member=nodes == 1))
-            lab.habits.remove(kubelet.tend)
+            lab.periodic.remove(kubelet.tend)
             kubelet.release()
-            lab.give_back(site)
+            lab.release_site(site)
 
         return f"{what} {node}", undo
 
@@ -82,8 +82,8 @@ def _kubelet(
 
 
 def rebooted_node(lab: Lab, chance: random.Random) -> tuple[str, None]:
-    """The node is up again at once, with another boot ID; its containers are gone."""
-    taken = _take_node(lab, chance)
+    """Give a node another boot ID, and end its containers, as a reboot does."""
+    taken = _reserve_node(lab, chance)
     if taken is None:
         return "reboot a node: none left", None
     site, node = taken
@@ -95,16 +95,16 @@ def rebooted_node(lab: Lab, chance: random.Random) -> tuple[str, None]:
             "status": ended(pod, 255, "Unknown"),
         }
         lab.ask("PATCH", f"{PODS}/{pod['metadata']['name']}/status", body, MERGE)
-    lab.give_back(site)
+    lab.release_site(site)
     return f"reboot {node} ({len(there)} pods)", None
 
 
 FAULTS: dict[str, Begin] = {
-    "bad GPU": _kubelet("failing containers on", lambda chance: crash, tries=TRIES),
-    "refusing kubelet": _kubelet("refused pods on", lambda chance: refuse(chance.choice(REFUSALS)), tries=TRIES),
-    "unreachable registry": _kubelet("missing images on", lambda chance: no_image),
-    "hanging pods": _kubelet("hanging pods on", lambda chance: hang, stop=True),
+    "bad GPU": _kubelet_fault("failing containers on", lambda chance: crash, tries=TRIES),
+    "refusing kubelet": _kubelet_fault("refused pods on", lambda chance: refuse(chance.choice(REFUSALS)), tries=TRIES),
+    "unreachable registry": _kubelet_fault("missing images on", lambda chance: no_image),
+    "hanging pods": _kubelet_fault("hanging pods on", lambda chance: hang, stop=True),
     "rebooted node": rebooted_node,
 }
 SECONDS = {"bad GPU": (25.0, 40.0), "refusing kubelet": (20.0, 40.0), "hanging pods": (35.0, 50.0)}
-"""Least and most duration of the faults that need longer than others to have an effect."""
+"""Shortest and longest duration of the faults that need more time than others to have an effect."""

@@ -1,4 +1,4 @@
-"""Faults of the network between our processes and the API server."""
+"""Faults of the network between the processes of tranche and the API server."""
 
 import random
 from collections.abc import Callable

@@ -8,17 +8,17 @@ import signal
 from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
 from chaos.labs import SITES, Begin, Lab, Undo, nodes_of
-from chaos.workloads import eager
+from chaos.workloads import fault_job
 from tranche.demo.local_stack import KUBE_SCHEDULER
 from tranche_testcluster import ClusterError
 
 OUTAGE_SECONDS = (0.5, 4.0)
 """Duration of a fault of etcd or the API server; no other fault begins meanwhile, because all components need them."""
 FULL_SECONDS = (1.0, 14.0)
-"""Shorter and longer than it takes until a Lease that is not renewed is lost."""
+"""Durations below and above that of a Lease."""
 STEP_SECONDS = (1.0, 90.0)
 SILENCE_SECONDS = (2.0, 18.0)
-"""Shorter and longer than it takes until a node counts as lost and its pods are deleted."""
+"""Durations below and above the time after which a node counts as lost and its pods are deleted."""
 
 
 def _kill(name: str) -> Begin:
@@ -45,25 +45,25 @@ def kill_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 def freeze_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
     try:
         pid = lab.cluster.pid(KUBE_SCHEDULER)
-    except ClusterError:  # killed by another fault just now
+    except ClusterError:  # another fault has killed it
         return "freeze kube-scheduler: it is dead", None
     os.kill(pid, signal.SIGSTOP)
 
     def thaw() -> None:
-        with contextlib.suppress(ProcessLookupError):  # killed by another fault meanwhile
+        with contextlib.suppress(ProcessLookupError):  # another fault has killed it meanwhile
             os.kill(pid, signal.SIGCONT)
 
     return "freeze kube-scheduler", thaw
 
 
 def absent_kube_scheduler(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that ranks first waits meanwhile: workers may be evicted for it once."""
+    """Freeze kube-scheduler while a job that ranks first waits; it may preempt once."""
     name = "urgent"
     occupy(lab, "before-urgent", 60.0)
     first = lab.revision()
     what, thaw = freeze_kube_scheduler(lab, chance)
-    lab.apart.add(name)
-    lab.submit(name, eager(name, gpus=2), "Succeeded")
+    lab.fault_jobs.add(name)
+    lab.submit(name, fault_job(name, gpus=2), "Succeeded")
 
     def undo() -> None:
         lab.bounds.append(Bound(name, 2, first, lab.revision()))
@@ -124,7 +124,7 @@ def takeover(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def silent_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = lab.take_site(chance)
+    site = lab.reserve_site(chance)
     if site is None:
         return "silent node: none left", None
     node, seconds = chance.choice(nodes_of(site)), chance.uniform(*SILENCE_SECONDS)
@@ -132,18 +132,18 @@ def silent_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
     def undo() -> None:
         lab.wait(max(0.0, seconds - 8.0))
         lab.cluster.revive(node)
-        lab.give_back(site)
+        lab.release_site(site)
 
     try:
         lab.cluster.silence(node)
-    except ClusterError:  # kwok cannot be asked: it waits for a node that another fault has removed
+    except ClusterError:  # kwok does not respond, because it waits for a node that another fault has removed
         return f"silence node {node}, not for sure", undo
 
     return f"silence node {node}", undo
 
 
 def drained_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = lab.take_site(chance)
+    site = lab.reserve_site(chance)
     if site is None:
         return "drained node: none left", None
     node = chance.choice(nodes_of(site))
@@ -156,13 +156,13 @@ def drained_node(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
 
     def undo() -> None:
         lab.ask("PATCH", path, {"spec": {"unschedulable": None}}, kind)
-        lab.give_back(site)
+        lab.release_site(site)
 
     return f"drain node {node} ({len(there)} pods)", undo
 
 
 def removed_site(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    site = lab.take_site(chance)
+    site = lab.reserve_site(chance)
     if site is None:
         return "removed site: none left", None
     nodes, gpus = SITES[site]
@@ -170,7 +170,7 @@ def removed_site(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
 
     def undo() -> None:
         lab.cluster.add_site(site, nodes=nodes, gpus=gpus)
-        lab.give_back(site)
+        lab.release_site(site)
 
     return f"remove the {nodes} nodes of site {site}", undo
 
@@ -197,4 +197,4 @@ FAULTS: dict[str, Begin] = {
     "removed site": removed_site,
 }
 SECONDS = {"absent kube-scheduler": (50.0, 70.0)}
-"""Least and most duration of the faults that need longer than others to have an effect."""
+"""Shortest and longest duration of the faults that need more time than others to have an effect."""

@@ -1,7 +1,7 @@
-"""Faults that a tenant makes with rights in one namespace.
+"""Faults caused by a tenant with rights in one namespace.
 
-They are jobs that cannot run, or on one node only, forged statuses, idle connections, large objects, and pods with the
-label of a job.
+They are jobs that cannot run or fit on one node only, forged statuses, idle connections, large objects, and pods with
+the label of a job.
 """
 
 import contextlib
@@ -13,21 +13,21 @@ from typing import Any
 from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
-from chaos.workloads import eager
+from chaos.workloads import fault_job
 from support.kubelet_stand_in import waiting
 
 LARGEST_OBJECT = 1_572_864
-"""Largest request that etcd takes, in bytes."""
+"""Largest request that etcd accepts, in bytes."""
 FIELDS_BYTES = range(800, 4_000, 100)
-"""Bytes of it that the other fields, and the request around the object, take: the first number that is accepted."""
+"""Sizes to try for the rest of the request, in bytes, until the API server accepts the job."""
 LARGE_OBJECTS = 9
-"""One more than the writer has had workers."""
+"""Number of jobs: more than the workers that the status writer once had."""
 SOCKETS = 700
-"""More than the file descriptors of a scheduler of a round (`labs.DESCRIPTORS`)."""
+"""Connections to each port: more than the file descriptors of a process (`labs.DESCRIPTORS`)."""
 PEERS = 50
-"""Addresses from which they come, so that the limit of one address is not the one that counts."""
+"""Number of source addresses, so that the limit for each address has no effect."""
 LISTEN_SECONDS = 60.0
-"""Time in which a scheduler that starts listens on a slow machine."""
+"""Time in which a scheduler begins to listen on a slow machine."""
 ONE_NODE = "cloud"
 """Site with a single node, which has several GPUs."""
 HOST_PORT = 7777
@@ -35,18 +35,18 @@ TERMS = 2**31 - 1
 
 
 def missing_claim(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that ranks first and whose pod no node can take: at most the workers of two GPUs may be evicted for it."""
+    """Submit a job that ranks first and that no node can run; it may preempt two workers at most."""
     name = "misspelt"
     occupy(lab, "before-claim", 45.0)
     undo = _ends_with(lab, name)
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
-    lab.apart.add(name)
-    lab.submit(name, eager(name, gpus=2, pod={"volumes": [volume]}), "gone")
+    lab.fault_jobs.add(name)
+    lab.submit(name, fault_job(name, gpus=2, pod={"volumes": [volume]}), "gone")
     return f"{name} has a claim that does not exist", undo
 
 
 def _ends_with(lab: Lab, name: str) -> Undo:
-    """Return the end of a fault by a job that is deleted then, and for which two workers may be evicted from now on."""
+    """Return the function that ends a fault: it deletes the job, which may have preempted two workers since now."""
     first = lab.revision()
 
     def undo() -> None:
@@ -57,59 +57,59 @@ def _ends_with(lab: Lab, name: str) -> Undo:
 
 
 def missing_resource_claim(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that ranks first and whose pod kube-scheduler does not judge, because its resource claim does not exist.
+    """Submit a job that ranks first and that kube-scheduler cannot place, because its resource claim does not exist.
 
-    Meanwhile another job that ranks before the workers has to start.
+    Meanwhile another job that ranks before the running workers must start.
     """
     name, other = "claimless", "after-claimless"
     occupy(lab, "before-claimless", 60.0)
     undo = _ends_with(lab, name)
-    lab.apart.update((name, other))
+    lab.fault_jobs.update((name, other))
     claim = {"name": "nic", **chance.choice(({"resourceClaimName": "none"}, {"resourceClaimTemplateName": "none"}))}
-    lab.submit(name, eager(name, gpus=2, pod={"resourceClaims": [claim]}), "gone")
-    lab.submit(other, eager(other), "Succeeded")
+    lab.submit(name, fault_job(name, gpus=2, pod={"resourceClaims": [claim]}), "gone")
+    lab.submit(other, fault_job(other), "Succeeded")
     return f"{name} has a resource claim that does not exist", undo
 
 
 def one_place(lab: Lab, chance: random.Random) -> tuple[str, Undo | None]:
-    """A job that ranks first, and whose pods have one place on one node: the second eviction fails."""
+    """Submit a job that ranks first and of which only one pod fits on its node: the second preemption fails."""
     name, (node,) = "lonely", nodes_of(ONE_NODE)
-    if node in lab.away:
+    if node in lab.reserved_nodes:
         return f"one place: {node} is not there", None
-    lab.away.add(node)
+    lab.reserved_nodes.add(node)
     occupy(lab, "before-lonely", 60.0)
     end = _ends_with(lab, name)
-    lab.apart.add(name)
+    lab.fault_jobs.add(name)
     what, pod, port = chance.choice((("host port", {}, HOST_PORT), ("anti-affinity", _apart_from(name), None)))
-    lab.submit(name, eager(name, site=ONE_NODE, chunks=3, seconds=100.0, pod=pod, host_port=port), "gone")
+    lab.submit(name, fault_job(name, site=ONE_NODE, chunks=3, seconds=100.0, pod=pod, host_port=port), "gone")
 
     def undo() -> None:
         end()
-        lab.away.discard(node)
+        lab.reserved_nodes.discard(node)
 
     return f"the pods of {name} have one place on {node} ({what})", undo
 
 
 def _apart_from(job: str) -> dict[str, Any]:
-    """Return fields of a pod that lets no other pod of its job run on its node."""
+    """Return the fields of a pod with an anti-affinity to the other pods of its job."""
     selector = {"labelSelector": {"matchLabels": {"tranche.dev/job": job}}, "topologyKey": "kubernetes.io/hostname"}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}}}
 
 
 def bad_image(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job whose image name is wrong: it fails, by its own template."""
+    """Submit a job with an invalid image name; it must fail because of its own template."""
     name = "typo"
-    lab.apart.add(name)
-    body = eager(name, annotations={"start-seconds": "100000"}, runPolicy={"backoffLimit": 0})
+    lab.fault_jobs.add(name)
+    body = fault_job(name, annotations={"start-seconds": "100000"}, runPolicy={"backoffLimit": 0})
     lab.submit(name, body, "Failed")
 
-    def tend() -> None:
+    def fail_image() -> None:
         with contextlib.suppress(OSError):
             status, found = lab.cluster.request("GET", f"{PODS}?labelSelector=tranche.dev/job={name}")
             for pod in found["items"] if status == 200 else ():
                 _wait_for_image(lab, pod)
 
-    lab.habits.append(tend)
+    lab.periodic.append(fail_image)
     return f"{name} has an image of no valid name", lambda: None
 
 
@@ -124,10 +124,10 @@ def _wait_for_image(lab: Lab, pod: dict[str, Any]) -> None:
 
 
 def forged_plan(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A term above that of every leader, in the status of the tenant's own job."""
+    """Write a term above that of every leader into the status of the tenant's own job."""
     name = "forger"
-    lab.apart.add(name)
-    lab.submit(name, eager(name, seconds=60.0, high=False), "gone")
+    lab.fault_jobs.add(name)
+    lab.submit(name, fault_job(name, seconds=60.0, high=False), "gone")
     lab.until(lambda: "plan" in lab.jobs().get(name, {}).get("status", {}), 10.0)
     plan = lab.jobs().get(name, {}).get("status", {}).get("plan", {"term": 0, "revision": 0})
     forged = chance.choice([{"term": plan["term"] + 1}, {"term": TERMS}, {"revision": 2**62}])
@@ -136,10 +136,10 @@ def forged_plan(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def garbled_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that changes and at once cannot be read any more: its plan is sent back."""
+    """Change a job, and at once again to a specification that the planner cannot read."""
     name = "garbled"
-    lab.apart.add(name)
-    lab.submit(name, eager(name, seconds=60.0), "gone")
+    lab.fault_jobs.add(name)
+    lab.submit(name, fault_job(name, seconds=60.0), "gone")
     lab.until(lambda: bool(lab.jobs().get(name, {}).get("status", {}).get("plan", {}).get("workers")), 10.0)
     lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": True}}, MERGE)
     time.sleep(0.005)
@@ -149,7 +149,7 @@ def garbled_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def large_objects(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Jobs that leave no room for a status in what etcd takes of one object."""
+    """Create jobs so large that etcd has no room for their status."""
     made, refused = [], 0
     for number in range(LARGE_OBJECTS):
         name = f"large-{number}"
@@ -157,11 +157,11 @@ def large_objects(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
             size = LARGEST_OBJECT - fields
             status = lab.cluster.request("POST", JOBS, _large(name, size))[0]
             if status == 201:
-                lab.apart.add(name)
+                lab.fault_jobs.add(name)
                 lab.expected[name] = "gone"
                 made.append(size)
             refused += status != 201
-            if status != 500:  # etcd's answer to what is too large
+            if status != 500:  # the response if etcd rejects the size
                 break
 
     def undo() -> None:
@@ -172,13 +172,13 @@ def large_objects(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def _large(name: str, size: int) -> dict[str, Any]:
-    body = eager(name, high=False)
+    body = fault_job(name, high=False)
     body["spec"]["workers"]["template"]["spec"]["containers"][0]["env"] = [{"name": "BIG", "value": "x" * size}]
     return body
 
 
 def idle_connections(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Connections that send nothing, to each port that other pods can reach, from many addresses."""
+    """Open connections that send nothing to each port that other pods can reach, from many addresses."""
     opened: list[socket.socket] = []
 
     def connect(port: int) -> bool:
@@ -204,7 +204,7 @@ def idle_connections(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def labelled_pod(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A pod of no job with our label, on GPUs that are free now."""
+    """Create pods that have the label of a job and belong to none, on free GPUs."""
     resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
     spec = {
         "schedulerName": "tranche",
@@ -224,11 +224,11 @@ def labelled_pod(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def kept_pods(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """A job that fails by its deadline, and whose pods go on by its own choice."""
+    """Submit a job that fails by its deadline and keeps its pods (`cleanPodPolicy: None`)."""
     name = "keeper"
-    lab.apart.add(name)
+    lab.fault_jobs.add(name)
     policy = {"activeDeadlineSeconds": 3, "cleanPodPolicy": "None", "backoffLimit": 0}
-    lab.submit(name, eager(name, site="edge-b", chunks=2, seconds=600.0, runPolicy=policy), "gone")
+    lab.submit(name, fault_job(name, site="edge-b", chunks=2, seconds=600.0, runPolicy=policy), "gone")
     return f"{name} keeps its pods when its deadline is over", lambda: lab.delete(name)
 
 
@@ -253,4 +253,4 @@ SECONDS = {
     "labelled pod": (25.0, 35.0),
     "kept pods": (30.0, 40.0),
 }
-"""Least and most duration of the faults that need longer than others to have an effect."""
+"""Shortest and longest duration of the faults that need more time than others to have an effect."""

@@ -123,7 +123,7 @@ def test_done_members_before_chief_success_counts_are_found(history: History, ph
     history.pod(4, role="chief", gpus=0, phase=phase)
     history.job(done="0-1", revision=3)
     assert len(found := check(history.changes)) == 2
-    assert all("no planned worker said so" in one for one in found), "both members"
+    assert all("no planned worker reported so" in one for one in found), "both members"
 
 
 def test_success_of_unplanned_chief_does_not_count(history: History) -> None:
@@ -132,4 +132,4 @@ def test_success_of_unplanned_chief_does_not_count(history: History) -> None:
     history.pod(4, role="chief", gpus=0, phase="Succeeded")
     assert check(history.changes) == []
     history.job(done="0-1", revision=4)
-    assert "no planned worker said so" in check(history.changes)[0]
+    assert "no planned worker reported so" in check(history.changes)[0]

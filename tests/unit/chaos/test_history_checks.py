@@ -67,7 +67,7 @@ def test_late_status_write_for_deleted_namesake_is_ignored(history: History) -> 
     history.job((1, [0]), uid="successor", revision=2)
     assert check(history.changes) == []
     history.job((1, [0]), done="0", uid="successor", plan_of="successor", revision=3)
-    assert "no planned worker said so" in problem(history)
+    assert "no planned worker reported so" in problem(history)
 
 
 def test_a_chunk_in_two_windows_is_found(history: History) -> None:
@@ -87,7 +87,7 @@ def test_progress_without_a_reporting_worker_is_found(history: History) -> None:
     history.job((1, [0]), revision=2)
     history.pod(1, "0", phase="Failed", message='{"0": 20}')
     history.job(running={0: 21}, revision=3)
-    assert "no planned worker said so" in problem(history)
+    assert "no planned worker reported so" in problem(history)
 
 
 def test_the_word_of_a_stale_attempt_does_not_count(history: History) -> None:
@@ -97,7 +97,7 @@ def test_the_word_of_a_stale_attempt_does_not_count(history: History) -> None:
     history.pod(1, "0", phase="Failed", message='{"0": 20}')
     assert check(history.changes) == []
     history.job((2, [0]), running={0: 20}, revision=4)
-    assert "no planned worker said so" in problem(history)
+    assert "no planned worker reported so" in problem(history)
 
 
 def test_a_pod_that_is_released_before_it_is_counted_is_found(history: History) -> None:

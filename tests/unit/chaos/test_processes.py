@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes import DEPOSED, REPLACED, Process
+from chaos.processes import LEADERSHIP_LOST, LEASE_TAKEN, Process
 
 CRASH = "ERROR: the api ended with status 1; starting it again in 1 s\n"
 ENDED = "ERROR: the planner ended with status 1; starting it again in 1 s\n"
-TAKEN = f"Error: {REPLACED} other (term 2)\n{ENDED}"
-LAPSED = f"Error: {DEPOSED}: Lease tranche-scheduler could not be renewed: TimeoutError\n{ENDED}"
+TAKEN = f"Error: {LEASE_TAKEN} other (term 2)\n{ENDED}"
+LAPSED = f"Error: {LEADERSHIP_LOST}: Lease tranche-scheduler could not be renewed: TimeoutError\n{ENDED}"
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ class StubLab:
 
     def __init__(self, ports: dict[str, int] | None = None) -> None:
         self.ports = ports or {}
-        self.away: set[str] = set()
-        self.apart: set[str] = set()
+        self.reserved_nodes: set[str] = set()
+        self.fault_jobs: set[str] = set()
         self.bounds: list[Bound] = []
         self.expected: dict[str, str] = {}
         self.bodies: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def test_job_of_a_fault_can_be_planned_and_has_a_bound(name: str, seed: int) -> 
     assert undo is not None
     undo()
     (bound,) = lab.bounds
-    assert (bound.most, lab.expected[bound.job], lab.away) == (2, "gone", set())
+    assert (bound.most, lab.expected[bound.job], lab.reserved_nodes) == (2, "gone", set())
     spec = lab.bodies[bound.job]["spec"]["workers"]["template"]["spec"]
     asked = {"volumes", "resourceClaims", "affinity"} & spec.keys() or spec["containers"][0]["ports"]
     assert asked, "what kube-scheduler alone knows"
@@ -89,6 +89,6 @@ def test_job_of_a_fault_can_be_planned_and_has_a_bound(name: str, seed: int) -> 
 
 def test_one_place_leaves_the_node_of_another_fault_alone() -> None:
     lab = StubLab()
-    lab.away.update(nodes_of(tenant.ONE_NODE))
+    lab.reserved_nodes.update(nodes_of(tenant.ONE_NODE))
     _, undo = tenant.one_place(lab, random.Random(1))  # type: ignore[arg-type]
-    assert (undo, lab.bodies, lab.away) == (None, {}, set(nodes_of(tenant.ONE_NODE)))
+    assert (undo, lab.bodies, lab.reserved_nodes) == (None, {}, set(nodes_of(tenant.ONE_NODE)))
