@@ -163,7 +163,7 @@ fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many
 repeats: binaries  ## Run each module that uses a control plane 10 times beside 3 busy loops (hours; AT_ONCE=; ONLY=: part of a path; LEFT=1: continue)
 	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(LEFT),--left)
 
-mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: point or word; LEFT=1: rows not caught)
+mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: group or word; LEFT=1: rows not caught)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)
 
 bench-live: control-plane  ## Measure completion times on a real control plane, to compare with other schedulers (five minutes)

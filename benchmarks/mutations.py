@@ -1,10 +1,9 @@
-"""Mutation tests: remove code for each sentence that enactment promises, and check that its test then fails.
+"""Mutation tests: for each promise about enactment, remove the code that keeps it, and check that its test then fails.
 
-`benchmarks/mutations.toml` lists the sentences: what is taken out of which file, and the test that must not stand that.
-Each is done in a copy of the checkout in a folder of its own, with the test run there. The verdict goes into the table
-of docs/explanation/enactment.md at once, with its day; rows that were not tried this time keep theirs. Tests that are
-red without any change are reported as such and prove nothing. The output of pytest stays in build/mutations, by number
-of the row.
+`benchmarks/mutations.toml` lists the promises, each with the code to remove and the test that must fail. Each mutation
+is tried in a copy of the checkout. Its verdict and the date are written to the table of docs/explanation/enactment.md
+at once; the other rows keep their verdicts. A test that also fails without the mutation is reported as such, because it
+proves nothing. The output of pytest stays in build/mutations, by number of the row.
 """
 
 import argparse
@@ -40,16 +39,16 @@ NOTHING_RAN = 5
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """Sentence, and the change that makes it untrue."""
+    """Promise, and the change that breaks it."""
 
     point: str
-    """Group of the sentence, 1 to 9: a section of docs/explanation/enactment.md's table."""
+    """Group of the promise, 1 to 9, in the table of docs/explanation/enactment.md."""
     sentence: str
     file: str
     old: str
     new: str
     what: str
-    """Description of the removed behaviour."""
+    """Description of the removed code."""
     test: str
     """Test as pytest names it."""
 
@@ -95,7 +94,7 @@ class Mutation:
 
 
 def read() -> list[Mutation]:
-    """Return all listed mutations, by point."""
+    """Return all listed mutations, by group."""
     found = [Mutation(**one) for one in tomllib.loads(LIST.read_text())["mutation"]]
     return sorted(found, key=lambda one: one.point)
 
@@ -110,7 +109,7 @@ def misfits(mutations: list[Mutation]) -> list[str]:
         except ValueError as error:
             found.append(f"{mutation.point}, {mutation.sentence}: {error}")
     if written(mutations) != PAGE.read_text():
-        found.append(f"{PAGE.relative_to(ROOT)} has other rows: make mutations ONLY=the words of the new ones")
+        found.append(f"{PAGE.relative_to(ROOT)} has other rows: run make mutations ONLY='words of the new promises'")
     return found
 
 
@@ -137,12 +136,12 @@ def passes(tree: Path, test: str, log: Path) -> bool:
         ValueError: The test does not exist.
     """
     while True:
-        code, said, stood_still = _try(tree, "-x", *test.split())
+        code, output, was_suspended = _try(tree, "-x", *test.split())
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(said)
-        if code == NOTHING_RAN or "no tests ran" in said:
-            raise ValueError(f"{test}: {said[-500:]}")
-        if code == 0 or not stood_still:
+        log.write_text(output)
+        if code == NOTHING_RAN or "no tests ran" in output:
+            raise ValueError(f"{test}: {output[-500:]}")
+        if code == 0 or not was_suspended:
             return code == 0
 
 
@@ -150,7 +149,7 @@ def _try(tree: Path, *arguments: str, seconds: float = TEST_SECONDS) -> tuple[in
     """Return exit code, output, and whether this process was stopped meanwhile (SIGSTOP): tests do not wait then."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / part) for part in PARTS)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    stood_still, beat = False, time.monotonic()
+    was_suspended, beat = False, time.monotonic()
     deadline = beat + seconds
     with subprocess.Popen(
         command,
@@ -163,17 +162,17 @@ def _try(tree: Path, *arguments: str, seconds: float = TEST_SECONDS) -> tuple[in
         start_new_session=True,
     ) as tried:
         try:
-            while (said := _said(tried)) is None and time.monotonic() < deadline:
-                stood_still |= time.monotonic() - beat > LONGEST_BEAT_SECONDS
+            while (output := _output(tried)) is None and time.monotonic() < deadline:
+                was_suspended |= time.monotonic() - beat > LONGEST_BEAT_SECONDS
                 beat = time.monotonic()
         finally:
             if tried.poll() is None:  # also after Ctrl-C: no control plane may stay behind
                 os.killpg(tried.pid, signal.SIGKILL)
-        stood_still |= time.monotonic() - beat > LONGEST_BEAT_SECONDS
-    return tried.returncode, said or f"not over in {seconds:.0f} s", stood_still
+        was_suspended |= time.monotonic() - beat > LONGEST_BEAT_SECONDS
+    return tried.returncode, output or f"not over in {seconds:.0f} s", was_suspended
 
 
-def _said(tried: "subprocess.Popen[str]") -> str | None:
+def _output(tried: "subprocess.Popen[str]") -> str | None:
     """Return the whole output, or None if the process has not ended within a second."""
     try:
         return tried.communicate(timeout=1.0)[0]
@@ -182,12 +181,12 @@ def _said(tried: "subprocess.Popen[str]") -> str | None:
 
 
 def green_together(tests: Collection[str], at_once: int) -> set[str]:
-    """Return the tests that pass without a change, in one run of all: a control plane a module, and not one a test."""
+    """Return the tests that pass without a mutation, in one run of all modules with one control plane each."""
     parts = sorted({part for test in tests for part in test.split()})
     shared = ("-n", str(at_once), "--dist", "loadfile", "-rA")
     with tempfile.TemporaryDirectory(prefix="tranche-mutation-") as folder:
-        said = _try(copied(Path(folder)), *shared, *parts, seconds=TEST_SECONDS + 60.0 * len(parts))[1]
-    outcomes = [line.split()[:2] for line in said.splitlines() if line.startswith(("PASSED ", "FAILED ", "ERROR "))]
+        output = _try(copied(Path(folder)), *shared, *parts, seconds=TEST_SECONDS + 60.0 * len(parts))[1]
+    outcomes = [line.split()[:2] for line in output.splitlines() if line.startswith(("PASSED ", "FAILED ", "ERROR "))]
 
     def is_green_part(part: str) -> bool:
         own = {
@@ -237,7 +236,7 @@ def written(mutations: list[Mutation], news: dict[str, str] | None = None) -> st
     """Return the page with known and new verdicts."""
     text, verdicts = PAGE.read_text(), known() | (news or {})
     rows = [f"{row}{verdicts.get(row, UNTRIED)} |" for row in (one.row() for one in mutations)]
-    table = "\n".join(["| point | sentence | taken out | test | |", "|---|---|---|---|---|", *rows])
+    table = "\n".join(["| group | promise | removed code | test | verdict |", "|---|---|---|---|---|", *rows])
     caught = sum(f"| {CAUGHT}" in row for row in rows)
     return (
         f"{text[: text.index(BEGIN)]}{BEGIN}\n{caught} of {len(rows)} are caught.\n\n{table}\n{text[text.index(END) :]}"
@@ -250,7 +249,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="points, row numbers (#7), words of sentences or tests, separated by commas (default: all)",
+        help="groups, row numbers (#7), words of promises or tests, separated by commas (default: all)",
     )
     parser.add_argument("--left", action="store_true", help=f"only rows whose verdict on the page is not {CAUGHT}")
     parser.add_argument("--at-once", type=int, default=1, help="number of copies to test in parallel (1)")
@@ -270,7 +269,7 @@ def main() -> None:
         and one.row() not in caught
     ]
     if not chosen:
-        sys.exit(f"no sentence for {arguments.only!r}")
+        sys.exit(f"no promise matches {arguments.only!r}")
 
     def tried(numbered: tuple[int, Mutation]) -> str:
         number, one = numbered

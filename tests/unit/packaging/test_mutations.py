@@ -1,4 +1,4 @@
-"""Every sentence of docs/explanation/enactment.md can still be tried: its code, its tests and its row are there."""
+"""Each row of docs/explanation/enactment.md can still be tried: its code, its tests and its text exist."""
 
 import subprocess
 import sys
