@@ -37,7 +37,7 @@ def test_replay_agrees_with_the_simulator(
             gpu_seconds=gpus * seconds,
             submitted=submitted,
             gpus=gpus,
-            told_gpu_seconds=gpus * (seconds if sizes_known else UNKNOWN_DURATION_SECONDS),
+            nominal_gpu_seconds=gpus * (seconds if sizes_known else UNKNOWN_DURATION_SECONDS),
             size_declared=sizes_known,
             restart_seconds=restart,
         )

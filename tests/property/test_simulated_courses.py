@@ -78,7 +78,7 @@ class PromptCourse(Course):
         state = self.controller.planner.cluster.jobs[job]
         assert run.started is not None
         before = {chunk: state.partial.get(chunk, 0.0) for chunk in run.window.chunks}
-        trained = (self.now - run.started) / run.told_batch_seconds
+        trained = (self.now - run.started) / run.declared_batch_seconds
         total = state.job.batches_per_chunk_total
         return json.dumps({str(k): v for k, v in applied_in_order(run.window.chunks, before, total, trained).items()})
 

@@ -159,7 +159,7 @@ def _pod(
     template = _copied(dict(template))
     given = template.get("metadata") or {}
     plan = job.status.plan
-    told = template_annotations(template)
+    annotations = template_annotations(template)
     spec = template.get("spec") or {}
     return {
         "apiVersion": "v1",
@@ -177,7 +177,7 @@ def _pod(
             },
             "annotations": {
                 **(given.get("annotations") or {}),
-                **told,
+                **annotations,
                 **({names.ANNOTATION_PLAN: f"{plan.term}.{plan.revision}"} if plan else {}),
                 **_report_annotations(job, role, entry.index, settings),
                 **_speed_annotations(job, role),
@@ -186,7 +186,9 @@ def _pod(
             "ownerReferences": [_owner(job)],
             "finalizers": [*(given.get("finalizers") or []), names.FINALIZER_LEDGER],
         },
-        "spec": _spec(job, role, entry.index, spec, variables, settings, told.get(names.ANNOTATION_TRAINING_CONTAINER)),
+        "spec": _spec(
+            job, role, entry.index, spec, variables, settings, annotations.get(names.ANNOTATION_TRAINING_CONTAINER)
+        ),
     }
 
 

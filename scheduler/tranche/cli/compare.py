@@ -269,8 +269,8 @@ def _write(
     ]
     if several:
         kept = min(outcome.seed for outcome in result.outcomes)
-        told = f"the table has means over the seeds; pictures, use of sites, summary and jobs are for seed {kept}"
-        notes = [*notes, f"{told}; simulations.csv has every seed"]
+        scope = f"the table has means over the seeds; pictures, use of sites, summary and jobs are for seed {kept}"
+        notes = [*notes, f"{scope}; simulations.csv has every seed"]
     texts = {
         "simulations.csv": csv_of([_cell_facts(chosen, outcome) for outcome in result.outcomes]),
         "comparison.json": json_of(facts) + "\n",

@@ -140,9 +140,9 @@ def why(job: str, **values: Any) -> None:
     """Explain in one sentence what JOB does or waits for."""
     with opened(values) as client:
         sentence = client.why(job)
-        told = {"namespace": client.namespace, "name": job, "explanation": sentence}
+        row = {"namespace": client.namespace, "name": job, "explanation": sentence}
         expected, absent = completion_text(client.plan(job)), client.scheduler_absence()
-    answer(values, told, sentence)
+    answer(values, row, sentence)
     _note(expected)
     _note(absent)
 
@@ -166,10 +166,10 @@ def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
             answer(values, detail, plan_text(detail))
             _note(absent)
             return
-        told = client.chunks(job, system_namespace=system_namespace)
-    answer(values, told, chunks_text(told))
+        listing = client.chunks(job, system_namespace=system_namespace)
+    answer(values, listing, chunks_text(listing))
     if values["output"] == "table":
-        _note(told.note)
+        _note(listing.note)
 
 
 @main.command(cls=OneLineCommand)
@@ -266,7 +266,7 @@ def whatif(filename: str, system_namespace: str, **values: Any) -> None:
 
     with opened(values) as client:
         manifest = read_manifest(sys.stdin.read() + "\n", "stdin") if filename == "-" else None
-        told = client.what_if(manifest or Path(filename), values["namespace"], system_namespace=system_namespace)
-    answer(values, told, whatif_text(told))
-    if told.note and values["output"] == "table":
-        click.echo(told.note, err=True)
+        result = client.what_if(manifest or Path(filename), values["namespace"], system_namespace=system_namespace)
+    answer(values, result, whatif_text(result))
+    if result.note and values["output"] == "table":
+        click.echo(result.note, err=True)

@@ -185,14 +185,14 @@ def _chunk(one: "Chunk", *, costed: bool) -> list[str]:
     return [one.state, one.site, node, slots, moment(one.start), moment(one.end), *cost]
 
 
-def whatif_text(told: "WhatIf") -> str:
+def whatif_text(result: "WhatIf") -> str:
     """Format the result of a what-if."""
     facts = [
-        ("job", f"{told.namespace}/{told.name}"),
-        ("planned start", _with_interval(told.planned_start, told.start_interval) or "never"),
-        ("planned completion", _with_interval(told.planned_completion, told.completion_interval) or "never"),
-        ("why", told.explanation),
-        ("policy", told.policy),
+        ("job", f"{result.namespace}/{result.name}"),
+        ("planned start", _with_interval(result.planned_start, result.start_interval) or "never"),
+        ("planned completion", _with_interval(result.planned_completion, result.completion_interval) or "never"),
+        ("why", result.explanation),
+        ("policy", result.policy),
     ]
     return "".join(f"{name:<20}{value}\n" for name, value in facts)
 

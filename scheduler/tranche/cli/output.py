@@ -253,8 +253,8 @@ def write(
     directory = output.out or Path()
     try:
         if runs:
-            told = [*notes, f"Repeat with: {output.command}"]
-            paths = write_report(directory, title, runs, told, texts, output.figures)
+            paragraphs = [*notes, f"Repeat with: {output.command}"]
+            paths = write_report(directory, title, runs, paragraphs, texts, output.figures)
         else:
             paths = [directory / name for name in texts]
             for path, text in zip(paths, texts.values(), strict=True):

@@ -103,8 +103,8 @@ def replay(
         print_csv(rows)
     else:
         _print_table(result, cluster, settings.restart_seconds)
-        told = notes(result, known, never_preempt=never_preempt, restart_seconds=restart_seconds)
-        print_notes([*told, facts["command"]], quiet=quiet)
+        remarks = notes(result, known, never_preempt=never_preempt, restart_seconds=restart_seconds)
+        print_notes([*remarks, facts["command"]], quiet=quiet)
     if output.out is not None:
         sites = [{"label": row["label"], **use} for row in facts["rows"] for use in row["sites"]]
         texts = {"replay.json": json_of(facts), "replay.csv": csv_of(rows), "sites.csv": csv_of(sites)}
@@ -135,30 +135,30 @@ def notes(result: "Replay", export: "Export", *, never_preempt: bool, restart_se
     """Return notes on the assumptions and limits of the comparison."""
     from tranche.simulation_report.formatting import format_duration
 
-    told = []
+    remarks = []
     if restart_seconds > result.median_run_seconds:
-        told.append(
+        remarks.append(
             f"the restart cost of {format_duration(restart_seconds)} is longer than the median job, which ran for "
             f"{format_duration(result.median_run_seconds)}, so policies look worse than they are: set "
             "--restart-seconds to the cost on this cluster"
         )
-    told.append("jobs take as long as recorded, on any node; jobs whose pods were deleted are missing")
-    if any(not row.told for row in result.rows):
-        told.append(
+    remarks.append("jobs take as long as recorded, on any node; jobs whose pods were deleted are missing")
+    if any(not row.with_durations for row in result.rows):
+        remarks.append(
             "an installed tranche would be between the two rows of a policy: with exact durations as in its first row, "
             "without durations as in its second"
         )
     if not never_preempt:
-        told.append(
+        remarks.append(
             "a stopped job resumes where it was, so its code must save checkpoints (--never-preempt: never stopped)"
         )
     if result.running or export.waiting:
-        told.append(f"not counted: {result.running:,} not ended, {export.waiting:,} not started")
+        remarks.append(f"not counted: {result.running:,} not ended, {export.waiting:,} not started")
     if result.unfit:
-        told.append(f"not counted, because they would never run here: {named(result.unfit)}")
+        remarks.append(f"not counted, because they would never run here: {named(result.unfit)}")
     if export.problems:
-        told.append(f"left out: {named(export.problems, separator='; ')}")
-    return told
+        remarks.append(f"left out: {named(export.problems, separator='; ')}")
+    return remarks
 
 
 def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: float) -> None:

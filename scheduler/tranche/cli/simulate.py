@@ -187,12 +187,12 @@ def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
         if isinstance(policy := get_policy(name), QueuePolicy)
         and not (policy.traits.needs_local_data or policy.traits.free_data_movement)
     }
-    told = {
+    texts = {
         True: "all data of a job are uploaded to every site from its arrival on; chunk plans transfers",
         False: "a worker holds its GPU while the data of its chunks are uploaded; chunk plans transfers",
     }
-    groups = {ahead: [name for name, one in unaware.items() if one.uploads_on_arrival() is ahead] for ahead in told}
-    return [f"{', '.join(names)}: {told[ahead]}" for ahead, names in groups.items() if names]
+    groups = {ahead: [name for name, one in unaware.items() if one.uploads_on_arrival() is ahead] for ahead in texts}
+    return [f"{', '.join(names)}: {texts[ahead]}" for ahead, names in groups.items() if names]
 
 
 def report_title(chosen: Setting) -> str:

@@ -218,18 +218,18 @@ class Session:
             missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
             attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
         events = await self._events(core, job)
-        told = job_views.detail(job)
+        detail = job_views.detail(job)
         return History(
-            told.namespace,
-            told.name,
-            told.phase,
+            detail.namespace,
+            detail.name,
+            detail.phase,
             attempts,
             events,
-            told.sites,
+            detail.sites,
             count_attempts(job, len(attempts)),
-            told.attempt_totals,
-            told.victims,
-            told.preempted_workers,
+            detail.attempt_totals,
+            detail.victims,
+            detail.preempted_workers,
         )
 
     async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
@@ -264,8 +264,8 @@ def job_path(namespace: str, name: str) -> str:
 
 def failure_of(job: TrainingJob) -> str:
     """Return why a job failed, from its condition, else from its plan."""
-    told = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
-    return told or job_views.summary(job).explanation or "no reason was recorded"
+    message = next((c.message for c in job.status.conditions if c.type == CONDITION_FAILED and c.status == "True"), "")
+    return message or job_views.summary(job).explanation or "no reason was recorded"
 
 
 @contextmanager

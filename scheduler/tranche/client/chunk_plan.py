@@ -12,7 +12,7 @@ import msgspec
 from tranche.client.api_session import Session
 from tranche.client.what_if import PlanningInputs, read_cluster, restored_planner
 from tranche.planner.forecast.chunk_windows import chunk_windows
-from tranche.web.chunk_plan import Chunk, told
+from tranche.web.chunk_plan import Chunk, to_chunk
 
 RECOMPUTED = (
     "the status contains the sites of waiting chunks but not their slots: slots, Q and the times at dispatch are "
@@ -63,7 +63,7 @@ def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:
     """
     planner = restored_planner(inputs, now)
     planner.forecast(now)
-    chunks = [told(one) for one in chunk_windows(planner, key, now)]
+    chunks = [to_chunk(one) for one in chunk_windows(planner, key, now)]
     notes = [inputs.note] if inputs.note else []
     notes += [RECOMPUTED] if planner.queue is None else []
     namespace, _, name = key.partition("/")

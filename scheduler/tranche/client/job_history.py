@@ -187,7 +187,7 @@ def _of_counted(pod: Pod, who: Identity, one: AttemptRecord, resumes: datetime |
 def _of_pod(pod: Pod, who: Identity, closing_for: str = "", why: str = "") -> Attempt:
     """Return an attempt that is not counted; `closing_for` and `why` are those of its window or server."""
     state, result = trainer(pod), _outcome(pod)
-    told = preemption_text(closing_for, why) if closing_for else why
+    cause = preemption_text(closing_for, why) if closing_for else why
     ended, running = state.terminated, state.running
     return Attempt(
         attempt=who.attempt,
@@ -198,7 +198,7 @@ def _of_pod(pod: Pod, who: Identity, closing_for: str = "", why: str = "") -> At
         started=ended.started_at if ended else running.started_at if running else None,
         ended=ended.finished_at if ended else None,
         outcome=result,
-        why=told or (_why(pod, result) if is_over(pod) else ""),
+        why=cause or (_why(pod, result) if is_over(pod) else ""),
         exit_code=exit_code(pod),
         preempted_by=closing_for,
     )

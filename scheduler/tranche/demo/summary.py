@@ -25,9 +25,9 @@ from tranche.simulation.engine.result import SiteUse
 from tranche.simulation.engine.simulation import prepare
 from tranche.simulation_report.site_table import format_uses
 
-TOLD_SHARE = 0.15
+LISTED_SHARE = 0.15
 """Jobs that differ by more than this share are listed,"""
-MOST_TOLD = 10
+MOST_LISTED = 10
 """but at most this number of jobs."""
 DRAWS = 10
 """Number of simulations with varied pod starts."""
@@ -104,7 +104,7 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
     )
     deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
     if _compare(console, deviations, simulated_ranges(outcome, policy, seed)) and outcome.load is not None:
-        _blame_load(console, outcome.load)
+        _print_load(console, outcome.load)
 
 
 def simulate_outcome(
@@ -157,8 +157,8 @@ def _delays(outcome: Outcome) -> str:
     )
 
 
-def _blame_load(console: Console, load: MachineLoad) -> None:
-    """Say that the load of the machine is a likely cause of differences, if it was high."""
+def _print_load(console: Console, load: MachineLoad) -> None:
+    """Print that the load of the machine is a likely cause of differences, if it was high."""
     if load.is_high:
         console.print(
             f"\nWhile the jobs ran, the demo used {load.own:.0%} of this machine's processor time and other programs "
@@ -169,22 +169,22 @@ def _blame_load(console: Console, load: MachineLoad) -> None:
 
 
 def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[str, tuple[float, float]]) -> int:
-    """Print how the jobs differ from the simulation; returns how many differ by more than `TOLD_SHARE`."""
+    """Print how the jobs differ from the simulation; returns how many differ by more than `LISTED_SHARE`."""
     middle, high = spread(deviations)
-    told = [one for one in deviations if one.relative > TOLD_SHARE]
+    listed = [one for one in deviations if one.relative > LISTED_SHARE]
     inside = sum(within(one.measured.total, ranges.get(one.job)) for one in deviations)
     console.print(
         f"\nPer job, simulated completion times differ from the measured ones by [bold]{middle:.1%}[/] at the median "
-        f"and [bold]{high:.1%}[/] at p95; {len(told)} of {len(deviations)} jobs by more than {TOLD_SHARE:.0%}. "
+        f"and [bold]{high:.1%}[/] at p95; {len(listed)} of {len(deviations)} jobs by more than {LISTED_SHARE:.0%}. "
         f"{inside} of them lie in the range of {DRAWS} simulations with pod starts that vary as in this run."
     )
-    if not told:
+    if not listed:
         return 0
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
     table.add_column("source of the difference")
-    for one in told[:MOST_TOLD]:
+    for one in listed[:MOST_LISTED]:
         low, high = ranges.get(one.job, (0.0, 0.0))
         table.add_row(
             one.job.rpartition("/")[2],
@@ -195,6 +195,6 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
             one.cause(),
         )
     console.print(table)
-    if len(told) > MOST_TOLD:
-        console.print(f"[dim]and {len(told) - MOST_TOLD} more[/]")
-    return len(told)
+    if len(listed) > MOST_LISTED:
+        console.print(f"[dim]and {len(listed) - MOST_LISTED} more[/]")
+    return len(listed)

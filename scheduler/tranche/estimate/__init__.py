@@ -10,7 +10,7 @@ from tranche.estimate.iteration_time import (
     transfer_seconds,
     upload_link,
 )
-from tranche.estimate.job_size import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA, Sizes, believed_total
+from tranche.estimate.job_size import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA, Sizes, estimated_total
 from tranche.estimate.level_network import USUAL_BITS_PER_SECOND, LevelNetwork
 from tranche.estimate.node_evidence import NodeEvidence
 from tranche.estimate.restart_cost import CommonRestarts, Restarts
@@ -34,8 +34,8 @@ __all__ = [
     "SpeedModel",
     "Uploads",
     "batch_seconds",
-    "believed_total",
     "bits_per_second",
+    "estimated_total",
     "link_between",
     "transfer_seconds",
     "upload_link",

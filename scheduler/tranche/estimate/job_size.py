@@ -59,7 +59,7 @@ class Sizes:
         return sqrt(squares / (PRIOR_JOBS + count - 1.0) * (1.0 + 1.0 / count))
 
 
-def believed_total(predicted: float, attained: float) -> float:
+def estimated_total(predicted: float, attained: float) -> float:
     """Return the estimated total size of a job: the given size, doubled each time the job has overrun it.
 
     Args:

@@ -406,9 +406,9 @@ class Controller:
             return None
         now = self.clock()
         plan = self.planner.plan_of(key, now)
-        told = {(key, window.attempt) for window in plan.windows if window.state is not WindowState.CLOSING}
-        self._being_written[key] = told & self._unpublished
-        self._unpublished -= told
+        open_windows = {(key, window.attempt) for window in plan.windows if window.state is not WindowState.CLOSING}
+        self._being_written[key] = open_windows & self._unpublished
+        self._unpublished -= open_windows
         progress, known = self.planner.progress_of(key), trained(state, now)
         self._revision += 1
         self._announcements.note(key, plan)

@@ -176,8 +176,8 @@ class Measurements:
         for one in (old, new):
             plan = one.status.plan if one is not None else None
             if plan is not None and plan.estimated_completion is not None:
-                told = FirstPlanned(plan.estimated_completion, plan.completion_interval)
-                self._first_planned.setdefault(key, told)
+                completion = FirstPlanned(plan.estimated_completion, plan.completion_interval)
+                self._first_planned.setdefault(key, completion)
         if new.status.phase in ("Succeeded", "Failed"):
             if new.status.phase == "Succeeded" and key not in self._finished:
                 self._finished.add(key)

@@ -18,7 +18,7 @@ def share_text(part: float, whole: float) -> str:
     return f"{floor(10 * percent) / 10:g} %" if percent < 10 else f"{floor(percent)} %"
 
 
-def told_share(share: str, *, estimated: bool) -> str:
+def share_clause(share: str, *, estimated: bool) -> str:
     """Return the end of a sentence about a job that is not done, such as ", about 31 % trained"."""
     about = "about " if estimated and share != "0 %" else ""
     return f", {about}{share} trained"

@@ -6,7 +6,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, TrackedWindow
-from tranche.state.remaining_work import completed_job, told_gpu_seconds
+from tranche.state.remaining_work import completed_job, nominal_gpu_seconds
 
 
 def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
@@ -30,9 +30,9 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
             state.assumed = True
         else:
             state.size_sigma = cluster.history.sizes.sigma(_template(job))
-            cluster.speed_model.assume(job.key, size / _size(job, told_gpu_seconds(state)))
+            cluster.speed_model.assume(job.key, size / _size(job, nominal_gpu_seconds(state)))
     elif context.policy.corrects_declared_sizes and _is_corrected(job):
-        factor = cluster.history.declared.factor(job.namespace, told_gpu_seconds(state))
+        factor = cluster.history.declared.factor(job.namespace, nominal_gpu_seconds(state))
         if factor != 1.0:
             cluster.speed_model.assume(job.key, factor)
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
@@ -45,7 +45,7 @@ def conclude(context: PlannerContext, state: JobState) -> None:
     if context.policy.traits.uses_learned_estimates:
         context.cluster.history.sizes.add(_template(state.job), _size(state.job, state.counted_gpu_seconds))
         if context.policy.corrects_declared_sizes and _is_corrected(state.job):
-            declared = told_gpu_seconds(state) / context.cluster.speed_model.job_factor(state.job.key)
+            declared = nominal_gpu_seconds(state) / context.cluster.speed_model.job_factor(state.job.key)
             context.cluster.history.declared.add(state.job.namespace, declared, state.counted_gpu_seconds)
         context.cluster.speed_model.forget_job(state.job.key)
 
@@ -73,7 +73,7 @@ def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: W
         name = None
     state.assumed = False
     speeds, before = cluster.speed_model, cluster.speed_model.kinds.get(kind)
-    if speeds.observe(job.key, kind, site, name, trained / batches / run.told_batch_seconds, trained):
+    if speeds.observe(job.key, kind, site, name, trained / batches / run.declared_batch_seconds, trained):
         state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
         if node is not None:
             node.learn(speeds.node_factor(node.node.name, kind))

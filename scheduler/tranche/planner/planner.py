@@ -152,14 +152,14 @@ class Planner:
         for chunk, site in state.homes(now) if state.active else ():
             homes.setdefault(site, []).append(chunk)
         runs = sorted(state.runs.values(), key=lambda run: (run.window.index, run.window.attempt))
-        told = explain(self.cluster, self.policy, state, estimate, now)
-        reason = told.reason
+        explanation = explain(self.cluster, self.policy, state, estimate, now)
+        reason = explanation.reason
         unplannable = state.unplannable[0] if state.unplannable else ""
         if not unplannable and reason is not None and reason.is_permanent:
             unplannable = UNSCHEDULABLE
         return JobPlan(
             generation=state.job.generation,
-            explanation=told.text,
+            explanation=explanation.text,
             waits_for=reason.kind.value if reason is not None else "",
             waits_behind=(reason.behind or "") if reason is not None else "",
             ignored_claims=ignored_claims(self.policy, state.job),

@@ -32,7 +32,7 @@ class Row:
     label: str
     policy: str
     """Policy; empty for the recorded history."""
-    told: bool
+    with_durations: bool
     """Whether the planner had the durations of jobs of other schedulers."""
     summary: Summary
     gpu_hours: float
@@ -94,11 +94,13 @@ def replay(
         raise ReplayError("no job of this history has ended: nothing to compare")
     jobs = tuple(_as_replayed(job, export.pasts.get(job.key), settings) for job in export.jobs)
     results: list[tuple[str, bool, SimulationResult]] = []
-    cells = [(policy, told) for policy in settings.policies for told in (True, False)]
-    for number, (policy, told) in enumerate(cells):
+    cells = [(policy, with_durations) for policy in settings.policies for with_durations in (True, False)]
+    for number, (policy, with_durations) in enumerate(cells):
         if on_progress is not None:
             on_progress(number, len(cells))
-        results.append((policy, told, run(_scenario(jobs, cluster, settings, policy, told=told))))
+        results.append(
+            (policy, with_durations, run(_scenario(jobs, cluster, settings, policy, with_durations=with_durations)))
+        )
     completed = set(ended).intersection(*({job.key for job in result.jobs} for _, _, result in results))
     if not completed:
         reasons = next((reason for _, _, result in results for reason in result.unfinished.values()), "")
@@ -107,11 +109,11 @@ def replay(
     places = {site.name: site for site in export.sites}
     past = [_actual(ended[key], places) for key in sorted(completed)]
     rows = [_row(ACTUAL, "", past, True, SimulationResult((), capacity_gpus=results[0][2].capacity_gpus))]
-    for policy, told, result in results:
+    for policy, with_durations, result in results:
         kept = [job for job in result.jobs if job.key in completed]
-        label = policy if told else f"{policy}, no durations given"
-        row = _row(label, policy, kept, told, result)
-        if told or row.summary != rows[-1].summary:
+        label = policy if with_durations else f"{policy}, no durations given"
+        row = _row(label, policy, kept, with_durations, result)
+        if with_durations or row.summary != rows[-1].summary:
             rows.append(row)
     times = [ended[key] for key in completed]
     span = max(past.completed for past in times) - min(past.submitted for past in times)
@@ -127,7 +129,7 @@ def _as_replayed(job: Job, past: PastRun | None, settings: ReplaySettings) -> Jo
 
 
 def _scenario(
-    jobs: tuple[Job, ...], cluster: ClusterSpec, settings: ReplaySettings, policy: str, *, told: bool
+    jobs: tuple[Job, ...], cluster: ClusterSpec, settings: ReplaySettings, policy: str, *, with_durations: bool
 ) -> Scenario:
     return Scenario(
         jobs=jobs,
@@ -136,7 +138,7 @@ def _scenario(
         policy=policy,
         seed=settings.seed,
         restart_seconds=settings.restart_seconds,
-        unsized=0.0 if told else 1.0,
+        unsized=0.0 if with_durations else 1.0,
         by_site=True,
     )
 
@@ -172,12 +174,12 @@ def _past_uses(past: PastRun, sites: Mapping[str, Site]) -> Iterator[SiteUse]:
         yield SiteUse(one.site, tier, unlimited, one.gpu_seconds, 0.0, 0, one.copied_bytes, one.in_vain_bytes)
 
 
-def _row(label: str, policy: str, jobs: Sequence[JobResult], told: bool, result: SimulationResult) -> Row:
+def _row(label: str, policy: str, jobs: Sequence[JobResult], with_durations: bool, result: SimulationResult) -> Row:
     summary = summarize(SimulationResult(jobs=tuple(jobs), capacity_gpus=result.capacity_gpus))
     hours = sum(job.attained_gpu_seconds + job.lost_gpu_seconds for job in jobs) / 3600
     unused = [SiteUse(one.site, one.tier, one.unlimited) for one in result.sites]
     sites = add_uses([*unused, *(use for job in jobs for use in job.use.sites)])
-    return Row(label, policy, told, summary, hours, sites)
+    return Row(label, policy, with_durations, summary, hours, sites)
 
 
 def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def facts_of(result: Replay, export: Export, cluster: str) -> dict[str, Any]:
         {
             "label": row.label,
             "policy": row.policy,
-            "durations_told": row.told,
+            "durations_told": row.with_durations,
             **row.summary.as_dict(),
             "gpu_hours": row.gpu_hours,
             "sites": [{key: getattr(use, key) for key in SITE_KEYS} for use in row.sites],

@@ -143,9 +143,9 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     misled = scenario.estimate_sigma > 0 or scenario.unsized > 0
 
     def batch_seconds(job: Job, window: Window) -> float:
-        told = planner.cluster.told_batch_seconds(planner.cluster.jobs[job.key], window.site, node=window.node)
+        declared = planner.cluster.declared_batch_seconds(planner.cluster.jobs[job.key], window.site, node=window.node)
         speed = lognormal(scenario.speed_sigma, scenario.seed, window.node or window.site, "speed")
-        return told / belief[job.key] / speed
+        return declared / belief[job.key] / speed
 
     def link_factor(here: str, there: str) -> float:
         return lognormal(scenario.link_sigma, scenario.seed, here, there, "link")

@@ -122,7 +122,7 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
     total = len(study.policies) * len(study.loads) * len(study.seeds)
     done = 0
 
-    def told(count: int = 1) -> None:
+    def report_answers(count: int = 1) -> None:
         nonlocal done
         done += count
         if on_progress is not None:
@@ -130,13 +130,13 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
 
     probed = study.seeds if study.recipe.draws else study.seeds[:2]
     cells = list(study.cells(probed))
-    answers = list(zip(cells, run_cells(cells, pool, told), strict=True))
+    answers = list(zip(cells, run_cells(cells, pool, report_answers), strict=True))
     same = _seedless(answers)
     further = study.seeds[len(probed) :]
     if repeated := _repeated(answers, same, further):
-        told(len(repeated))
+        report_answers(len(repeated))
     rest = [cell for cell in study.cells(further) if (cell.load, cell.policy) not in same]
-    answers += zip(rest, run_cells(rest, pool, told), strict=True)
+    answers += zip(rest, run_cells(rest, pool, report_answers), strict=True)
     answers += repeated
     order = {(load, policy): i for i, (load, policy) in enumerate(product(study.loads, study.policies))}
     answers.sort(key=lambda pair: (order[pair[0].load, pair[0].policy], study.seeds.index(pair[0].seed)))

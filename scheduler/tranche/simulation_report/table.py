@@ -233,12 +233,12 @@ def chunk_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
     for key, chunks in result.chunks.items():
         for one in chunks:
             head = (key, one.chunk, str(one.state).lower())
-            told = tuple("" if at is None else at for at in (one.planned_start, one.planned_end, one.cost))
+            planned = tuple("" if at is None else at for at in (one.planned_start, one.planned_end, one.cost))
             if not one.executed:
-                yield (*head, one.site, one.node or "", _slots(one.slots), *told, "", "", "")
+                yield (*head, one.site, one.node or "", _slots(one.slots), *planned, "", "", "")
             for run in one.executed:
                 place = (run.site, run.node or "", _slots(run.slots))
-                yield (*head, *place, *told, run.start, run.end, run.outcome)
+                yield (*head, *place, *planned, run.start, run.end, run.outcome)
 
 
 def _slots(slots: Sequence[int]) -> str:

@@ -211,8 +211,8 @@ class ClusterState:
         level: int | None = None,
     ) -> float:
         """Return 1 / n_js of a worker at the site (on the node, if given), in seconds, corrected by measurements."""
-        told = self.told_batch_seconds(state, site, colocated, node, level)
-        return told * self.speed_factor(state, site, node)
+        declared = self.declared_batch_seconds(state, site, colocated, node, level)
+        return declared * self.speed_factor(state, site, node)
 
     def speed_factor(self, state: JobState, site: str, node: str | None = None) -> float:
         """Return the corrected over the predicted time of a mini-batch at the site (on the node, if given)."""
@@ -231,7 +231,7 @@ class ClusterState:
             return lambda node: factor(None)  # what others have measured there says nothing about its own time
         return factor
 
-    def told_batch_seconds(
+    def declared_batch_seconds(
         self,
         state: JobState,
         site: str,
@@ -263,12 +263,14 @@ class ClusterState:
         return batch_seconds(state.job, bandwidth, speed)
 
     def communication_seconds(self, state: JobState, site: str, node: str | None = None) -> float:
-        """Return the part of `told_batch_seconds` in which workers of the job communicate; 0 without network model."""
+        """Return the part of `declared_batch_seconds` in which its workers communicate; 0 without network model."""
         if self.level_network is None:
             return 0.0
         if state.job.servers == 0:
             return self.level_network.ring_seconds(state.job, self.level_of(state))
-        return self.told_batch_seconds(state, site, None, node) - self.told_batch_seconds(state, site, True, node)
+        return self.declared_batch_seconds(state, site, None, node) - self.declared_batch_seconds(
+            state, site, True, node
+        )
 
     def _level_to_servers(self, state: JobState, host: NodeState) -> int:
         """Return the topology level that the node shares with the job's parameter servers at its site."""

@@ -68,7 +68,7 @@ class TrackedWindow:
     opened: float
     batch_seconds: float
     """Expected time of a mini-batch, in seconds."""
-    told_batch_seconds: float
+    declared_batch_seconds: float
     """The same time by specification and links alone when the window opened, to compare the measured time with."""
     handover: bool = False
     """Whether a worker that is to stop still held its slots when the window opened."""

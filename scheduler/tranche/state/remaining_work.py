@@ -8,7 +8,7 @@ has taken. In both cases an estimate that is overrun is doubled, so that no job 
 from math import inf, log2
 from typing import NamedTuple
 
-from tranche.estimate import OVERRUN, believed_total
+from tranche.estimate import OVERRUN, estimated_total
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.tenant_usage import CompletedJob
 
@@ -35,7 +35,7 @@ def ledger_seconds(state: JobState, now: float) -> float:
     return round(state.worker_seconds(now), TIE_DIGITS)
 
 
-def told_gpu_seconds(state: JobState) -> float:
+def nominal_gpu_seconds(state: JobState) -> float:
     """Return the GPU-seconds of the whole job as declared, predicted or assumed; positive also without GPUs."""
     job = state.job
     return job.chunks * job.batches_per_chunk_total * state.nominal_batch_seconds * max(1, job.gpus)
@@ -45,7 +45,7 @@ def completed_job(state: JobState, gpu_seconds: float) -> CompletedJob:
     """Return the job as it counts in a history if it needed, or will have needed, this service."""
     job = state.job
     return CompletedJob(
-        gpu_seconds, job.submitted, state.job_gpus, told_gpu_seconds(state), job.size_declared, job.restart_seconds
+        gpu_seconds, job.submitted, state.job_gpus, nominal_gpu_seconds(state), job.size_declared, job.restart_seconds
     )
 
 
@@ -53,13 +53,13 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     """Return the estimated remaining GPU-seconds of the job."""
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
-        return max(0.0, believed_total(told_gpu_seconds(state), attained) - attained)
+        return max(0.0, estimated_total(nominal_gpu_seconds(state), attained) - attained)
     rest = state.worker_seconds(now)
     if now >= state.first_end:
         for run in state.runs.values():
             expected, elapsed = _times(state, run, now)
             if elapsed >= expected > 0:
-                more = max(0.0, believed_total(expected, elapsed) - elapsed)
+                more = max(0.0, estimated_total(expected, elapsed) - elapsed)
                 rest += more * state.nominal_batch_seconds / run.batch_seconds
     return rest * state.job.gpus
 
@@ -72,7 +72,7 @@ def reported_gpu_seconds(state: JobState) -> float:
     for run in state.runs.values():
         if run.started is not None and run.since is not None:
             attained += (run.since - run.started) * max(1, state.job.gpus)
-    return max(0.0, believed_total(told_gpu_seconds(state), attained) - attained)
+    return max(0.0, estimated_total(nominal_gpu_seconds(state), attained) - attained)
 
 
 def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
@@ -83,7 +83,7 @@ def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
     if rest > 0:
         return rest
     expected, elapsed = _times(state, run, now)
-    return max(0.0, believed_total(expected, elapsed) - elapsed) if expected > 0 else 0.0
+    return max(0.0, estimated_total(expected, elapsed) - elapsed) if expected > 0 else 0.0
 
 
 def rest_of(state: JobState, run: TrackedWindow, now: float) -> WindowRest:
@@ -91,7 +91,7 @@ def rest_of(state: JobState, run: TrackedWindow, now: float) -> WindowRest:
     expected, elapsed = _times(state, run, now)
     if expected <= 0:
         return WindowRest(0.0, 0.0)
-    total = believed_total(expected, elapsed)
+    total = estimated_total(expected, elapsed)
     left = max(0.0, total - elapsed)
     return WindowRest(left, state.left_of(run) * left / total)
 
@@ -112,27 +112,27 @@ def rest_rate(state: JobState, now: float) -> float:
 def overruns(state: JobState, now: float) -> int:
     """Return how often the predictions have been doubled."""
     if by_service(state):
-        return _doublings(told_gpu_seconds(state), state.attained_gpu_seconds(now) + NEARLY)
+        return _doublings(nominal_gpu_seconds(state), state.attained_gpu_seconds(now) + NEARLY)
     if now < state.first_end:
         return 0
     times = (_times(state, run, now) for run in state.runs.values())
     return sum(_doublings(expected, elapsed) for expected, elapsed in times if expected > 0)
 
 
-def _doublings(told: float, attained: float) -> int:
-    return round(log2(believed_total(told, attained) / told))
+def _doublings(expected: float, attained: float) -> int:
+    return round(log2(estimated_total(expected, attained) / expected))
 
 
 def next_overrun(state: JobState, now: float) -> float | None:
     """Return when `overruns` rises next if the windows that train now go on; None if it never does."""
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
-        return state.reaches(believed_total(told_gpu_seconds(state), attained) * OVERRUN, now)
+        return state.reaches(estimated_total(nominal_gpu_seconds(state), attained) * OVERRUN, now)
     found: float | None = None
     for run in state.runs.values():
         expected, elapsed = _times(state, run, now)
         if run.since is not None and expected > 0:
-            at = run.since + believed_total(expected, elapsed) * OVERRUN
+            at = run.since + estimated_total(expected, elapsed) * OVERRUN
             found = at if found is None else min(found, at)
     return found
 

@@ -133,7 +133,7 @@ class CompletedJob(NamedTuple):
     """Time of its submission, in seconds on the planner's clock."""
     gpus: int = 1
     """Number of GPUs of all workers that trained at the same time."""
-    told_gpu_seconds: float = 0.0
+    nominal_gpu_seconds: float = 0.0
     """Service by its specification, or by the assumption for jobs that do not declare their size."""
     size_declared: bool = True
     """Whether the specification declares it."""

@@ -61,10 +61,10 @@ def page_of(windows: tuple[ChunkWindow, ...] | None, after: int, limit: int) -> 
     windows = windows or ()
     some = windows[after + 1 : after + 1 + limit]
     more = after + 1 + limit < len(windows)
-    return ChunkPage([told(one) for one in some], len(windows), some[-1].chunk if more else None, _note(windows))
+    return ChunkPage([to_chunk(one) for one in some], len(windows), some[-1].chunk if more else None, _note(windows))
 
 
-def told(one: ChunkWindow) -> Chunk:
+def to_chunk(one: ChunkWindow) -> Chunk:
     """Convert a planner window to its API form."""
     return Chunk(
         one.chunk,

@@ -82,8 +82,8 @@ class Occurrences:
             events = _decode(body).items
         except msgspec.DecodeError as error:
             raise ApiError(502, "Malformed", f"EventList: {error}") from error
-        told = sorted(map(_occurrence, events), key=lambda event: event.at.timestamp() if event.at else 0.0)
-        self._known[uid] = (self._clock() + FRESH_SECONDS, told[::-1][:MOST])
+        occurrences = sorted(map(_occurrence, events), key=lambda event: event.at.timestamp() if event.at else 0.0)
+        self._known[uid] = (self._clock() + FRESH_SECONDS, occurrences[::-1][:MOST])
         self._known.move_to_end(uid)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

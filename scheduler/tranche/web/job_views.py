@@ -175,8 +175,8 @@ def detail(job: TrainingJob, known: Any = None) -> JobDetail:
 
 def _attempt(record: AttemptRecord, resumes: datetime | None) -> dict[str, Any]:
     """Return an ended attempt with the keys of status.progress.attempts, and `text` and `log` if there are any."""
-    told = stop_text(record.preempted_by, record.why, record.lost_seconds, resumes)
-    extra = {"text": told, "log": record.log.splitlines()}
+    reason = stop_text(record.preempted_by, record.why, record.lost_seconds, resumes)
+    extra = {"text": reason, "log": record.log.splitlines()}
     return attempt_status(record) | {name: value for name, value in extra.items() if value}
 
 
@@ -192,8 +192,8 @@ def sentence(job: TrainingJob) -> str:
 
 def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     if known is not None:
-        told: dict[str, Any] = msgspec.to_builtins(known)
-        return told
+        progress: dict[str, Any] = msgspec.to_builtins(known)
+        return progress
     written = job.status.progress
     return {"batches": written.batches, "estimated": written.estimated} if written else {}
 

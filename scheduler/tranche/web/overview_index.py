@@ -245,8 +245,8 @@ class Board:
         """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
         found: list[JobSummary] = []
         async for keys in portions(sorted(key for key in self.rows if key > after), MOST_ROWS):
-            told = (self.rows[key].summary for key in keys if key in self.rows)
-            found += [one for one in told if one.namespace in scope and phase in ("", one.phase)]
+            summaries = (self.rows[key].summary for key in keys if key in self.rows)
+            found += [one for one in summaries if one.namespace in scope and phase in ("", one.phase)]
             if len(found) >= limit:
                 break
         return found[:limit]
@@ -325,9 +325,9 @@ class Board:
         return (row for name in scope.namespaces for row in self._namespaces.get(name, {}).values())
 
     def _awaited(self, row: Row) -> Bar:
-        told = row.summary
-        start, end = told.planned_start, told.planned_completion
-        return Bar(told.namespace, told.name, 0, 0, row.gpus, "", start, end, "Expected", assumed=row.assumed)
+        job = row.summary
+        start, end = job.planned_start, job.planned_completion
+        return Bar(job.namespace, job.name, 0, 0, row.gpus, "", start, end, "Expected", assumed=row.assumed)
 
     def _later(self, one: PlannedWindow) -> Iterator[Bar]:
         row = self.rows.get(one.job)
@@ -384,13 +384,13 @@ class Board:
     def _row(self, job: TrainingJob, before: Row | None) -> Row:
         generation = (job.metadata.uid, job.metadata.generation)
         gpus = before.gpus if before is not None and before.generation == generation else self._gpus(job)
-        told = summary(job)
-        over = told.phase in OVER
+        shown = summary(job)
+        over = shown.phase in OVER
         places: dict[tuple[str, str], tuple[Bar, ...]] = {}
         for site, node, bar in () if over else _bars(job, gpus):
             places[site, node] = (*places.get((site, node), ()), bar)
         held = gpus * sum(map(len, places.values()))
-        return Row(job.key, generation, gpus, told, job.status.completion_time, places, _uses_of(job), held)
+        return Row(job.key, generation, gpus, shown, job.status.completion_time, places, _uses_of(job), held)
 
     def _gpus(self, job: TrainingJob) -> int:
         try:

@@ -274,25 +274,25 @@ def _may_ask(job: TrainingJob, who: Identity) -> str | None:
 
 def _read(body: bytes) -> _Body:
     try:
-        told = _DECODER.decode(body)
+        message = _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _Refusal(422, f"request body: {error}") from error
-    for vector in (told.applied, told.durable):
+    for vector in (message.applied, message.durable):
         if len(vector) > MAX_CHUNKS or not all(0 <= chunk < MAX_CHUNKS for chunk in vector):
             raise _Refusal(422, f"request body: chunk numbers must be from 0 to {MAX_CHUNKS - 1}")
         if not all(isfinite(batches) and batches >= 0 for batches in vector.values()):
             raise _Refusal(422, "request body: batches must be finite numbers of at least 0")
-    seconds = (told.batch_seconds, told.fetch_seconds, told.compute_seconds)
+    seconds = (message.batch_seconds, message.fetch_seconds, message.compute_seconds)
     if not all(one is None or (isfinite(one) and one >= 0) for one in seconds):
         raise _Refusal(422, "request body: seconds must be finite numbers of at least 0")
-    if len(told.iterations) > MAX_CHUNKS or any(len(last) > MOST_ITERATIONS for last in told.iterations.values()):
+    if len(message.iterations) > MAX_CHUNKS or any(len(last) > MOST_ITERATIONS for last in message.iterations.values()):
         raise _Refusal(422, f"request body: at most {MOST_ITERATIONS} iterations per worker")
-    figures = (one for last in told.iterations.values() for iteration in last for one in iteration)
+    figures = (one for last in message.iterations.values() for iteration in last for one in iteration)
     if not all(0 <= one <= LARGEST_FIGURE for one in figures):
         raise _Refusal(422, f"request body: samples and seconds of iterations must be from 0 to {LARGEST_FIGURE:g}")
-    return told
+    return message
 
 
-def _report(told: _Body, job: str) -> Report:
-    timings = Timings(told.batch_seconds, told.fetch_seconds, told.compute_seconds)
-    return Report(job, told.attempt, told.applied, told.durable, timings)
+def _report(message: _Body, job: str) -> Report:
+    timings = Timings(message.batch_seconds, message.fetch_seconds, message.compute_seconds)
+    return Report(job, message.attempt, message.applied, message.durable, timings)

@@ -4,7 +4,7 @@ from math import exp
 
 import pytest
 
-from tranche.estimate import OVERRUN, UNKNOWN_SIGMA, Sizes, believed_total
+from tranche.estimate import OVERRUN, UNKNOWN_SIGMA, Sizes, estimated_total
 from tranche.estimate.job_size import KEPT, TEMPLATES
 
 
@@ -35,8 +35,8 @@ def test_sizes_keep_only_the_latest_templates() -> None:
 @pytest.mark.parametrize(
     ("attained", "total"), [(0.0, 100.0), (100.0, 100.0), (100.0 * OVERRUN, 200.0), (201.0, 200.0), (1000.0, 1600.0)]
 )
-def test_believed_total_doubles_until_it_exceeds_attained(attained: float, total: float) -> None:
-    assert believed_total(100.0, attained) == total
+def test_estimated_total_doubles_until_it_exceeds_attained(attained: float, total: float) -> None:
+    assert estimated_total(100.0, attained) == total
 
 
 def test_sigma_of_a_template_narrows_with_equal_jobs() -> None:

@@ -296,7 +296,7 @@ def test_restarted_planner_restores_sizes_and_learnt_factors() -> None:
     planner = asyncio.run(taken_over(before, unsized, fresh, policy="chunk")).planner
     states = planner.cluster.jobs
     assert states["default/fresh"].nominal_batch_seconds == pytest.approx(5000.0 / 2)
-    told = planner.cluster.told_batch_seconds(states["default/unsized"], "")
+    told = planner.cluster.declared_batch_seconds(states["default/unsized"], "")
     assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * told)
 
 

@@ -54,13 +54,13 @@ class Member:
         mine = np.array([self._session.stopping, *self._iteration, *self.sizes], np.float64)
         if self._collective.rank == 0:
             mine[4:] = assigned(self._session.allocations, self.sizes)
-        told = self._collective.gather(mine)
+        gathered = self._collective.gather(mine)
         if self._collective.rank == 0:
-            for rank, (_, counts, samples, seconds, *_) in enumerate(told):
+            for rank, (_, counts, samples, seconds, *_) in enumerate(gathered):
                 if counts:
                     self._session.iterated(rank, samples, seconds)
-        self.sizes = [int(size) for size in told[0][4:]]
-        return any(one[0] for one in told)
+        self.sizes = [int(size) for size in gathered[0][4:]]
+        return any(one[0] for one in gathered)
 
     def _step(self) -> None:
         rows = np.random.default_rng(self.steps).choice(len(self._y), self._total, replace=False)

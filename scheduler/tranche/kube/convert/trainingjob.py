@@ -402,9 +402,9 @@ def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, 
                 generation=w.generation or None,
                 renewed=w.renewed or None,
                 preemptedBy=w.preempted_by or None,
-                why=w.why or None if told else None,
+                why=w.why or None if has_reason else None,
             )
-            for w, fits, told in zip(plan.windows, within, explained, strict=True)
+            for w, fits, has_reason in zip(plan.windows, within, explained, strict=True)
         ],
     }
     if plan.staging:

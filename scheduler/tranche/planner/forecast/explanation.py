@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tranche.model import Admission, Job, Measure, expected, free_gpus, since, until
 from tranche.model.explanation_text import ASSUMED_DURATION
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
-from tranche.model.share_text import share_text, told_share
+from tranche.model.share_text import share_clause, share_text
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
@@ -71,8 +71,8 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
         notes.append("free GPUs are too far apart, and it declines them for a time")
     elif state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
         notes.append("free GPUs are slower and would complete its waiting chunks later")
-    if isinstance(policy, QueuePolicy) and (told := policy.note(state, now)):
-        notes.append(told)
+    if isinstance(policy, QueuePolicy) and (note := policy.note(state, now)):
+        notes.append(note)
     if job.limited:
         notes.append(job.limited)
     if job.data_site not in (None, OUTSIDE) and not _is_known(cluster, job.data_site):
@@ -152,7 +152,7 @@ def _activity(state: JobState, now: float) -> str:
 def _share(state: JobState, now: float) -> str:
     """Say how much of the job is trained, which says more than the number of chunks while the first ones train."""
     known = trained(state, now)
-    return told_share(share_text(known.batches, known.of), estimated=known.estimated)
+    return share_clause(share_text(known.batches, known.of), estimated=known.estimated)
 
 
 def _workers(state: JobState) -> str:

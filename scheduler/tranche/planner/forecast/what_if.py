@@ -43,7 +43,7 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
     next(playing, None)
     cluster = rollout.planner.context.cluster
     state = cluster.jobs[key]
-    told, workers = explain(cluster, context.policy, state, None, now), len(state.runs)
+    explained, workers = explain(cluster, context.policy, state, None, now), len(state.runs)
     yield
     yield from playing
     start, completion = rollout.starts.get(key), rollout.completions.get(key)
@@ -52,7 +52,7 @@ def what_if(context: PlannerContext, new_planner: PlannerFactory, asked: JobSubm
         completion=completion,
         site=start.site if start is not None else "",
         behind=(start.behind or "") if start is not None and start.at > now else "",
-        explanation=as_what_if(told.text, workers),
+        explanation=as_what_if(explained.text, workers),
         workers=workers,
         delays=_delays(without, rollout),
         cut_short=without.cut_short or rollout.cut_short,

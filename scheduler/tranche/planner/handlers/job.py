@@ -126,9 +126,9 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
         state.attempts = max(state.attempts, window.attempt)
         pace = cluster.batch_seconds(state, window.site, node=window.node if cluster.weighs_gpu_kinds else None)
         host = None if cluster.is_unlimited(window.site) else window.node
-        told = cluster.told_batch_seconds(state, window.site, node=window.node)
+        declared = cluster.declared_batch_seconds(state, window.site, node=window.node)
         run = TrackedWindow(
-            window, SlotBinding(window.site, host), now, pace, told, adopted=True, held_from=window.start
+            window, SlotBinding(window.site, host), now, pace, declared, adopted=True, held_from=window.start
         )
         cluster.enter_window(state, run, now)
         context.rank_again(state)
@@ -215,7 +215,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.windows_changed()
     state.hosts = (-1, None)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
-    if _told_speed(job) != _told_speed(old):
+    if _declared_speed(job) != _declared_speed(old):
         learning.restate(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
@@ -269,7 +269,7 @@ def _close_revised_servers(context: PlannerContext, state: JobState, attempts: C
             close_server(context, state, server, REVISED)
 
 
-def _told_speed(job: Job) -> tuple[float, Mapping[str, float], bool]:
+def _declared_speed(job: Job) -> tuple[float, Mapping[str, float], bool]:
     """Return what the specification says about the job's speed."""
     return job.step_seconds, job.step_seconds_by_kind, job.size_declared
 

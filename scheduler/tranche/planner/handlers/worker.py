@@ -63,7 +63,7 @@ def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: st
     site = node.node.site if node is not None else run.window.site
     run.window = replace(run.window, node=name, site=site)
     run.home = run.home._replace(site=site, node=name if node is not None else None, slots=())
-    run.told_batch_seconds = context.cluster.told_batch_seconds(state, site, node=name)
+    run.declared_batch_seconds = context.cluster.declared_batch_seconds(state, site, node=name)
     context.cluster.enter_window(state, run, context.now)
     context.rank_again(state)
     if context.binding is not None:

@@ -135,10 +135,10 @@ class _Paces:
         known = self._known.get(key)
         if known is None:
             cluster, state = self._cluster, self._state
-            told = cluster.told_batch_seconds(state, here.site, node=here.name)
-            known = self._known[key] = told, cluster.speed_factors(state, here.site, here.gpu_kind)
-        told, factor = known
-        return told * factor(here.name)
+            declared = cluster.declared_batch_seconds(state, here.site, node=here.name)
+            known = self._known[key] = declared, cluster.speed_factors(state, here.site, here.gpu_kind)
+        declared, factor = known
+        return declared * factor(here.name)
 
     def faster(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
         """Yield the nodes with windows where the job could start and is faster than `seconds`, with their times."""

@@ -25,8 +25,8 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
         return
     cluster, now = context.cluster, context.now
     state.attempts += 1
-    told = cluster.told_batch_seconds(state, home.site, node=home.node)
-    per_batch = told * cluster.speed_factor(state, home.site, home.node)
+    declared = cluster.declared_batch_seconds(state, home.site, node=home.node)
+    per_batch = declared * cluster.speed_factor(state, home.site, home.node)
     seconds = state.batches_left(chunks) * per_batch
     window = Window(
         index=index,
@@ -39,7 +39,7 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
         end=now + state.job.restart_seconds + seconds,
         generation=state.job.generation,
     )
-    run = TrackedWindow(window, home, now, per_batch, told, handover=_occupied(context, home))
+    run = TrackedWindow(window, home, now, per_batch, declared, handover=_occupied(context, home))
     cluster.enter_window(state, run, now)
     context.rank_again(state)
     if context.queue is not None and context.queue.policy.fetches_after_start:

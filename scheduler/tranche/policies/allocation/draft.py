@@ -261,13 +261,13 @@ class Draft:
         if cells is None:
             return None
         more = self._used[state.job.key]
-        told = Counter(dict(cells.workers))
-        beyond = self.workers(state) - told.total()
-        for name in sorted(more - told) if beyond > 0 else ():
-            count = min(beyond, more[name] - told[name])
-            told[name] += count
+        counts = Counter(dict(cells.workers))
+        beyond = self.workers(state) - counts.total()
+        for name in sorted(more - counts) if beyond > 0 else ():
+            count = min(beyond, more[name] - counts[name])
+            counts[name] += count
             beyond -= count
-        return cells._replace(workers=tuple((+told).items()))
+        return cells._replace(workers=tuple((+counts).items()))
 
     def _hosts_of(self, state: JobState, shape: PodShape) -> list[str]:
         known = self._hosts.get((state.job.key, shape))

@@ -77,7 +77,7 @@ class OrderReplay:
     def __post_init__(self) -> None:
         count = len(self.jobs)
         self._trained, self._since, self._starts = [0.0] * count, [0.0] * count, [0] * count
-        self._left = [round(job.told_gpu_seconds / job.gpus, TIE_DIGITS) for job in self.jobs]
+        self._left = [round(job.nominal_gpu_seconds / job.gpus, TIE_DIGITS) for job in self.jobs]
 
     def run(self) -> float:
         """Return the sum of all JCTs, in seconds."""
@@ -191,9 +191,9 @@ class OrderReplay:
         """Stop a running job; it waits again."""
         job = self.jobs[number]
         self._trained[number] += max(0.0, self.now - self._since[number])
-        told = job.told_gpu_seconds / job.gpus
-        done = self._trained[number] * (job.told_gpu_seconds / job.gpu_seconds)
-        self._left[number] = round(told - done, TIE_DIGITS)
+        expected = job.nominal_gpu_seconds / job.gpus
+        done = self._trained[number] * (job.nominal_gpu_seconds / job.gpu_seconds)
+        self._left[number] = round(expected - done, TIE_DIGITS)
         self._release(number)
         self._wait(number)
 

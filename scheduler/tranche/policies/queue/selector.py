@@ -85,7 +85,8 @@ class Selector(PooledPolicy):
             return usual
         mean = fmean(job.gpu_seconds / job.gpus for job in completed)
         assumed = [
-            job._replace(gpu_seconds=job.told_gpu_seconds if job.size_declared else mean * job.gpus) for job in waiting
+            job._replace(gpu_seconds=job.nominal_gpu_seconds if job.size_declared else mean * job.gpus)
+            for job in waiting
         ]
         averages = [average_jct_seconds([*completed, *assumed], gpus, name) for name in self.members.split("+")]
         least = min(averages)

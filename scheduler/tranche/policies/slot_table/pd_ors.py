@@ -93,7 +93,7 @@ class PdOrs(SlotTablePolicy):
         job = state.job
         if not job.servers:
             return state.nominal_batch_seconds, state.nominal_batch_seconds
-        factor = state.nominal_batch_seconds / max(1e-12, cluster.told_batch_seconds(state, job.home or ""))
+        factor = state.nominal_batch_seconds / max(1e-12, cluster.declared_batch_seconds(state, job.home or ""))
         near = factor * seconds_per_sample(job.step_seconds, job.gradient_bits, 1.0, self.internal or inf, 1.0)
         far = factor * seconds_per_sample(
             job.step_seconds, job.gradient_bits, 1.0, min(self.external or inf, job.bits_per_second), 1.0

@@ -149,4 +149,4 @@ class DelayedSimulation(Simulation):
             Simulation._process(self, event)
             return
         self._leave(worker, event.outcome)
-        self._untold.append(event)
+        self._pending_events.append(event)

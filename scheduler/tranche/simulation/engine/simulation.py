@@ -179,7 +179,7 @@ class Simulation:
     """Members of the gangs, and workers with parameter servers, that may contend for links."""
     _fetches: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     """Chunks whose data a worker waits for, by job and attempt, if uploads contend for links."""
-    _untold: list[Event] = field(default_factory=list)
+    _pending_events: list[Event] = field(default_factory=list)
     _over: list[Event] = field(default_factory=list)
     """Removals of completed jobs, which the planner receives with the events of a later instant."""
     _busy_gpus: int = 0
@@ -192,10 +192,10 @@ class Simulation:
 
     def run(self) -> None:
         """Run until no event is left."""
-        while self._heap or self._untold or self.transfers or self.planner.next_wakeup() is not None:
+        while self._heap or self._pending_events or self.transfers or self.planner.next_wakeup() is not None:
             self.step()
         if self._over:
-            self._tell()
+            self._pass_events()
 
     def step(self) -> None:
         """Process the next instant: all of its events, and the decisions that follow."""
@@ -205,7 +205,7 @@ class Simulation:
         while heap and heap[0][0] <= self.now:
             self._process(heappop(heap)[2])
         if self._is_due(boundary):
-            self._tell()
+            self._pass_events()
         self.load.take(self.now, self._busy_gpus, self._waiting)
 
     def _is_due(self, boundary: float | None) -> bool:
@@ -213,7 +213,7 @@ class Simulation:
         if self.period_seconds:
             return boundary is not None and boundary <= self.now
         wakeup = self.planner.next_wakeup()
-        return bool(self._untold) or (wakeup is not None and wakeup <= self.now)
+        return bool(self._pending_events) or (wakeup is not None and wakeup <= self.now)
 
     def result(self) -> SimulationResult:
         """Return the completed jobs so far, and why the others have not completed."""
@@ -259,10 +259,10 @@ class Simulation:
         return min(until, ended) if jobs else until
 
     def _next_period(self) -> float | None:
-        if not (self._untold or self.planner.next_wakeup() is not None):
+        if not (self._pending_events or self.planner.next_wakeup() is not None):
             return None
         wakeup = self.planner.next_wakeup()
-        return self._round(self.now if self._untold or wakeup is None else max(self.now, wakeup))
+        return self._round(self.now if self._pending_events or wakeup is None else max(self.now, wakeup))
 
     def _process(self, event: Event) -> None:
         match event:
@@ -294,22 +294,22 @@ class Simulation:
                     return
                 event = report
             case NodeChanged(node=node) if not node.ready:
-                self._untold.append(event)
+                self._pending_events.append(event)
                 self._lose(node.name)
                 return
             case _:
                 pass
-        self._untold.append(event)
+        self._pending_events.append(event)
 
     def _lose(self, node: str) -> None:
         """Remove the pods on the node, with what they had not saved."""
         for worker in [w for w in self._workers.values() if w.window.node == node]:
             self._leave(worker, "Lost")
-            self._untold.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
+            self._pending_events.append(WorkerEnded(worker.account.job.key, worker.window.attempt, "Lost", self.now))
         for (key, attempt), server in list(self._servers.items()):
             if server.node == node:
                 del self._servers[key, attempt]
-                self._untold.append(end_of(key, server))
+                self._pending_events.append(end_of(key, server))
 
     def _leave(self, worker: Worker, outcome: str) -> None:
         """End a pod: it no longer holds its GPUs."""
@@ -343,20 +343,20 @@ class Simulation:
 
     # ---- events to the planner, and its instructions
 
-    def _tell(self) -> None:
+    def _pass_events(self) -> None:
         """Pass all pending events to the planner and carry out its instructions, until no new event results."""
         while True:
-            told, self._untold, self._over = self._over + self._untold, [], []
-            for event in told if self._servers else ():
+            events, self._pending_events, self._over = self._over + self._pending_events, [], []
+            for event in events if self._servers else ():
                 if isinstance(event, WorkerEnded):
                     self._servers_of_ended(event)
-            instructions = self.planner.handle_all(told or (Tick(),), self.now)
+            instructions = self.planner.handle_all(events or (Tick(),), self.now)
             self.events += 1
             self._execute(instructions)
-            for event in told:
+            for event in events:
                 if isinstance(event, _COMPLETING):
                     self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
-            if not self._untold or self.period_seconds:
+            if not self._pending_events or self.period_seconds:
                 return
 
     def _servers_of_ended(self, event: WorkerEnded) -> None:
@@ -375,14 +375,14 @@ class Simulation:
                     opened[key, window.attempt] = (self.planner.cluster.jobs[key], window)
                 case CloseWindow(job=key, window=window) if opened.pop((key, window.attempt), None):
                     # one decision has opened and closed it, so it has no pod
-                    self._untold.append(WorkerEnded(key, window.attempt, "Lost", self.now))
+                    self._pending_events.append(WorkerEnded(key, window.attempt, "Lost", self.now))
                 case CloseWindow(job=key, window=window):
                     self._stop(key, window)
                 case PlaceParameterServer(job=key, server=server):
                     self._servers[key, server.attempt] = server
                 case CloseParameterServer(job=key, server=server):
                     self._servers.pop((key, server.attempt), None)
-                    self._untold.append(end_of(key, server, "Preempted", 143))
+                    self._pending_events.append(end_of(key, server, "Preempted", 143))
                 case StageData() if self.shared_uploads is not None:
                     self._share_links(*self.shared_uploads.send(self.planner.cluster, instruction, self.now))
                 case StageData() if self.uploads is not None:
@@ -405,7 +405,7 @@ class Simulation:
     def _true_batch_seconds(self, state: JobState, window: Window) -> float:
         if self.batch_seconds is not None:
             return self.batch_seconds(state.job, window)
-        return state.runs[window.attempt].told_batch_seconds
+        return state.runs[window.attempt].declared_batch_seconds
 
     def _start(self, state: JobState, window: Window, pace: float) -> None:
         key, now = state.job.key, self.now
@@ -588,14 +588,14 @@ class Simulation:
             self._end_batches(key, self.now, leaving=worker)
             progress = worker.progress(self.now)
             self._leave(worker, "Preempted")
-            self._untold.append(WorkerEnded(key, window.attempt, "Preempted", self.now, progress, 143))
+            self._pending_events.append(WorkerEnded(key, window.attempt, "Preempted", self.now, progress, 143))
 
     def _complete(self, key: str, at: float) -> None:
         state = self.planner.cluster.jobs.get(key)
         account = self._accounts.get(key)
         chief_end = expected_end(key, state) if state is not None else None
         if chief_end is not None:
-            self._untold.append(chief_end)
+            self._pending_events.append(chief_end)
         if state is None or account is None or not state.finished:
             return
         if self._fastest is None:
