@@ -136,7 +136,7 @@ def report(outcome: Outcome, policy: str, seed: int) -> bool:
     delays = outcome.delays
     print(
         f"delays: start {delays.start_seconds:.3f} s, notice {delays.notice_seconds:.3f} s, handover "
-        f"{delays.handover_seconds:.3f} s, each other start or stop under way {delays.crowd_seconds:.4f} s, "
+        f"{delays.handover_seconds:.3f} s, each other start or stop under way {delays.concurrency_seconds:.4f} s, "
         f"status {outcome.report_seconds:.3f} s"
     )
     again = median(wait.seconds for wait in waits)

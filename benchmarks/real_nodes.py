@@ -20,7 +20,7 @@ from statistics import mean, median
 from typing import Any
 
 from tranche.demo.cluster_snapshot import Snapshot
-from tranche.demo.job_timeline import Course
+from tranche.demo.job_timeline import JobTimeline
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.submission import journal_of, outcome_of, replay
 from tranche.demo.summary import Outcome, simulate_outcome
@@ -162,7 +162,7 @@ def later(real: Delays, simulated: Delays) -> dict[str, float]:
     }
 
 
-def print_windows(courses: Mapping[str, Course]) -> None:
+def print_windows(courses: Mapping[str, JobTimeline]) -> None:
     """Print each window of a run: when it was opened, when its worker trained and ended, and how."""
     first = min(course.submitted for course in courses.values())
     for key, course in courses.items():

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from tranche.kube.client.client import ApiClient
-from tranche.kube.client.leader_election import DeposedError, Leadership, LeaseSettings
+from tranche.kube.client.leader_election import Leadership, LeadershipLostError, LeaseSettings
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Election:
         """Wait for the Lease, then keep it while `serve` runs; release it at the end.
 
         Raises:
-            DeposedError: another replica holds the Lease, or it could not be renewed in time.
+            LeadershipLostError: another replica holds the Lease, or it could not be renewed in time.
         """
         logger.info("waiting for the Lease %s", LEASE)
         term = await self._leadership.take(int)
@@ -51,8 +51,8 @@ class Election:
         try:
             await run_until_first_exit(lease=self._leadership.keep(), operator=serve())
         except ExceptionGroup as group:
-            if deposed := group.subgroup(DeposedError):
-                raise DeposedError(str(deposed.exceptions[0])) from None
+            if deposed := group.subgroup(LeadershipLostError):
+                raise LeadershipLostError(str(deposed.exceptions[0])) from None
             raise
         finally:
             await self._leadership.release()

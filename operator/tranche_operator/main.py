@@ -8,7 +8,7 @@ import click
 
 from tranche import __version__
 from tranche.kube.client.client import ApiClient, Unreachable
-from tranche.kube.client.leader_election import DeposedError
+from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, Format, Level, LogSettings, log_to_stderr
 from tranche_operator.app import Operator
@@ -78,7 +78,7 @@ def main(
     )
     try:
         asyncio.run(run(kubeconfig, health_port, settings, lease_namespace))
-    except DeposedError as error:
+    except LeadershipLostError as error:
         raise click.ClickException(f"another operator reconciles now: {error}") from None
     except Unreachable as error:
         raise click.ClickException(f"no credentials for an API server: {error.message}") from error
@@ -94,7 +94,7 @@ async def run(
 
     Raises:
         Unreachable: if there are no usable credentials.
-        DeposedError: if another replica holds the Lease.
+        LeadershipLostError: if another replica holds the Lease.
         OSError: if the health port is in use.
     """
     stop = asyncio.Event()

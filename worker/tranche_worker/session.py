@@ -91,7 +91,7 @@ class Session:
             chunk = next((one for one in self._mine.chunks if self._trained[one] < self._mine.batches), None)
             if chunk is not None:
                 yield chunk, int(self._trained[chunk])
-            elif not self._goes_on():
+            elif not self._receives_more():
                 return
 
     @property
@@ -172,7 +172,7 @@ class Session:
             return EXIT_DONE
         return EXIT_TERMINATED if self._deadline is not None else EXIT_UNFINISHED
 
-    def _goes_on(self) -> bool:
+    def _receives_more(self) -> bool:
         """Request more chunks if all current ones are saved; return False if there are none."""
         if any(self._saved[chunk] < self._mine.batches for chunk in self._mine.chunks):
             return False

@@ -103,7 +103,7 @@ class Bounds:
     times."""
     remembered: int
     at_once: int
-    longest_line: int
+    most_pending: int
     """Maximum number of pending reviews; further ones raise `BusyError`. There is as much room again for reviews that
     renew a positive result, so that invalid tokens do not keep valid ones away."""
     remembered_refusals: int = 1000
@@ -151,7 +151,7 @@ class Reviews(Generic[T]):
         if digest in self._pending:  # its result counts for all tasks
             return await self._review(digest, ask)
         renews = digest in self._known
-        if len(self._pending) >= self._bounds.longest_line * (1 + renews):
+        if len(self._pending) >= self._bounds.most_pending * (1 + renews):
             raise BusyError
         if self._limit is None or renews:
             return await self._review(digest, ask)

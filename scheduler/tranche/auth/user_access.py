@@ -19,13 +19,13 @@ AUDIENCE = "page.tranche.dev"
 """Audience of tokens that are valid for this page only; ``kubectl create token --audience`` creates them."""
 LONGEST_TOKEN = 16 * 2**10
 """Maximum token size in bytes; tokens of some identity providers have several thousand."""
-TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, longest_line=200)
+TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, most_pending=200)
 RIGHTS = Bounds(
     trusted_seconds=60.0,
     refused_seconds=60.0,
     remembered=50_000,
     at_once=16,
-    longest_line=20_000,
+    most_pending=20_000,
     remembered_refusals=50_000,  # a visitor has one for nearly each namespace
 )
 REVIEWS_PER_SECOND, REVIEWS_BURST = 50.0, 500

@@ -298,7 +298,7 @@ def _opened_pool(processes: int | None, dask: str | None) -> "Iterator[Pool]":
 
 @contextmanager
 def _dask_pool(address: str) -> "Iterator[Pool]":
-    from tranche.simulation.executors import LentPool
+    from tranche.simulation.executors import ExternalPool
 
     try:
         from distributed import Client
@@ -312,4 +312,4 @@ def _dask_pool(address: str) -> "Iterator[Pool]":
         threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
         if not threads:
             raise InputError(f"--dask {address}: the Dask cluster has no workers; start one with dask worker {address}")
-        yield LentPool(client.get_executor(), threads)  # type: ignore[no-untyped-call]
+        yield ExternalPool(client.get_executor(), threads)  # type: ignore[no-untyped-call]

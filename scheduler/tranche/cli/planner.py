@@ -17,7 +17,7 @@ from tranche.extender.app import serve_metrics
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
-from tranche.kube.client.leader_election import DeposedError, Leadership
+from tranche.kube.client.leader_election import Leadership, LeadershipLostError
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.live import Controller, ControllerSettings
 from tranche.live.informers import Informers
@@ -142,8 +142,8 @@ def planner(log_level: Level, log_format: Format, **options: object) -> None:
     note = journal(chosen.journal) if chosen.journal else nullcontext(None)
     try:
         common.run_process("planner", log, lambda fact: _main(chosen, fact), note, JournalError)
-    except (ExceptionGroup, DeposedError) as fault:
-        cause = common.expected_cause(fault, DeposedError)
+    except (ExceptionGroup, LeadershipLostError) as fault:
+        cause = common.expected_cause(fault, LeadershipLostError)
         if cause is None:
             raise
         raise click.ClickException(f"this planner is not the leader any more: {cause}") from None

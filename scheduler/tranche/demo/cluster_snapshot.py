@@ -12,7 +12,7 @@ import msgspec
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
-from tranche.live.foreign_usage import NodeBook
+from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.model import Node
 from tranche.web.job_views import phase_of
 from tranche_testcluster import Cluster, ClusterError
@@ -107,7 +107,7 @@ def read_copies(metrics: str) -> tuple[Copy, ...]:
 def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:
     """Yield the nodes as planner nodes."""
     _, answer = cluster.request("GET", "/api/v1/nodes")
-    book = NodeBook(GPU_RESOURCES, lambda pod: False)
+    book = ForeignNodeUsage(GPU_RESOURCES, lambda pod: False)
     for item in answer["items"]:
         node = book.node(msgspec.convert(item, NodeObject), sites)
         if node is not None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import fmean, linear_regression
 from types import MappingProxyType
 
-from tranche.demo.job_timeline import Course, Stay, stays_of
+from tranche.demo.job_timeline import JobTimeline, WorkerTimeline, stays_of
 from tranche.simulation.engine.control_plane_delays import Delays
 
 
@@ -22,7 +22,7 @@ class Kinds:
 
 
 def measure_delays(
-    courses: Mapping[str, Course],
+    courses: Mapping[str, JobTimeline],
     save_seconds: float,
     kinds: Kinds = Kinds(),
     training_seconds: Mapping[str, float] = MappingProxyType({}),
@@ -38,11 +38,11 @@ def measure_delays(
     """
     stays = stays_of(courses)
     single = stays_of({key: course for key, course in courses.items() if key not in kinds.gangs})
-    start, crowd = _line(_starts(single, kinds))
+    start, concurrent = _line(_starts(single, kinds))
     together = stays_of({key: course for key, course in courses.items() if key in kinds.gangs})
-    gang = _mean([seconds - start - crowd * among for among, seconds in _starts(together, kinds)])
+    gang = _mean([seconds - start - concurrent * among for among, seconds in _starts(together, kinds)])
     stops = [
-        s.ended - s.closing - save_seconds - crowd * s.closing_crowd
+        s.ended - s.closing - save_seconds - concurrent * s.concurrent_at_closing
         for s in stays
         if s.ended is not None and s.closing is not None and _trained_before(s, s.closing) and s.outcome == "Preempted"
     ]
@@ -53,7 +53,7 @@ def measure_delays(
         save_seconds=save_seconds,
         release_seconds=_mean(_releases(courses, training_seconds)),
         handover_seconds=_mean(handovers),
-        crowd_seconds=crowd,
+        concurrency_seconds=concurrent,
         gang_seconds=gang,
         node_seconds=_mean(_node_starts(stays, kinds)),
     )
@@ -87,7 +87,7 @@ class Turnaround:
         return self.started - max(self.opened, self.freed)
 
 
-def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[Turnaround]:
+def turnarounds(courses: Mapping[str, JobTimeline], gpus: Mapping[str, int]) -> list[Turnaround]:
     """Return the idle times before workers (of one GPU each) that did not find enough free GPUs at submission.
 
     A worker takes the GPU of its node that has been free for the longest time. Workers of a job whose windows opened at
@@ -106,7 +106,7 @@ def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[
     late = dict.fromkeys(gpus, 0)
     ends = iter(sorted(ended))
     end = next(ends, None)
-    taken: list[tuple[str, float, float, Stay]] = []
+    taken: list[tuple[str, float, float, WorkerTimeline]] = []
     for started, key, stay in sorted(trained, key=lambda one: one[:2]):
         while end is not None and end[0] <= started:
             if late[end[1]]:
@@ -125,32 +125,32 @@ def turnarounds(courses: Mapping[str, Course], gpus: Mapping[str, int]) -> list[
     return found
 
 
-def start_errors(courses: Mapping[str, Course], delays: Delays, kinds: Kinds = Kinds()) -> list[float]:
+def start_errors(courses: Mapping[str, JobTimeline], delays: Delays, kinds: Kinds = Kinds()) -> list[float]:
     """Return the difference of each start on free slots from the measured delays, in seconds."""
     errors = []
     for key, course in courses.items():
         usual = delays.start_seconds + (delays.gang_seconds if key in kinds.gangs else 0.0)
         points = _starts(list(course.stays.values()), kinds)
-        errors += [seconds - usual - delays.crowd_seconds * crowd for crowd, seconds in points]
+        errors += [seconds - usual - delays.concurrency_seconds * concurrent for concurrent, seconds in points]
     return errors
 
 
-def _starts(stays: Sequence[Stay], kinds: Kinds) -> list[tuple[float, float]]:
+def _starts(stays: Sequence[WorkerTimeline], kinds: Kinds) -> list[tuple[float, float]]:
     """(concurrency, seconds) of each start on free slots of an existing node."""
     return [
-        (float(s.crowd), s.started - s.opened)
+        (float(s.concurrent), s.started - s.opened)
         for s in stays
         if s.started is not None and not s.handover and s.node not in kinds.clouds
     ]
 
 
-def _node_starts(stays: Sequence[Stay], kinds: Kinds) -> list[float]:
+def _node_starts(stays: Sequence[WorkerTimeline], kinds: Kinds) -> list[float]:
     """Seconds of each start that waited for a node, recognized by its duration."""
     times = [(s.started - s.opened, kinds.clouds[s.node]) for s in stays if s.started and s.node in kinds.clouds]
     return [seconds for seconds, node in times if seconds >= node]
 
 
-def _releases(courses: Mapping[str, Course], training_seconds: Mapping[str, float]) -> list[float]:
+def _releases(courses: Mapping[str, JobTimeline], training_seconds: Mapping[str, float]) -> list[float]:
     """Seconds from the end of the training of each worker to the end of its pod, of jobs without a stop."""
     return [
         s.ended - s.started - seconds
@@ -170,16 +170,16 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return _mean([y for _, y in points]), 0.0
 
 
-def report_seconds(courses: Mapping[str, Course], completed: Mapping[str, float]) -> float:
+def report_seconds(courses: Mapping[str, JobTimeline], completed: Mapping[str, float]) -> float:
     """Return the mean time from the end of a job's last worker to its completion time, on the same clock."""
     return _mean([at - courses[key].ended for key, at in completed.items() if key in courses])
 
 
-def _trained_before(stay: Stay, at: float) -> bool:
+def _trained_before(stay: WorkerTimeline, at: float) -> bool:
     return stay.started is not None and stay.started < at
 
 
-def _handover(stay: Stay, stays: Sequence[Stay]) -> list[float]:
+def _handover(stay: WorkerTimeline, stays: Sequence[WorkerTimeline]) -> list[float]:
     """Time from the last end of a stopped worker on the node to the start."""
     if stay.started is None:
         return []

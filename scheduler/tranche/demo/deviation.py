@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from tranche.demo.job_timeline import Course, Phases, split
+from tranche.demo.job_timeline import JobTimeline, Phases, split
 
 WORTH_SECONDS = 0.05
 """Minimum part of a difference that is reported, in seconds."""
@@ -56,7 +56,10 @@ class Deviation:
 
 
 def compare(
-    measured: Mapping[str, Course], simulated: Mapping[str, Course], completed: Mapping[str, float], reporting: float
+    measured: Mapping[str, JobTimeline],
+    simulated: Mapping[str, JobTimeline],
+    completed: Mapping[str, float],
+    reporting: float,
 ) -> list[Deviation]:
     """Compare the jobs that completed in both runs, largest relative difference first.
 
@@ -74,7 +77,9 @@ def compare(
     return sorted(found, key=lambda deviation: (-deviation.relative, deviation.job))
 
 
-def _deviation(key: str, measured: Course, simulated: Course, completed: float, reporting: float) -> Deviation:
+def _deviation(
+    key: str, measured: JobTimeline, simulated: JobTimeline, completed: float, reporting: float
+) -> Deviation:
     here, there = measured.last_nodes, simulated.last_nodes
     return Deviation(
         key,

@@ -7,7 +7,7 @@ from tranche.planner.journal import Fact
 
 
 @dataclass(slots=True, eq=False)
-class Stay:
+class WorkerTimeline:
     """Timeline of one worker pod; times in seconds of the planner's clock, None if it has not happened."""
 
     node: str
@@ -15,22 +15,22 @@ class Stay:
     opened: float
     handover: bool = False
     """Whether another worker had to free its slots first."""
-    crowd: int = 0
+    concurrent: int = 0
     """Number of other starts and stops in progress at the opening."""
     started: float | None = None
     closing: float | None = None
-    closing_crowd: int = 0
+    concurrent_at_closing: int = 0
     """Number of other starts and stops in progress at the closing."""
     ended: float | None = None
     outcome: str = ""
 
 
 @dataclass(slots=True, eq=False)
-class Course:
+class JobTimeline:
     """Timeline of one job."""
 
     submitted: float
-    stays: dict[int, Stay] = field(default_factory=dict)
+    stays: dict[int, WorkerTimeline] = field(default_factory=dict)
     """Workers by attempt."""
 
     @property
@@ -70,19 +70,19 @@ class Phases:
         return self.waiting + self.starting + self.training + self.reporting
 
 
-def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, Course]:
+def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, JobTimeline]:
     """Read the timelines of all jobs of a journal, by key.
 
     Args:
         facts: Entries of the journal.
         clouds: Unlimited sites. A window there mostly waits for a node, so it does not count as concurrent.
     """
-    courses: dict[str, Course] = {}
+    courses: dict[str, JobTimeline] = {}
     under_way: set[tuple[str, int]] = set()
     for fact in facts:
-        course = courses.setdefault(fact.job, Course(fact.at))
+        course = courses.setdefault(fact.job, JobTimeline(fact.at))
         if fact.kind == "opened":
-            stay = Stay(fact.node, fact.chunks, fact.at, fact.handover, len(under_way))
+            stay = WorkerTimeline(fact.node, fact.chunks, fact.at, fact.handover, len(under_way))
             course.stays[fact.attempt] = stay
             if fact.node not in clouds:
                 under_way.add((fact.job, fact.attempt))
@@ -93,19 +93,19 @@ def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[st
     return courses
 
 
-def _note(stay: Stay, fact: Fact, crowd: int) -> bool:
+def _note(stay: WorkerTimeline, fact: Fact, concurrent: int) -> bool:
     """Record an entry. Returns whether the worker is stopping from now on."""
     if fact.kind == "started" and stay.started is None:
         stay.started = fact.at
     elif fact.kind == "ended" and stay.ended is None:
         stay.ended, stay.outcome = fact.at, fact.outcome
     elif fact.kind == "closing" and stay.closing is None:
-        stay.closing, stay.closing_crowd = fact.at, crowd
+        stay.closing, stay.concurrent_at_closing = fact.at, concurrent
         return stay.started is not None and stay.ended is None
     return False
 
 
-def split(course: Course, completed: float) -> Phases:
+def split(course: JobTimeline, completed: float) -> Phases:
     """Split the time from submission to `completed` (seconds of the same clock) into its parts."""
     ended = min(course.ended, completed)
     training = _covered(_spans(course, ended, trained=True))
@@ -114,7 +114,7 @@ def split(course: Course, completed: float) -> Phases:
     return Phases(waiting, open_seconds - training, training, completed - ended)
 
 
-def _spans(course: Course, until: float, *, trained: bool) -> Iterator[tuple[float, float]]:
+def _spans(course: JobTimeline, until: float, *, trained: bool) -> Iterator[tuple[float, float]]:
     for stay in course.stays.values():
         begin = stay.started if trained else stay.opened
         if begin is not None and begin < until:
@@ -130,6 +130,6 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def stays_of(courses: Mapping[str, Course]) -> Sequence[Stay]:
+def stays_of(courses: Mapping[str, JobTimeline]) -> Sequence[WorkerTimeline]:
     """Return all workers of all jobs."""
     return [stay for course in courses.values() for stay in course.stays.values()]

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tranche.demo.delay_measurement import Kinds, start_errors
 from tranche.demo.deviation import Deviation, compare, spread, within
-from tranche.demo.job_timeline import Course, read_courses
+from tranche.demo.job_timeline import JobTimeline, read_courses
 from tranche.demo.machine_load import MachineLoad
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
@@ -40,7 +40,7 @@ class Outcome:
     completed: Mapping[str, float]
     """Completion time from the status of each succeeded job."""
     preemptions: int
-    courses: Mapping[str, Course]
+    courses: Mapping[str, JobTimeline]
     """Timeline of each job from the scheduler's journal."""
     delays: Delays
     report_seconds: float
@@ -109,7 +109,7 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
 
 def simulate_outcome(
     outcome: Outcome, policy: str, seed: int, start_error: Callable[[], float] | None = None
-) -> tuple[SimulationResult, dict[str, Course]]:
+) -> tuple[SimulationResult, dict[str, JobTimeline]]:
     """Simulate the jobs of a run from arrivals, specifications and measured delays only.
 
     Args:
@@ -151,7 +151,7 @@ def _delays(outcome: Outcome) -> str:
     node = f"{delays.node_seconds:.2f} s to start a pod that waits for a node of the cloud, " if outcome.clouds else ""
     return (
         f"{delays.start_seconds:.2f} s to start a pod, {gang}{node}{delays.notice_seconds:.2f} s until a worker "
-        f"receives its stop signal (both {delays.crowd_seconds:.2f} s more for each concurrent start or stop), "
+        f"receives its stop signal (both {delays.concurrency_seconds:.2f} s more for each concurrent start or stop), "
         f"{delays.save_seconds:.2f} s for its checkpoint, {delays.handover_seconds:.2f} s from its end to its "
         f"successor's start, {outcome.report_seconds:.2f} s until the job status shows completion"
     )

@@ -16,8 +16,8 @@ MOST_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class _Lessons:
-    """Mean measurement of each namespace, and what follows for jobs that have none."""
+class _NamespaceMeans:
+    """Mean measurement of each namespace, and the value for jobs without measurements of their own."""
 
     seconds: float | None = None
     """Lower median over the namespaces; None while too few have measurements."""
@@ -40,7 +40,7 @@ class CommonRestarts:
     """Start time of pods and save time of workers over the jobs of all namespaces."""
 
     def __init__(self) -> None:
-        self._start, self._save = _Lessons(), _Lessons()
+        self._start, self._save = _NamespaceMeans(), _NamespaceMeans()
         self._namespaces: set[str] = set()
 
     @property
@@ -86,8 +86,8 @@ class Restarts:
     namespace: str = ""
     start_seconds: float | None = None
     save_seconds: float | None = None
-    settled: bool = False
-    """Whether measurements are ignored: in a rehearsal, pods start exactly as expected."""
+    fixed: bool = False
+    """Whether measurements are ignored: in a rollout, pods start exactly as expected."""
 
     @property
     def seconds(self) -> float:
@@ -98,21 +98,21 @@ class Restarts:
 
     def started(self, seconds: float) -> None:
         """Record that a worker began to train `seconds` after its window had opened on a free slot."""
-        if not self.settled:
+        if not self.fixed:
             self.start_seconds = _mean(self.start_seconds, seconds)
             if self.others is not None:
                 self.others.started(self.namespace, seconds)
 
     def saved(self, seconds: float) -> None:
         """Record that a worker ended `seconds` after the signal to stop, including the time to save."""
-        if not self.settled:
+        if not self.fixed:
             self.save_seconds = _mean(self.save_seconds, seconds)
             if self.others is not None:
                 self.others.saved(self.namespace, seconds)
 
     def for_rollout(self) -> Restarts:
         """Return a copy for a rollout, which keeps its values."""
-        return Restarts(start_seconds=self.seconds, save_seconds=0.0, settled=True)
+        return Restarts(start_seconds=self.seconds, save_seconds=0.0, fixed=True)
 
 
 def _mean(known: float | None, seconds: float) -> float:

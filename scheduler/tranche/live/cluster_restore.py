@@ -18,7 +18,7 @@ from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live import job_events, pod_events
-from tranche.live.foreign_usage import NodeBook, QuotaBook
+from tranche.live.foreign_usage import ForeignNodeUsage, NamespaceQuotas
 from tranche.live.informers import ClusterObjects
 from tranche.planner import (
     ChiefEnded,
@@ -92,7 +92,7 @@ class ClusterTranslator:
             check: Raises a ValueError for a job whose plan cannot be taken over.
         """
         self.objects = objects
-        self.nodes = NodeBook(gpu_resources, self._holds_on_node)
+        self.nodes = ForeignNodeUsage(gpu_resources, self._holds_on_node)
         """Resources that foreign pods use on each node."""
         self._has_adopted = False
         """Whether the planner has the jobs; before, all pods of jobs are taken for its own."""
@@ -101,7 +101,7 @@ class ClusterTranslator:
         self._clock = clock
         self._reject = reject
         self._check = check
-        self._quotas = QuotaBook(gpu_resources)
+        self._quotas = NamespaceQuotas(gpu_resources)
 
     # ---- the whole cluster
 

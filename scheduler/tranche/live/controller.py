@@ -160,7 +160,7 @@ class Controller:
             leadership: Leader election, started when all watches are synced; the term fences plans of earlier planners.
 
         Raises:
-            DeposedError: another process is the leader.
+            LeadershipLostError: another process is the leader.
         """
         await self.watches.synced()
         logger.info("all watches are synced; waiting for the Lease")
@@ -275,7 +275,7 @@ class Controller:
                 self.handle(event)
         if _is_user_change(old, new):
             self._announcements.job_changed(key)
-            self._forecasts.hurry()
+            self._forecasts.skip_quiet_time()
         self.renewals.settle(key)
         state = self.planner.cluster.jobs.get(key)
         if state is not None and (state.has_closing_servers or any(run.closing for run in state.runs.values())):
@@ -291,7 +291,7 @@ class Controller:
 
     def step(self) -> None:
         """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""
-        self._changes.work_off()
+        self._changes.apply_all()
         if reports := self.reports.drain():
             self._handle(reports)
         if asked := self.renewals.drain():
@@ -345,11 +345,11 @@ class Controller:
         self._instructed(instructions)
         self._decisions.decided(instructions, events, self.clock())
         if not all(isinstance(event, Tick) for event in events):
-            self._forecasts.stir()
+            self._forecasts.note_event()
         urgent = {i.job for i in instructions if not isinstance(i, PublishPlan)}
         urgent.update(event.request.job for event in events if isinstance(event, ChunksRequested))
         for key in self.planner.changed:
-            self._publish(key, lazy=key not in urgent and self._goes_on(key))
+            self._publish(key, lazy=key not in urgent and self._has_not_ended(key))
         self._unpublished.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
         if any(isinstance(instruction, CloseWindow) for instruction in instructions):
             self._next_timeouts = 0.0  # the pod of the closing window may be missing
@@ -382,7 +382,7 @@ class Controller:
 
     # ---- plans
 
-    def _goes_on(self, key: str) -> bool:
+    def _has_not_ended(self, key: str) -> bool:
         """Whether the job has not ended; then its progress can be written later."""
         state = self.planner.cluster.jobs.get(key)
         return state is not None and not (state.finished or state.failed)

@@ -34,23 +34,23 @@ class Forecasts:
         self._settings = settings
         self._stopwatch = stopwatch
         self._not_before = 0.0
-        self._playing: Iterator[None] | None = None
+        self._steps: Iterator[None] | None = None
         """Remaining steps of the current forecast, which started at `_begun`, has used `_spent` seconds and continues
-        at `_go_on`."""
-        self._go_on = self._begun = self._spent = 0.0
+        at `_next_step`."""
+        self._next_step = self._begun = self._spent = 0.0
         self._since: float | None = -inf
         """Time of the first event since the last forecast; None if there was none."""
         self._last = -inf
         """Time of the last event."""
 
-    def stir(self) -> None:
+    def note_event(self) -> None:
         """Record that an event has happened."""
         self._last = self._stopwatch()
         if self._since is None:
             self._since = self._last
 
-    def hurry(self) -> None:
-        """Let the next forecast wait for no quiet time, because a user has changed a job."""
+    def skip_quiet_time(self) -> None:
+        """Begin the next forecast without a quiet time, because a user has changed a job."""
         self._since = -inf
 
     @property
@@ -59,13 +59,13 @@ class Forecasts:
 
         The first step waits for a time without events, up to `forecast_patience_seconds`.
         """
-        if self._playing is not None:
-            return self._go_on
+        if self._steps is not None:
+            return self._next_step
         if self._since is None:
             return inf
         settings = self._settings
-        calm = min(self._last + settings.forecast_quiet_seconds, self._since + settings.forecast_patience_seconds)
-        return max(calm, self._not_before)
+        quiet_at = min(self._last + settings.forecast_quiet_seconds, self._since + settings.forecast_patience_seconds)
+        return max(quiet_at, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
         """Run one step if it is due. Returns the estimates of all jobs when a forecast completes, otherwise nothing.
@@ -76,22 +76,22 @@ class Forecasts:
         began = self._stopwatch()
         if began < self.next_due:
             return {}
-        if self._playing is None:
-            self._playing = self._planner.forecasting(now)
+        if self._steps is None:
+            self._steps = self._planner.forecasting(now)
             self._since, self._begun, self._spent = None, began, 0.0
-        over = self._play(self._playing, began + self._settings.forecast_piece_seconds)
+        complete = self._run_steps(self._steps, began + self._settings.forecast_piece_seconds)
         ended = self._stopwatch()
         self._spent += ended - began
-        self._go_on = ended + (ended - began)
-        if not over:
+        self._next_step = ended + (ended - began)
+        if not complete:
             return {}
-        self._playing = None
+        self._steps = None
         took = max(self._spent, SHORTEST_SECONDS)
         self._observe(took)
         more = self._planner.rollouts_left = min(self._planner.rollouts_left, int(self._settings.verify_seconds / took))
         self._not_before = self._begun + took * (1 + more) / self._settings.forecast_share
         return self._planner.estimates
 
-    def _play(self, playing: Iterator[None], until: float) -> bool:
+    def _run_steps(self, steps: Iterator[None], until: float) -> bool:
         """Run the forecast until that time by the stopwatch; returns whether it is complete."""
-        return all(self._stopwatch() < until for _ in playing)
+        return all(self._stopwatch() < until for _ in steps)

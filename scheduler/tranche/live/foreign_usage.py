@@ -37,7 +37,7 @@ Holds = Callable[[Pod], bool]
 """Function that returns whether the planner has a window, parameter server or chief for the pod, and so counts it."""
 
 
-class NodeBook:
+class ForeignNodeUsage:
     """Sums of the requests of foreign pods per node, updated from watch changes.
 
     Every pod is foreign that the planner does not hold, whatever its labels: pods of other schedulers, of jobs that
@@ -130,7 +130,7 @@ def _usage(entry: tuple[Pod, int, Resources] | None) -> tuple[str, int, Resource
     return None if entry is None else (entry[0].metadata.uid, *entry[1:])
 
 
-class QuotaBook:
+class NamespaceQuotas:
     """Quotas and pods of TrainingJobs by namespace, updated from watch changes."""
 
     def __init__(self, gpu_resources: GpuResources) -> None:

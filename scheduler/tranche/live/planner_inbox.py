@@ -37,7 +37,7 @@ class Backlog(deque[Change]):
         self._apply = apply
         self._stopwatch = stopwatch
 
-    def work_off(self) -> None:
+    def apply_all(self) -> None:
         """Apply all changes without yielding."""
         while self:
             self._apply(self.popleft())

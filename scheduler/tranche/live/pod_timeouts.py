@@ -375,7 +375,7 @@ class Timeouts:
         if (release := self._release(pod, now)) is not None:
             return release
         if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
-            return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence(pod)))
+            return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence_reason(pod)))
         if run.closing or self._is_stopping(pod):
             is_noted = run.overdue or not pod.spec.node_name
             event = PodOverdue(state.job.key, window.attempt)
@@ -438,7 +438,7 @@ class Timeouts:
         if (release := self._release(pod, now)) is not None:
             return release
         if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod)):
-            return _Wait(0.0, replace(lost, stopped_by=_silence(pod), started=started_at(pod)))
+            return _Wait(0.0, replace(lost, stopped_by=_silence_reason(pod), started=started_at(pod)))
         if server.closing:
             return None
         self._open_pods.append(pod)
@@ -537,7 +537,7 @@ class Timeouts:
         return self._graces
 
 
-def _silence(pod: Pod) -> str:
+def _silence_reason(pod: Pod) -> str:
     return f"node {pod.spec.node_name} does not respond"
 
 

@@ -7,7 +7,7 @@ from tranche.kube.convert.node_condition import ExcludedNode, excluded_condition
 from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.scheduler_condition import silence_condition
 from tranche.kube.convert.site_membership import shared_condition, site_of, sites_of
-from tranche.live.foreign_usage import NodeBook
+from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.informers import API, Informers
 from tranche.live.status_writer import StatusWriter
 from tranche.planner import Planner
@@ -21,7 +21,7 @@ MEMBERSHIP_SECONDS = 30.0
 class SiteStatuses:
     """Writes changed statuses of Sites, at most once a second."""
 
-    def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: NodeBook) -> None:
+    def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: ForeignNodeUsage) -> None:
         self._watches = watches
         self._planner = planner
         self._writer = writer

@@ -77,7 +77,7 @@ class Announcements:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Compared:
     """Share of the mini-batches in the status of a job, when it was last compared."""
 
     at: float
@@ -89,14 +89,14 @@ class ProgressRenewal:
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
-        self._looks: dict[str, _Look] = {}
+        self._compared: dict[str, _Compared] = {}
         self._not_before = 0.0
 
     def note(self, key: str, share: float | None, now: float) -> None:
         """Record the share that is written now; None for a job that does not run."""
-        self._looks.pop(key, None)
+        self._compared.pop(key, None)
         if share is not None:
-            self._looks[key] = _Look(now, share)
+            self._compared[key] = _Compared(now, share)
 
     def outdated(self, share_of: Callable[[str], float | None], now: float) -> str:
         """Return a job whose written share differs too much from the present one; "" if there is none to write now.
@@ -105,13 +105,13 @@ class ProgressRenewal:
             share_of: Present share of a job; None if it does not run.
             now: Clock, in seconds.
         """
-        key = next(iter(self._looks), "")
-        if not key or now < self._not_before or now - self._looks[key].at < self._settings.progress_seconds:
+        key = next(iter(self._compared), "")
+        if not key or now < self._not_before or now - self._compared[key].at < self._settings.progress_seconds:
             return ""
         self._not_before = now + PAUSE_SECONDS
-        known = self._looks.pop(key)
+        known = self._compared.pop(key)
         share = share_of(key)
         if share is None:
             return ""
-        self._looks[key] = _Look(now, known.share)
+        self._compared[key] = _Compared(now, known.share)
         return key if abs(share - known.share) >= self._settings.progress_share else ""

@@ -14,7 +14,7 @@ from typing import Any
 from tranche.kube.api.names import REJECTION_MANAGER, SCHEDULER_MANAGER
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.errors import is_object_rejected
-from tranche.kube.client.leader_election import DeposedError
+from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.runtime.fair_queue import FairWorkers
 from tranche.runtime.supervision import run_until_first_exit
 
@@ -194,7 +194,7 @@ class StatusWriter:
             leads: Whether this process holds the Lease; nothing is sent while it is False.
 
         Raises:
-            DeposedError: leadership is lost.
+            LeadershipLostError: leadership is lost.
         """
         self._leads = leads
         try:
@@ -225,7 +225,7 @@ class StatusWriter:
         self._queued.discard(path)
         self._busy.add(path)
         try:
-            seconds = await self._tell_and_write(path)
+            seconds = await self._write_all(path)
         finally:
             self._busy.discard(path)
         urgent = path in self._urgent
@@ -238,11 +238,11 @@ class StatusWriter:
             self._postpone(path)
         return seconds
 
-    async def _tell_and_write(self, path: str) -> float | None:
+    async def _write_all(self, path: str) -> float | None:
         await self._lead()
         note = self._notes.pop(path, None)
         if note is not None and (body := note()) is not None:
-            await self._tell(path, body)
+            await self._write_condition(path, body)
         failure = self._failures.get(path)
         return await self._write(path) if failure is None or failure.due <= self._clock() else None
 
@@ -262,7 +262,7 @@ class StatusWriter:
             self._count("written")
         return self._clock() - began
 
-    async def _tell(self, path: str, body: dict[str, Any]) -> None:
+    async def _write_condition(self, path: str, body: dict[str, Any]) -> None:
         try:
             await self._client.apply(path, body, REJECTION_MANAGER)
         except ApiError as error:
@@ -272,12 +272,12 @@ class StatusWriter:
         """Wait until this process holds the Lease.
 
         Raises:
-            DeposedError: this takes longer than `LAPSE_SECONDS`.
+            LeadershipLostError: this takes longer than `LAPSE_SECONDS`.
         """
         since = time.monotonic()
         while not self._leads():
             if time.monotonic() - since > LAPSE_SECONDS:
-                raise DeposedError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
+                raise LeadershipLostError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     def _failed(self, path: str, build: Build, error: ApiError) -> None:

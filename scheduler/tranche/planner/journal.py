@@ -40,13 +40,13 @@ class JournaledPlanner(Planner):
 
     def handle_all(self, events: Iterable[Event], now: float) -> list[Instruction]:
         """Apply events in order, decide once, and record both."""
-        return self._noted(super().handle_all(self._noting(events, now), now), now)
+        return self._record_instructions(super().handle_all(self._recording(events, now), now), now)
 
     def restore(self, jobs: Iterable[JobSubmitted], now: float, events: Iterable[Event] = ()) -> list[Instruction]:
         """Take over the jobs of an earlier planner; windows that are open already are not recorded again."""
-        return self._noted(super().restore(jobs, now, self._noting(events, now)), now)
+        return self._record_instructions(super().restore(jobs, now, self._recording(events, now)), now)
 
-    def _noting(self, events: Iterable[Event], now: float) -> Iterator[Event]:
+    def _recording(self, events: Iterable[Event], now: float) -> Iterator[Event]:
         for event in events:
             self._note_event(event, now)
             yield event
@@ -65,7 +65,7 @@ class JournaledPlanner(Planner):
     def _knows(self, key: str, attempt: int) -> bool:
         return key in self.cluster.jobs and attempt in self.cluster.jobs[key].runs
 
-    def _noted(self, instructions: list[Instruction], now: float) -> list[Instruction]:
+    def _record_instructions(self, instructions: list[Instruction], now: float) -> list[Instruction]:
         """Record instructions, closings first: those of one time have no order, and slots are freed before reuse."""
         for closed in [i for i in instructions if isinstance(i, CloseWindow)]:
             self._note(Fact(now, "closing", closed.job, closed.window.attempt))

@@ -55,7 +55,7 @@ def note_trouble(context: PlannerContext, state: JobState, name: str | None, tro
     elif known.phase is ExclusionPhase.TRIAL and health.counts(result):
         known.detail = result.trouble
         _begin(context, node, known, known.count)
-    _lift_unfounded(context)
+    _end_unfounded(context)
 
 
 def note_trained(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
@@ -144,7 +144,7 @@ def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None
     if not free:
         return
     if weaker is not None:
-        _lift(context, weaker)
+        _end_exclusion(context, weaker)
     known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, evidence[-1].trouble)
     health.exclusions[node.node.name] = known
     _begin(context, node, known, earlier.count if earlier is not None else 0)
@@ -174,15 +174,15 @@ def _recover(context: PlannerContext, known: Exclusion) -> None:
         _admit(context, node)
 
 
-def _lift_unfounded(context: PlannerContext) -> None:
+def _end_unfounded(context: PlannerContext) -> None:
     """End first exclusions whose evidence has become void, because the same jobs have trouble on most nodes."""
     health = context.cluster.health
     for known in list(health.lasting()):
         if known.count == 1 and health.has_results(known.node) and not health.evidence(known.node):
-            _lift(context, known)
+            _end_exclusion(context, known)
 
 
-def _lift(context: PlannerContext, known: Exclusion) -> None:
+def _end_exclusion(context: PlannerContext, known: Exclusion) -> None:
     del context.cluster.health.exclusions[known.node]
     node = context.cluster.nodes.get(known.node)
     if node is not None:

@@ -43,7 +43,7 @@ class PodMemory:
             return
         if new is not None and not is_over(new):
             return
-        ended = pod if pod.status.phase in ("Succeeded", "Failed") else _cut_off(pod, self._clock())
+        ended = pod if pod.status.phase in ("Succeeded", "Failed") else _set_end(pod, self._clock())
         if trainer(ended).terminated is not None:
             self._known.add(ended.metadata.uid)
             self._records.add(ended)
@@ -59,7 +59,7 @@ class PodMemory:
         return pod.metadata.uid in self._known
 
 
-def _cut_off(pod: Pod, now: float) -> Pod:
+def _set_end(pod: Pod, now: float) -> Pod:
     """Set the end of a pod that was deleted while it ran to the time of the deletion event."""
     state = trainer(pod)
     if state.running is None:

@@ -75,7 +75,7 @@ class ProcessPool:
             child.kill()
 
 
-class LentPool:
+class ExternalPool:
     """Pool for an executor that the caller created and keeps, such as a Dask cluster's."""
 
     def __init__(self, executor: Executor, size: int) -> None:
@@ -85,7 +85,7 @@ class LentPool:
 
     def open(self, size: int) -> Executor:
         """Return the executor in a wrapper whose shutdown leaves it running."""
-        return _Lent(self._executor, self._pending)
+        return _KeptExecutor(self._executor, self._pending)
 
     def stop(self) -> None:
         """Cancel tasks that have not started."""
@@ -93,7 +93,7 @@ class LentPool:
             future.cancel()
 
 
-class _Lent(Executor):
+class _KeptExecutor(Executor):
     def __init__(self, executor: Executor, pending: list[Future[Any]]) -> None:
         self._executor = executor
         self._pending = pending

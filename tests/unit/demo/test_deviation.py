@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tranche.demo.deviation import Deviation, compare, spread, within
-from tranche.demo.job_timeline import Course, Phases, Stay
+from tranche.demo.job_timeline import JobTimeline, Phases, WorkerTimeline
 
 SAME = Deviation("default/j", Phases(2.0, 1.0, 7.0, 0.0), Phases(2.0, 1.0, 7.0, 0.0), 1, 1, 8, 0)
 
 
-def ran(started: float, ended: float, node: str = "a", opened: float = 0.0) -> Course:
-    return Course(0.0, {1: Stay(node, (0,), opened, started=started, ended=ended, outcome="Succeeded")})
+def ran(started: float, ended: float, node: str = "a", opened: float = 0.0) -> JobTimeline:
+    return JobTimeline(0.0, {1: WorkerTimeline(node, (0,), opened, started=started, ended=ended, outcome="Succeeded")})
 
 
 def test_a_difference_is_relative_to_the_measured_time() -> None:
@@ -44,7 +44,7 @@ def test_parts_that_point_the_other_way_are_no_cause() -> None:
 
 def test_comparison_lists_completed_jobs_with_worst_first() -> None:
     measured = {"good": ran(1.0, 10.0), "bad": ran(1.0, 10.0, "b"), "unended": ran(1.0, 10.0), "failed": ran(1.0, 10.0)}
-    simulated = {"good": ran(1.0, 10.1), "bad": ran(1.0, 15.0), "unended": Course(0.0), "failed": ran(1.0, 10.0)}
+    simulated = {"good": ran(1.0, 10.1), "bad": ran(1.0, 15.0), "unended": JobTimeline(0.0), "failed": ran(1.0, 10.0)}
     found = compare(measured, simulated, {"good": 10.2, "bad": 10.2, "unended": 10.2}, reporting=0.1)
     assert [one.job for one in found] == ["bad", "good"]
     assert found[0].relative == pytest.approx(4.9 / 10.2)

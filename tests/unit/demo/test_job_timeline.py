@@ -87,9 +87,9 @@ def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
         opened(0.0, 1),
         opened(0.0, 2),
         started(1.0, 1),
-        closing(2.0, 1),  # one starts: crowd 1
+        closing(2.0, 1),  # one starts: concurrent 1
         closing(3.0, 2),  # it never ran, so its end frees nothing
-        opened(3.0, 3),  # one stops: crowd 1
+        opened(3.0, 3),  # one stops: concurrent 1
         ended(4.0, 1, "Preempted"),
         opened(4.5, 4),
         started(5.0, 3),
@@ -97,8 +97,8 @@ def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
         opened(6.0, 5),
     ]
     stays = read_courses(facts)[JOB].stays
-    assert {attempt: stay.crowd for attempt, stay in stays.items()} == {1: 0, 2: 1, 3: 1, 4: 1, 5: 0}
-    assert (stays[1].closing_crowd, stays[2].closing_crowd) == (1, 1)
+    assert {attempt: stay.concurrent for attempt, stay in stays.items()} == {1: 0, 2: 1, 3: 1, 4: 1, 5: 0}
+    assert (stays[1].concurrent_at_closing, stays[2].concurrent_at_closing) == (1, 1)
 
 
 def test_a_window_that_waits_for_a_node_of_the_cloud_is_no_crowd() -> None:
@@ -109,4 +109,4 @@ def test_a_window_that_waits_for_a_node_of_the_cloud_is_no_crowd() -> None:
         opened(1.0, 3, "a", chunks=(2,)),
     ]
     stays = read_courses(facts, {"cloud"})[JOB].stays
-    assert [stays[attempt].crowd for attempt in (1, 2, 3)] == [0, 0, 1]
+    assert [stays[attempt].concurrent for attempt in (1, 2, 3)] == [0, 0, 1]

@@ -19,7 +19,7 @@ from tranche.simulation.engine.control_plane_delays import Delays
 from tranche.simulation.engine.result import SiteUse
 from tranche.simulation_report.formatting import significant
 
-TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, crowd_seconds=0.02)
+TRUE = Delays(start_seconds=0.4, notice_seconds=0.3, save_seconds=0.2, handover_seconds=0.25, concurrency_seconds=0.02)
 REPORTING = 0.1
 JOBS = tuple(job(f"j{i}", 6.0 * i, chunks=1 + i % 4, seconds=4.0 + 9 * (i % 3)) for i in range(12))
 NODES = (node("a", gpus=2), node("b", gpus=1))
@@ -48,7 +48,7 @@ def printed(outcome: Outcome) -> str:
 def test_delays_are_measured_as_they_are(outcome: Outcome) -> None:
     assert outcome.preemptions >= 3
     assert outcome.delays.start_seconds == pytest.approx(TRUE.start_seconds)
-    assert outcome.delays.crowd_seconds == pytest.approx(TRUE.crowd_seconds)
+    assert outcome.delays.concurrency_seconds == pytest.approx(TRUE.concurrency_seconds)
     assert outcome.delays.notice_seconds == pytest.approx(TRUE.notice_seconds)
     assert outcome.delays.handover_seconds == pytest.approx(TRUE.handover_seconds)
 

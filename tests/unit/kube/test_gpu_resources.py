@@ -10,7 +10,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatable, pod_requests, pod_usage
 from tranche.kube.convert.resource_quota import quota_of
 from tranche.kube.convert.trainingjob import to_job, to_site
-from tranche.live.foreign_usage import NodeBook
+from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.model import Resources
 from tranche.planner.handlers.job import objection
 from tranche.policies import get_policy
@@ -55,7 +55,7 @@ def test_node_with_several_resources_is_planned_with_the_first() -> None:
 
 
 def test_foreign_pod_takes_gpus_of_its_own_resource_only() -> None:
-    book = NodeBook(BOTH, lambda one: False)
+    book = ForeignNodeUsage(BOTH, lambda one: False)
     book.note_pod("ns/p", pod("n", **{AMD: "3", "cpu": "1"}))
     mixed = book.node(node(**{AMD: "4", NVIDIA: "2"}), {})
     amd = book.node(node(**{AMD: "4"}), {})

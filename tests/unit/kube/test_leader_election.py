@@ -8,7 +8,7 @@ import pytest
 
 from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient, ApiError
-from tranche.kube.client.leader_election import DeposedError, Leadership, LeaseSettings
+from tranche.kube.client.leader_election import Leadership, LeadershipLostError, LeaseSettings
 
 Answer = tuple[int, dict[str, Any], dict[str, str]]
 ABSENT: Answer = (404, {"reason": "NotFound"}, {})
@@ -151,7 +151,7 @@ def test_holder_survives_failures_and_is_deposed_by_new_holder(tmp_path: Path) -
         async with ApiClient.connect(config) as client:
             candidate = Candidate(client)
             await candidate.take()
-            with pytest.raises(DeposedError, match="held by other"):
+            with pytest.raises(LeadershipLostError, match="held by other"):
                 await candidate.leadership.keep()
             assert candidate.now == 100.0 + 4 * 2, "the first renewal is at once"
             assert not candidate.leadership.held
@@ -166,7 +166,7 @@ def test_conflict_without_new_holder_does_not_depose(tmp_path: Path) -> None:
         async with ApiClient.connect(config) as client:
             candidate = Candidate(client)
             await candidate.take()
-            with pytest.raises(DeposedError, match="could not be renewed"):
+            with pytest.raises(LeadershipLostError, match="could not be renewed"):
                 await candidate.leadership.keep()
         assert bodies(api)[-1]["metadata"]["resourceVersion"] == "11"
 
@@ -193,7 +193,7 @@ def test_new_leader_takes_lease_for_takeover_and_renews_shorter(tmp_path: Path) 
         async with ApiClient.connect(config) as client:
             candidate = Candidate(client)
             await candidate.take()
-            with pytest.raises(DeposedError):
+            with pytest.raises(LeadershipLostError):
                 await candidate.leadership.keep()
         seconds = [body["spec"]["leaseDurationSeconds"] for body in bodies(api)]
         assert seconds == [SETTINGS.takeover_seconds, SETTINGS.duration_seconds, SETTINGS.duration_seconds]

@@ -11,7 +11,7 @@ from tranche.kube.api.resources import Plan
 from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
-from tranche.live.foreign_usage import NodeBook
+from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pod_events import events_of
 from tranche.live.pod_timeouts import SchedulerWatch, Timeouts, UnreachableNodes
 from tranche.model import JobPlan, PlannedStaging, Resources
@@ -128,7 +128,7 @@ def test_the_end_of_a_namesakes_pod_says_nothing() -> None:
 
 
 def test_what_a_staging_pod_asks_counts_as_taken_on_its_node() -> None:
-    book = NodeBook(("nvidia.com/gpu",), lambda pod: False)
+    book = ForeignNodeUsage(("nvidia.com/gpu",), lambda pod: False)
     assert book.note_pod("default/j-staging-cluster-1", pod("Running")) == {"n1"}
     assert book.foreign("n1") == Resources(2000, 2**30, 0, 1)
     assert book.note_pod("default/j-staging-cluster-1", pod("Succeeded", ENDED)) == {"n1"}

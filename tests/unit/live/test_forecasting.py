@@ -48,7 +48,7 @@ def test_all_of_it_takes_no_more_than_its_share_of_the_time() -> None:
     forecasts = Forecasts(planner, ControllerSettings(forecast_share=0.1, forecast_quiet_seconds=0.0), watch)
     while watch.now < 60.0:
         before = planner.made
-        forecasts.stir()
+        forecasts.note_event()
         forecasts.refresh(watch.now)
         watch.now += 0.018 * planner.rollouts_left if planner.made > before else 0.01
     assert planner.made * 0.018 * (1 + 5) / 60.0 == pytest.approx(0.1, rel=0.02)
@@ -73,7 +73,7 @@ def test_forecast_waits_for_quiet_period_up_to_its_patience() -> None:
     for tenth in range(100, 160):  # something happens each tenth of a second, for five seconds
         watch.now = tenth / 10
         if tenth < 150:
-            forecasts.stir()
+            forecasts.note_event()
         before = planner.made
         forecasts.refresh(watch.now)
         made += [tenth / 10] * (planner.made - before)
@@ -103,7 +103,7 @@ def test_forecast_follows_a_user_change_at_once() -> None:
     forecasts = Forecasts(Slow(watch), ControllerSettings(), watch)
     forecasts.refresh(0.0)
     watch.now = 60.0
-    forecasts.stir()
+    forecasts.note_event()
     assert forecasts.next_due > watch.now
-    forecasts.hurry()
+    forecasts.skip_quiet_time()
     assert forecasts.next_due <= watch.now

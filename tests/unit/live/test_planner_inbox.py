@@ -36,7 +36,7 @@ def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, 
         await backlog.catch_up()
         task.cancel()
         left = len(backlog)
-        backlog.work_off()
+        backlog.apply_all()
         return left
 
     left = asyncio.run(work())

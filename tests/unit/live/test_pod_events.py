@@ -10,7 +10,7 @@ from support.builders import job, node, planner, worker
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import ControllerSettings, job_events, pod_events
-from tranche.live.foreign_usage import NodeBook
+from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pod_timeouts import RELEASE_SECONDS, Timeouts, UnreachableNodes
 from tranche.model import Resources, Site
 from tranche.planner import (
@@ -266,7 +266,7 @@ def site(name: str) -> SiteObject:
 
 
 def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
-    book = NodeBook((GPU,), lambda pod: False)
+    book = ForeignNodeUsage((GPU,), lambda pod: False)
     foreign = pod("web", ours=False, spec={"nodeName": "n1"}, phase="Running")
     assert book.note_pod("x/web", foreign) == {"n1"}
     found = book.node(observed("n1", "edge-a"), {})
@@ -280,11 +280,11 @@ def test_foreign_pod_uses_capacity_until_it_has_ended() -> None:
 
 
 def test_held_pods_are_not_foreign() -> None:
-    assert NodeBook((GPU,), lambda pod: True).note_pod("default/a", RUNNING) == set()
+    assert ForeignNodeUsage((GPU,), lambda pod: True).note_pod("default/a", RUNNING) == set()
 
 
 def test_node_belongs_to_selecting_site_or_default_site() -> None:
-    book = NodeBook((GPU,), lambda pod: False)
+    book = ForeignNodeUsage((GPU,), lambda pod: False)
     alone = book.node(observed("n1", "edge-a"), {})
     assert alone is not None
     assert alone.site == "cluster"
@@ -439,7 +439,7 @@ def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: f
 
 
 def test_nodes_of_an_unlimited_site_are_no_places() -> None:
-    book = NodeBook((GPU,), lambda pod: False)
+    book = ForeignNodeUsage((GPU,), lambda pod: False)
     spec = {"nodeSelector": {"topology.kubernetes.io/zone": "cloud"}}
     sites = {"cloud": SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})}
     assert book.node(observed("cloud-0", "cloud"), sites) is not None

@@ -9,7 +9,7 @@ import pytest
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.api.names import REJECTION_MANAGER
 from tranche.kube.client.client import ApiError
-from tranche.kube.client.leader_election import DeposedError
+from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.live import status_writer
 from tranche.live.status_writer import StatusWriter
 
@@ -24,7 +24,7 @@ def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(scenario())
-    assert raised.value.subgroup(DeposedError) is not None
+    assert raised.value.subgroup(LeadershipLostError) is not None
 
 
 class Slow:

@@ -95,7 +95,9 @@ def test_starts_can_vary_one_by_one_but_not_into_the_past() -> None:
 
 
 def test_each_start_and_stop_under_way_makes_the_next_one_slower() -> None:
-    slow = Delays(start_seconds=1.0, notice_seconds=2.0, save_seconds=0.5, handover_seconds=0.25, crowd_seconds=0.1)
+    slow = Delays(
+        start_seconds=1.0, notice_seconds=2.0, save_seconds=0.5, handover_seconds=0.25, concurrency_seconds=0.1
+    )
     jobs, _ = ran([job("a"), job("b"), job("c", 1.05)], [node("n", gpus=3)], slow)
     assert [jobs[name].started for name in "abc"] == pytest.approx([1.0, 1.1, 1.05 + 1.0 + 0.1])
     longs, wide = [job("a"), job("b")], job("wide", 50.0, chunks=2, seconds=10.0)

@@ -13,7 +13,7 @@ from support.builders import job, node
 from tranche.model import Job
 from tranche.simulation.analysis.comparison import compare
 from tranche.simulation.cluster_spec import ClusterSpec, pool
-from tranche.simulation.executors import LentPool, ProcessPool, SerialPool
+from tranche.simulation.executors import ExternalPool, ProcessPool, SerialPool
 from tranche.simulation.job_log import TraceRow
 from tranche.simulation.recipe import FixedCluster, GivenJobs, LoggedJobs, Recipe, RowsLog
 from tranche.simulation.study import Cell, Failure, Outcome, Study, StudyResult, run_cell, run_cells, run_study
@@ -53,7 +53,7 @@ def test_processes_change_no_digit() -> None:
 def test_any_executor_of_the_standard_interface_will_do() -> None:
     asked = study(recipe=LOGGED, loads=(0.9,))
     with ThreadPoolExecutor(2) as threads:
-        lent = run_study(asked, LentPool(threads, 2))
+        lent = run_study(asked, ExternalPool(threads, 2))
         assert threads.submit(int, "3").result() == 3  # it is still its owner's
     assert figures(lent) == figures(run_study(asked, SerialPool()))
 

@@ -152,7 +152,7 @@ class TrainingJob(Resource):
 
     @model_validator(mode="before")
     @classmethod
-    def _forget_what_was_written_for_a_namesake(cls, data: Any) -> Any:
+    def _drop_status_of_earlier_job(cls, data: Any) -> Any:
         """Drop a plan and ledger that a late write for a deleted job of the same name left in the status."""
         if not isinstance(data, dict) or not isinstance(status := data.get("status"), dict):
             return data

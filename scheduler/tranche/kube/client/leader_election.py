@@ -26,7 +26,7 @@ def leases_path(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
-class DeposedError(Exception):
+class LeadershipLostError(Exception):
     """Another process is the leader, or may be; this one must stop."""
 
 
@@ -132,7 +132,7 @@ class Leadership:
         """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
 
         Raises:
-            DeposedError: another process holds the Lease, or it could not be renewed in time.
+            LeadershipLostError: another process holds the Lease, or it could not be renewed in time.
         """
         while True:
             try:
@@ -140,7 +140,7 @@ class Leadership:
                     await self._look()
             except ApiError as error:
                 if not self.held:
-                    raise DeposedError(f"Lease {self._settings.name} could not be renewed: {error}") from error
+                    raise LeadershipLostError(f"Lease {self._settings.name} could not be renewed: {error}") from error
             await self._sleep(self._settings.renewal_seconds)
 
     async def release(self) -> None:
@@ -156,7 +156,7 @@ class Leadership:
         holder, term = lease.get("spec", {}).get("holderIdentity"), lease.get("spec", {}).get("leaseTransitions")
         if holder != self._identity or term != self._lease["spec"]["leaseTransitions"]:
             self._until = float("-inf")
-            raise DeposedError(f"Lease {self._settings.name} is held by {holder or 'no process'} (term {term})")
+            raise LeadershipLostError(f"Lease {self._settings.name} is held by {holder or 'no process'} (term {term})")
         self._lease = lease
 
     async def _read(self) -> dict[str, Any]:

@@ -218,7 +218,7 @@ class Reflector(Generic[T]):
             breath = self._clock()
             for raw in page.items or ():
                 seen.add(self._put(bytes(raw)))
-                breath = await self._breathe(breath)
+                breath = await self._yield_to_loop(breath)
             if not page.metadata.continue_:
                 break
             params["continue"] = page.metadata.continue_
@@ -250,7 +250,7 @@ class Reflector(Generic[T]):
                     if isinstance(line, Exception):
                         raise line
                     self._apply(line)
-                    breath = await self._breathe(breath)
+                    breath = await self._yield_to_loop(breath)
             finally:
                 reader.cancel()
                 await asyncio.gather(reader, return_exceptions=True)
@@ -286,16 +286,16 @@ class Reflector(Generic[T]):
         old = self.store.get(key)
         self.store[key] = new
         self._versions[key] = version
-        self._tell(key, old, new)
+        self._notify(key, old, new)
         return key
 
     def _drop(self, key: str) -> None:
         old = self.store.pop(key, None)
         self._versions.pop(key, None)
         if old is not None:
-            self._tell(key, old, None)
+            self._notify(key, old, None)
 
-    def _tell(self, key: str, old: T | None, new: T | None) -> None:
+    def _notify(self, key: str, old: T | None, new: T | None) -> None:
         self.stats.events += 1
         for callback in self._callbacks:
             self._call(callback, key, old, new)
@@ -307,7 +307,7 @@ class Reflector(Generic[T]):
             self.stats.errors += 1
             log.exception("%s: a subscriber failed for %s", self._path, key)
 
-    async def _breathe(self, since: float) -> float:
+    async def _yield_to_loop(self, since: float) -> float:
         """Yield to the event loop after `BURST_SECONDS` of work; returns the start of the current burst."""
         if self._clock() - since < BURST_SECONDS:
             return since

@@ -265,7 +265,7 @@ class SlotSimulation:
                 pause = steps + EVENTS_PER_STEP
                 yield
         if left:
-            self._line_up()
+            self._place_in_order()
 
     def _begin(self, item: Item) -> None:
         self._count += 1
@@ -334,7 +334,7 @@ class SlotSimulation:
         self._blocked.setdefault(job.key, {})[id(item.pool)] = item.pool
         return False
 
-    def _line_up(self) -> None:
+    def _place_in_order(self) -> None:
         """Place the remaining chunks one after the other on each slot, in order, without simulating preemption."""
         for pool in self._pools:
             free: dict[int, float] = {}

@@ -27,7 +27,7 @@ class Delays:
     """Time from then to the end of the worker's containers: the checkpoint."""
     handover_seconds: float = 0.0
     """Time from the end of a worker to the first batch of the worker that waited for its slots."""
-    crowd_seconds: float = 0.0
+    concurrency_seconds: float = 0.0
     """Additional time of a start or a notice for each other start or stop in progress."""
     gang_seconds: float = 0.0
     """Additional time of the start of a gang's member: no pod is scheduled before all of them exist."""
@@ -58,12 +58,12 @@ class DelayedSimulation(Simulation):
     _machines: dict[str, Machines] = field(default_factory=dict)
     """Created nodes by site."""
 
-    def _crowd(self) -> float:
+    def _in_progress(self) -> float:
         self._under_way = {who: until for who, until in self._under_way.items() if until > self.now}
-        return self.delays.crowd_seconds * len(self._under_way)
+        return self.delays.concurrency_seconds * len(self._under_way)
 
     def _starts_at(self, state: JobState, window: Window) -> float:
-        takes = self.delays.start_seconds + self._crowd() + (self.start_error() if self.start_error else 0.0)
+        takes = self.delays.start_seconds + self._in_progress() + (self.start_error() if self.start_error else 0.0)
         takes += self.delays.gang_seconds if state.job.min_available > 1 else 0.0
         starts = self.now + max(0.0, takes)
         machines = self._machines_of(window.site)
@@ -89,9 +89,9 @@ class DelayedSimulation(Simulation):
 
     def _execute(self, instructions: Iterable[Instruction]) -> None:
         Simulation._execute(self, instructions)
-        self._seat_servers()
+        self._assign_server_nodes()
 
-    def _seat_servers(self) -> None:
+    def _assign_server_nodes(self) -> None:
         """Assign nodes to parameter servers at autoscaled sites, which keeps the nodes from being removed."""
         for site in self.autoscaling:
             servers = {place for place, one in self._servers.items() if one.site == site and one.node is None}
@@ -115,7 +115,7 @@ class DelayedSimulation(Simulation):
         if worker is None or who in self._leaving:
             return
         self._under_way.pop(who, None)
-        notice = self.now + self.delays.notice_seconds + self._crowd()
+        notice = self.now + self.delays.notice_seconds + self._in_progress()
         done = worker.starts + worker.rest_seconds()
         end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0)
         self._leaving[who] = done + self.delays.release_seconds if done <= notice else end

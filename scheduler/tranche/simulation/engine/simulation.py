@@ -109,7 +109,7 @@ class Worker:
         self.communication = communicates / self.per_batch
         self.ends = now + max(0.0, self._left()) * self.per_batch
 
-    def go_on(self, trained: float, now: float) -> None:
+    def continue_alone(self, trained: float, now: float) -> None:
         """Train from now on at the pace alone, after that number of mini-batches which were simulated one by one."""
         if self.communication:
             self.account.communicated += now - self.since - trained * self.per_batch * (1 - self.communication)
@@ -518,7 +518,7 @@ class Simulation:
             return
         trained = self.transfers.end(job, now)
         for worker in self._senders[job]:
-            worker.go_on(trained, now)
+            worker.continue_alone(trained, now)
             if worker is not leaving:
                 self._schedule_end(worker)
 

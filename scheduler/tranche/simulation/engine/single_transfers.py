@@ -59,7 +59,7 @@ class GangBatches:
         """Remaining service, and the job's key."""
         return self.gpus * self.compute * self.left, self.job
 
-    def turn_over(self, began: float) -> None:
+    def begin_next(self, began: float) -> None:
         """Begin the next mini-batch."""
         self.left -= self.part
         self.part, self.began = 1.0, began
@@ -176,7 +176,7 @@ class SingleTransfers:
                 assert sender is not None
                 gang = self._gangs[sender]
                 self.links.end(sender, self.now)
-                gang.turn_over(self.now)
+                gang.begin_next(self.now)
                 if gang.left > 0:
                     self._compute(gang, self.now)
                 self._start_ready(self.now)
@@ -200,7 +200,7 @@ class SingleTransfers:
         gang.alone, gang.due = False, inf
         later = max(0, ceil(gang.left - (now - gang.began) / gang.batch) - 1)
         if gang.left - gang.part > later:  # the first one is done, and further ones may be
-            gang.turn_over(gang.began + gang.part * gang.batch)
+            gang.begin_next(gang.began + gang.part * gang.batch)
             done = gang.left - 1 - later
             gang.began += done * gang.batch
             gang.left -= done
