@@ -1,7 +1,4 @@
-"""The input of one reconcile: the job, its pods, its Service and cached results of earlier requests.
-
-Access to status.plan: entries by pod name, and whether the plan is current.
-"""
+"""The input of one reconcile: the job with its plan, its pods, its Service and cached results of earlier requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,10 +4,9 @@ They use no index (its start-up is quadratic), no handler that needs a finalizer
 Kopf's own. Kopf runs in a thread with its own event loop, which is its documented way of being embedded: when it stops
 or fails, it cancels all tasks on its loop.
 
-Filter of the jobs' watch events: only those that change an input of `reconcile` are relevant.
-
-Every write to a job's status, also by the operator itself, causes an event, and each relevant event costs a reconcile.
-The next resync finds what the filter misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
+`JobEventFilter` selects the watch events that change an input of `reconcile`. Every write to a job's status, also by
+the operator itself, causes an event, and each relevant event costs a reconcile. The next resync finds what the filter
+misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
 """
 
 import itertools

@@ -1,10 +1,9 @@
-"""Foreign resource usage per node, and conversion of nodes to planner nodes.
+"""Usage of nodes and quotas by pods that the planner does not count, and conversion of nodes to planner nodes.
 
-Foreign usage of each ResourceQuota: the used amount, minus the pods that the planner counts itself.
-
-Admission uses ``status.used``. It leads the pod watch at creation and lags behind it at the end, so the foreign usage
-may be too high for a moment, but not for long, because every change of either is processed. If the watch of quotas is
-behind that of pods, it may be too low for a moment too: then a pod may be refused, and its window waits and is retried.
+The foreign usage of a ResourceQuota is its used amount minus the pods that the planner counts. Admission uses
+``status.used``, which is ahead of the pod watch when a pod is created and behind it when a pod ends. So the foreign
+usage may be too high until the next change arrives. If the watch of quotas is behind that of pods, it may also be too
+low: then a pod may be refused, and its window is retried.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,4 @@
-"""Planner configuration on the Lease annotation, so that a what-if can use the same planner as the scheduler.
-
-Learnt state of the planner on the Lease: written with every renewal, read by the next leader and by what-ifs.
+"""Annotations of the scheduler's Lease: configuration and learnt state of the planner, for what-ifs and new leaders.
 
 The Lease has one writer and is renewed anyway, so this needs no additional request.
 """

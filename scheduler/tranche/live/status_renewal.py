@@ -1,7 +1,7 @@
-"""Renewal of statuses without an event of their job: when a planned time, or the share of mini-batches, has moved.
+"""Renewal of statuses without an event of their job: if a planned time or the share of mini-batches has moved enough.
 
-Times and shares as last written, to avoid writing what has hardly moved. A job that trains long chunks has no other
-reason to be written for hours.
+The times and shares that were last written are kept for this comparison. A job that trains long chunks has no other
+reason for a write for hours.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -47,7 +47,7 @@ def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
                 state.attempts += 1
                 staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
                 context.publish(key)
-                site_accounting.copied(context.cluster, state, staging.chunks, staging.site)
+                site_accounting.count_uploads(context.cluster, state, staging.chunks, staging.site)
                 yield StageData(key, staging.chunks, staging.site, context.cause)
         if not held:
             del context.work.unstaged[key]

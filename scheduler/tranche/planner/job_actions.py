@@ -87,7 +87,7 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
     if state.restart_seconds < cost:
         context.reconsider_preemption(state)
     batches = progress_ledger.count_end(state, run, event)
-    site_accounting.ended(context.cluster, state, run, event.at)
+    site_accounting.count_window(context.cluster, state, run, event.at)
     learning.learn(context, state, run, event, batches)
     end_window(context, state, run)
     if not state.runs:
@@ -115,7 +115,7 @@ def unbind_chunks(context: PlannerContext, state: JobState, chunks: Iterable[int
 
 def finish(context: PlannerContext, state: JobState) -> None:
     """Stop the remaining pods of a job whose chunks are all done, and learn from the job."""
-    site_accounting.completed(context.cluster, state, range(state.job.chunks))
+    site_accounting.count_completions(context.cluster, state, range(state.job.chunks))
     learning.conclude(context, state)
     stop(context, state)
     context.touch(state)

@@ -95,7 +95,7 @@ def _count(records: Iterable[AttemptRecord]) -> dict[str, int]:
 
 
 def progress_of(state: JobState, learnt: float) -> JobProgress:
-    """The ledger as a value."""
+    """Return the ledger as a value."""
     return JobProgress(
         done=frozenset(state.done),
         partial=dict(sorted(state.partial.items())),
@@ -134,10 +134,10 @@ def applied_in_order(
     """Return the applied batches by chunk after `trained` batches of a worker, which trains its chunks in list order.
 
     Args:
-        chunks: Of its window.
-        before: Batches of each that had been applied when it began.
-        total: Mini-batches that finish one chunk.
-        trained: Mini-batches of this worker, as a fraction too.
+        chunks: Chunks of its window.
+        before: Mini-batches of each chunk that had been applied when the worker began.
+        total: Mini-batches of one chunk.
+        trained: Mini-batches of this worker, which may be a fraction.
     """
     applied = {}
     for chunk in chunks:
@@ -148,7 +148,7 @@ def applied_in_order(
 
 
 def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
-    """Count an ended worker: its durable batches, its time, and why it ended.
+    """Count the durable batches and the time of an ended worker, and record why it ended.
 
     Returns the mini-batches that it trained as far as reports are known.
     """
@@ -193,7 +193,7 @@ def cause_of(planned: Window | PlannedServer, event: PodEnd) -> tuple[str, str]:
 
 
 def note(state: JobState, record: AttemptRecord) -> None:
-    """Keep how a pod has ended, among the last that have, and count it."""
+    """Record the end of a pod in the history of its job, and count it by outcome."""
     if record.role != "ps":
         state.records = [*state.records, record][-KEPT_RECORDS:]
     state.history = (*state.history, record)[-KEPT_ATTEMPTS:]
@@ -207,7 +207,7 @@ def note_victim(state: JobState, victim: str, workers: int, now: float) -> None:
     Args:
         state: State of the preemptor.
         victim: Key of the other job.
-        workers: Number of its workers; negative if these go on, because a disruption budget protects them.
+        workers: Number of its workers; negative if they continue after all, because a disruption budget protects them.
         now: Clock, in seconds.
     """
     state.preempted_workers = max(0, state.preempted_workers + workers)
@@ -221,17 +221,17 @@ def note_victim(state: JobState, victim: str, workers: int, now: float) -> None:
 
 
 def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tuple[float, float]:
-    """Count the durable batches of a window that is over, and its time.
+    """Count the durable batches and the time of an ended window.
 
-    A worker that said nothing has done all its chunks if it succeeded, and else what its reports said was durable.
-    Progress never decreases here, so that counting the same end twice changes nothing but the totals. Returns the
-    mini-batches that it trained as far as reports are known, and those that it has probably lost.
+    Without a termination message, a worker that succeeded has done all of its chunks; for any other worker, the durable
+    batches in its reports count. Progress never decreases here, so if the same end is counted twice, only the totals
+    change. Returns the mini-batches that it trained according to reports, and those that it has probably lost.
     """
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
     state.counted_gpu_seconds += trained * max(1, state.job.gpus)
     durable = _durable(state, run, event)
-    untold = max(0.0, event.at - run.since) if run.since is not None else 0.0
-    expected = min(untold / run.batch_seconds, state.left_of(run))
+    unreported = max(0.0, event.at - run.since) if run.since is not None else 0.0
+    expected = min(unreported / run.batch_seconds, state.left_of(run))
     gained = learnt = 0.0
     partial, total = state.partial, state.job.batches_per_chunk_total
     for chunk in run.window.chunks:
@@ -246,16 +246,18 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
                 state.done.add(chunk)
             elif batches > before:
                 partial[chunk] = batches
-        if state.applied and (chunk in state.done or state.checkpoint is None):  # else its server has what it was sent
+        if state.applied and (
+            chunk in state.done or state.checkpoint is None
+        ):  # else the parameter server still has them
             state.applied.pop(chunk, None)
     state.ledger_changed(run.window.chunks)
     return run.counted + learnt, max(0.0, expected - gained)
 
 
 def level_gang(state: JobState) -> None:
-    """All members of a gang have ended, some before they were done: these have the gang's checkpoint, so all resume.
+    """Let all members of a gang resume from its checkpoint, after some of them ended before they were done.
 
-    A member that succeeded starts again with the others, where the one of them that has saved least does.
+    A member that succeeded starts again with the others, at the least saved progress of these.
     """
     saved = min(state.partial.get(member, 0.0) for member in range(state.job.chunks) if member not in state.done)
     state.partial.update(dict.fromkeys(state.done, saved) if saved else {})
@@ -267,13 +269,13 @@ def level_gang(state: JobState) -> None:
 def roll_back(
     state: JobState, chunks: Iterable[int], durable: Mapping[int, float], applied: Mapping[int, float]
 ) -> None:
-    """Set what the ledger holds of some chunks to what a checkpoint holds, whether that is less or more.
+    """Set the progress of some chunks in the ledger to that in a checkpoint, which may be less or more.
 
     Args:
-        state: Of the job.
-        chunks: Those that the checkpoint is about.
-        durable: Mini-batches in it by chunk; of chunks that are not named, none.
-        applied: Mini-batches beyond it that are not lost; a chunk that is done stays so if it has all of them.
+        state: State of the job.
+        chunks: Chunks in the scope of the checkpoint.
+        durable: Mini-batches in the checkpoint by chunk; 0 for missing chunks.
+        applied: Mini-batches by chunk that are not lost; a chunk stays done if all of its mini-batches are.
     """
     total = state.job.batches_per_chunk_total
     for chunk in chunks:
@@ -296,6 +298,7 @@ def roll_back(
 def _durable(state: JobState, run: TrackedWindow, event: WorkerEnd) -> dict[int, float]:
     total = state.job.batches_per_chunk_total
     if event.progress is None:
-        silent = event.outcome == "Succeeded" and not run.window.renewed  # else it may not know of these chunks
-        return dict.fromkeys(run.window.chunks, total) if silent else {}
+        # A worker may end before it receives the chunks of a renewed window.
+        succeeded = event.outcome == "Succeeded" and not run.window.renewed
+        return dict.fromkeys(run.window.chunks, total) if succeeded else {}
     return {c: min(float(b), total) for c, b in event.progress.items() if c in run.window.chunks and b >= 0}

@@ -20,8 +20,8 @@ from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.site_usage import JobUse, SiteUsage, usage_of
 
 
-def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
-    """Uploads of chunks to the site begin."""
+def count_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """Count uploads of chunks to the site that begin now."""
     job = state.job
     if job.data_site is None or job.data_site == site or not job.chunk_bytes:
         return
@@ -34,27 +34,27 @@ def copied(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: 
         usage.add(copied_bytes=number * job.chunk_bytes, in_vain_bytes=repeated * job.chunk_bytes)
 
 
-def uploaded(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
-    """All data of the job are uploaded to the site, unless an earlier planner has begun that."""
+def count_all_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """Count uploads of all data of the job to the site, unless an earlier planner has begun them."""
     known = state.use.sites.get(site)
     if known is None or not known.copied_bytes:
-        copied(cluster, state, chunks, site)
+        count_uploads(cluster, state, chunks, site)
 
 
-def brought(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
-    """A window that opens brings the data of its chunks to its site, if no earlier one has done so."""
+def count_window_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
+    """Count uploads by the worker of a window that opens, for chunks that no earlier window had at the site."""
     there = state.use.there.get(site, ())
-    copied(cluster, state, [chunk for chunk in chunks if chunk not in there], site)
+    count_uploads(cluster, state, [chunk for chunk in chunks if chunk not in there], site)
 
 
-def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float) -> None:
-    """A window has ended, and its batches are in the ledger.
+def count_window(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float) -> None:
+    """Count the GPU time and the completed chunks of an ended window, whose batches are in the ledger.
 
     Args:
-        cluster: Has the totals of sites and namespaces.
-        state: Of the window's job.
-        run: The window, as it was.
-        at: When its pod ended or, if the pod goes on with other chunks, when it began these, in seconds.
+        cluster: State with the totals of sites and namespaces.
+        state: State of the job.
+        run: The ended window.
+        at: End of its pod or, if the pod trains other chunks now, the beginning of these, in seconds.
     """
     use, site, gpus = state.use, run.window.site, max(1, state.job.gpus)
     trained = max(0.0, at - run.started) if run.started is not None else 0.0
@@ -70,11 +70,11 @@ def ended(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float)
             use.trained_at[chunk] = site
         if chunk not in state.done:
             break  # chunks of a window train in their order
-    completed(cluster, state, run.window.chunks)
+    count_completions(cluster, state, run.window.chunks)
 
 
-def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> None:
-    """Count those of the chunks that are done and were not counted before."""
+def count_completions(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> None:
+    """Count the chunks that are done and were not counted before."""
     use = state.use
     for chunk in chunks:
         if chunk not in state.done or chunk in use.counted:
@@ -90,10 +90,10 @@ def completed(cluster: ClusterState, state: JobState, chunks: Iterable[int]) -> 
                     usage.add(in_vain_bytes=state.job.chunk_bytes)
 
 
-def removed(cluster: ClusterState, state: JobState, now: float) -> None:
-    """The job is deleted: its windows hold nothing any more, and nothing trains from its copies."""
+def count_removal(cluster: ClusterState, state: JobState, now: float) -> None:
+    """Count the windows of a deleted job, and its copies as unused."""
     for run in state.runs.values():
-        ended(cluster, state, run, now)
+        count_window(cluster, state, run, now)
     for site, unused in state.use.unused.items():
         for usage in _amounts(cluster, state, site):
             usage.add(in_vain_bytes=len(unused) * state.job.chunk_bytes)
@@ -101,7 +101,7 @@ def removed(cluster: ClusterState, state: JobState, now: float) -> None:
 
 
 def progress_of(state: JobState) -> tuple[SiteProgress, ...]:
-    """The amounts as a value, by site."""
+    """Return the amounts of the job as a value, by site."""
     use = state.use
     return tuple(
         SiteProgress(
@@ -140,7 +140,7 @@ def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsa
 
 
 def _has_held(cluster: ClusterState, run: TrackedWindow) -> bool:
-    """Return whether the window held GPUs: at an unlimited site only a node that exists has any."""
+    """Return whether the window held GPUs; at an unlimited site, only a window with a node does."""
     return run.started is not None or run.window.node is not None or not cluster.is_unlimited(run.window.site)
 
 

@@ -1,6 +1,7 @@
 """The training container of a pod: by name, because admission may add containers before it or after it.
 
-Also digests of a template and of its requests, because admission changes what a pod shows of the template it is from.
+The module also has digests of a template and of its requests, which identify the template of a pod that admission has
+changed.
 """
 
 from collections.abc import Mapping

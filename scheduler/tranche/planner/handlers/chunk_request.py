@@ -159,7 +159,7 @@ def _extend_window(
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
     learning.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
     note_trained(context, state, run)
-    site_accounting.ended(context.cluster, state, run, at)
+    site_accounting.count_window(context.cluster, state, run, at)
     context.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])
     state.leave(run)
     state.attempts += 1

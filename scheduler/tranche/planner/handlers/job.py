@@ -285,7 +285,7 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     state = context.cluster.jobs.get(key)
     if state is None:
         return
-    site_accounting.removed(context.cluster, state, context.now)
+    site_accounting.count_removal(context.cluster, state, context.now)
     abandon_preemption(context, state, "deleted before its pods were placed")
     for run in list(state.runs.values()):
         end_window(context, state, run)

@@ -152,7 +152,7 @@ def _pace(run: TrackedWindow, gained: float, at: float) -> None:
 
 def _finish(context: PlannerContext, state: JobState, chunks: list[int]) -> None:
     context.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
-    site_accounting.completed(context.cluster, state, chunks)
+    site_accounting.count_completions(context.cluster, state, chunks)
     state.windows_changed()
     if state.finished:
         finish(context, state)

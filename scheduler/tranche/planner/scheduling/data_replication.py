@@ -115,7 +115,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
-        site_accounting.uploaded(cluster, state, waiting, site)
+        site_accounting.count_all_uploads(cluster, state, waiting, site)
         for chunk, until in zip(waiting, ready, strict=True):
             state.copy(chunk, site, until if until > now else ARRIVED, reported=reported)
         for until in () if reported else dict.fromkeys(ready):
@@ -241,7 +241,7 @@ def copy(
     if state.job.staged:
         demand(context, state, sent, site)
     else:
-        site_accounting.copied(context.cluster, state, sent, site)
+        site_accounting.count_uploads(context.cluster, state, sent, site)
         context.publish(state.job.key)
         context.instruct(StageData(state.job.key, sent, site, context.cause))
     queue.stale[state.job.key] = None

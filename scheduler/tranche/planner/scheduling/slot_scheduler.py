@@ -263,7 +263,7 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             began = state.job.submitted if known else now
             ready_at = context.cluster.begin_copies(state, placed.home.site, 1, began)[0]
             if not known:
-                site_accounting.copied(context.cluster, state, (placed.chunk,), placed.home.site)
+                site_accounting.count_uploads(context.cluster, state, (placed.chunk,), placed.home.site)
                 if context.settings.shared_uplinks and ready_at > now:
                     state.copy(placed.chunk, placed.home.site, ready_at, reported=True)
                     context.instruct(StageData(state.job.key, (placed.chunk,), placed.home.site, context.cause))

@@ -43,7 +43,7 @@ def open_window(context: PlannerContext, state: JobState, home: SlotBinding, chu
     cluster.enter_window(state, run, now)
     context.rank_again(state)
     if context.queue is not None and context.queue.policy.fetches_after_start:
-        site_accounting.brought(cluster, state, chunks, home.site)
+        site_accounting.count_window_uploads(cluster, state, chunks, home.site)
     context.cluster.forecast_errors.started(state.job.key, now)
     context.publish(state.job.key)
     context.instruct(OpenWindow(state.job.key, window, context.cause))
