@@ -29,11 +29,13 @@ from tranche.live.informers import Informers, status_path
 from tranche.live.lease_annotations import annotations_of, read_learned_state, scheduler_annotation
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import Measurements
-from tranche.live.pod_timeouts import PodAbsenceChecker, SchedulerWatch, UnreachableNodes
+from tranche.live.pod_absence import PodAbsenceChecker
+from tranche.live.scheduler_watch import SchedulerWatch
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import Announcements, ProgressRenewal
 from tranche.live.status_writer import StatusWriter
+from tranche.live.unreachable_nodes import UnreachableNodes
 from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
 from tranche.planner import (

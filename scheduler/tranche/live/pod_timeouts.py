@@ -1,26 +1,15 @@
-"""Time-outs of pods that get no node, are never created, do not start or do not stop, of nodes and of kube-scheduler.
+"""Time-outs of pods that get no node, are never created, do not start or do not stop.
 
-Nodes unreachable for longer than the disconnect tolerance of their site: their chunks are planned again.
-
-Until then, a disconnected site keeps its chunks and its pods continue. Afterwards, pods that still run there belong to
-superseded attempts, and their progress is not counted.
-
-Confirmation by the API server that a pod is absent, before a window without a pod is treated as ended.
-
-A watch may lag by seconds after an outage of etcd or the API server, and the pod may have trained meanwhile.
+The windows on a node that is unreachable for longer than its site tolerates end too, so that their chunks are planned
+again. Pods that still run there belong to superseded attempts, and their progress is not counted.
 """
 
-import asyncio
-import logging
-import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tranche.kube.api.condition import find_condition
-from tranche.kube.api.core_types import PodCondition
 from tranche.kube.api.names import (
     GANG_GATE,
     GPU_RESOURCES,
@@ -31,17 +20,14 @@ from tranche.kube.api.names import (
     pod_name,
     staging_pod_name,
 )
-from tranche.kube.api.resources import SiteObject
-from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.container_start import StartProblem, start_delay
-from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, started_at
-from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
+from tranche.kube.convert.pods_and_nodes import Pod, is_over, started_at
 from tranche.kube.convert.training_container import has_terminated
 from tranche.live.pod_events import GONE, end_of
+from tranche.live.scheduler_watch import OutdatedVerdicts, SchedulerWatch, schedule_condition, unschedulable_message
+from tranche.live.unreachable_nodes import UnreachableNodes
 from tranche.model import PlannedServer, Window
-from tranche.model.quantity import parse_duration
 from tranche.planner import (
     Event,
     KubeSchedulerChanged,
@@ -54,8 +40,6 @@ from tranche.planner import (
 from tranche.planner.job_actions import end_of as end_of_helper
 from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
-OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
-"""Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
 RIGID_TOLERANCE_SECONDS = 60.0
 """Most seconds that a node may be unreachable while a gang or a parameter server, without which other pods cannot
 continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports and results
@@ -67,169 +51,8 @@ RELEASE_SECONDS = 5.0
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
-NO_ROOM = re.compile(r"Insufficient ([\w./-]*\w)")
-"""Part of the message of kube-scheduler if a node lacks a free resource. It checks volumes and affinity between
-pods only afterwards, so the message changes when room becomes free and the pod has no place all the same."""
 DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds of a pod that sets none."""
-
-
-class UnreachableNodes:
-    """Check of nodes against the disconnect tolerance of their site."""
-
-    def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
-        self._nodes = nodes
-        self._sites = sites
-        self._seen: dict[str, float] = {}
-        """Time at which each node was first seen not ready, by our own clock."""
-
-    def node(self, name: str) -> NodeObject | None:
-        """Return the node of a name; None for an unknown node."""
-        return self._nodes.get(name)
-
-    def is_silent(self, name: str) -> bool:
-        """Whether the node exists and is not ready."""
-        node = self._nodes.get(name)
-        return node is not None and not node.ready
-
-    def lost(self, name: str, now: float, limit: float = inf) -> bool:
-        """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
-
-        A node that is not ready by its own report counts from when it was first seen so, since its clock may differ
-        from ours; a condition Unknown has the time of the control plane, which also covers the time before a restart.
-
-        Args:
-            name: Name of the node; False for an unknown node, because its pods are deleted with it.
-            now: Seconds since the epoch.
-            limit: Most seconds to tolerate, whatever the site tolerates.
-        """
-        node = self._nodes.get(name)
-        if node is None or node.ready:
-            self._seen.pop(name, None)
-            return False
-        if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
-            return True
-        ready = find_condition(node.status.conditions, "Ready")
-        if ready is None or ready.last_transition_time is None:
-            return False
-        since = self._seen.setdefault(name, now)
-        if ready.status == "Unknown":
-            since = min(since, ready.last_transition_time.timestamp())
-        return now - since >= min(limit, self._tolerance(node))
-
-    def _tolerance(self, node: NodeObject) -> float:
-        site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
-        if site is None:
-            return UNDECLARED_TOLERANCE_SECONDS
-        try:
-            return parse_duration(site.spec.disconnect_tolerance)
-        except ValueError:  # reported when the site was read
-            return UNDECLARED_TOLERANCE_SECONDS
-
-
-class SchedulerWatch:
-    """Whether kube-scheduler responds: whether it binds or judges the pods that wait for it."""
-
-    def __init__(self, silence_seconds: float, provisioning_seconds: float) -> None:
-        """Assume that it responds.
-
-        Args:
-            silence_seconds: Time that a pod may wait for a node or for the condition PodScheduled, if no other pod gets
-                one meanwhile.
-            provisioning_seconds: The same for a pod with volume claims: kube-scheduler binds it, and judges it, only
-                when its volumes are provisioned. Also the longest time that any pod may wait without a verdict.
-        """
-        self.provisioning_seconds = provisioning_seconds
-        self._silence_seconds = silence_seconds
-        self._arrivals: dict[str, float] = {}
-        """Time at which each pod was first seen, by UID."""
-        self._since: dict[str, float] = {}
-        """Time since which each pod waits that is not handled, by UID."""
-        self._handled: set[str] = set()
-        self._active = 0.0
-        self._latest = 0.0
-        """Latest arrival of a pod that was bound or judged."""
-        self.responds = True
-        """Whether it responded at the last check."""
-        self.next_due = inf
-        """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
-
-    def check(self, pods: Iterable[Pod], elapsed: float, outdated: Container[str] = ()) -> bool:
-        """Return whether it has stopped or begun to respond since the last check.
-
-        A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
-        exist, and one that came earlier than a judged pod, by more than the time that it may wait. A judged pod that
-        should be judged again is evidence for a limited time: the same verdict is not written again, so that a
-        kube-scheduler that repeats it looks like one that has stopped.
-
-        Args:
-            pods: Pods of open windows and helpers.
-            elapsed: Monotonic seconds.
-            outdated: UIDs of judged pods that kube-scheduler should judge again.
-        """
-        arrivals: dict[str, float] = {}
-        waiting: dict[str, float] = {}
-        handled: set[str] = set()
-        self.next_due, responds = inf, True
-        late: list[tuple[float, float]] = []
-        """Times from which and until which a pod is evidence that it does not respond."""
-        for pod in pods:
-            uid = pod.metadata.uid
-            arrivals[uid] = self._arrivals.get(uid, elapsed)
-            if pod.spec.node_name or (schedule_condition(pod) is not None and uid not in outdated):
-                handled.add(uid)
-                self._latest = max(self._latest, arrivals[uid])
-            elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
-                waiting[uid] = self._since.get(uid, elapsed)
-                due = waiting[uid] + self._limit(pod)
-                until = due + self._silence_seconds if uid in outdated else inf
-                if elapsed < until:
-                    late.append((due, until))
-        if not handled <= self._handled:
-            self._active = elapsed
-        self._arrivals, self._since, self._handled = arrivals, waiting, handled
-        late = [one for one in late if one[0] > self._latest]
-        if late:
-            due = max(min(late)[0], self._active + self._silence_seconds)
-            responds = elapsed < due
-            self.next_due = due if responds else max(until for _, until in late)
-        changed, self.responds = responds is not self.responds, responds
-        return changed
-
-    def _limit(self, pod: Pod) -> float:
-        provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
-        return self.provisioning_seconds if provisioned else self._silence_seconds
-
-
-class OutdatedVerdicts:
-    """Search for verdicts that kube-scheduler gave while other pods held the room that was planned for the pod.
-
-    When the room is free, kube-scheduler binds the pod or gives another verdict. Until then, it may be provisioning
-    volumes, or it has stopped. Verdicts about resources that are not planned are valid: no room was planned in them.
-    """
-
-    def __init__(self, gpu_resources: GpuResources) -> None:
-        self._planned = frozenset(("cpu", "memory", *gpu_resources))
-        self._before: dict[str, str] = {}
-        self._present: dict[str, str] = {}
-        """Messages about the lack of room by UID of the pod, at the present check."""
-
-    def begin(self) -> None:
-        """Begin a check of all pods."""
-        self._before, self._present = self._present, {}
-
-    def check(self, pod: Pod, *, is_held: bool) -> bool:
-        """Return whether the room of a judged pod has become free since its verdict.
-
-        Args:
-            pod: A pod that kube-scheduler finds unschedulable.
-            is_held: Whether pods that have to stop are on its planned node.
-        """
-        uid, message = pod.metadata.uid, unschedulable_message(pod)
-        if self._planned.isdisjoint(NO_ROOM.findall(message)) or not (is_held or self._before.get(uid) == message):
-            return False
-        self._present[uid] = message
-        return not is_held
 
 
 class _Wait(NamedTuple):
@@ -572,78 +395,3 @@ def _without_verdict(pod: Pod) -> str | None:
         return "" if condition.reason == "Unschedulable" else condition.message or condition.reason
     claims = ", ".join(claim.name for claim in pod.spec.resource_claims)
     return f"kube-scheduler has not judged it{f': its resource claim {claims} may be missing' if claims else ''}"
-
-
-def unschedulable_message(pod: Pod) -> str:
-    """Return the message of kube-scheduler for a pod that it cannot place."""
-    condition = schedule_condition(pod)
-    return condition.message or condition.reason if condition is not None else ""
-
-
-def schedule_condition(pod: Pod) -> PodCondition | None:
-    """Return the condition with which kube-scheduler says that a pod has no node; None if it has said nothing.
-
-    The API server itself says that a pod is gated, and that condition stays when the gate is removed.
-    """
-    conditions = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
-    return next((c for c in conditions if c.reason != "SchedulingGated"), None)
-
-
-logger = logging.getLogger(__name__)
-
-Question = tuple[str, str, str]
-"""Namespace and name of a pod, and the UID of its job."""
-
-
-class PodAbsenceChecker:
-    """Queue of pods to check, and the confirmed absences."""
-
-    def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
-        """Send no request before `run`.
-
-        Args:
-            client: Client of the API server.
-            answered: Called when the absence of a pod is confirmed.
-        """
-        self._client = client
-        self._answered = answered
-        self._questions: asyncio.Queue[Question] = asyncio.Queue()
-        self._asked: set[Question] = set()
-        self._absent: set[Question] = set()
-
-    def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
-        """Whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
-
-        A confirmation is returned once.
-        """
-        question = (namespace, name, job_uid)
-        if question in self._absent:
-            self._absent.remove(question)
-            return True
-        if question not in self._asked:
-            self._asked.add(question)
-            self._questions.put_nowait(question)
-        return False
-
-    async def run(self) -> None:
-        """Run the checks forever; a check that fails is queued again by the next call of `confirmed_absent`."""
-        while True:
-            question = await self._questions.get()
-            try:
-                absent = await self._ask(*question)
-            except ApiError as error:
-                logger.warning("pod %s/%s: cannot check whether it exists: %s", *question[:2], error)
-                absent = False
-            self._asked.remove(question)
-            if absent:
-                self._absent.add(question)
-                self._answered()
-
-    async def _ask(self, namespace: str, name: str, job_uid: str) -> bool:
-        try:
-            found = decode_pod(await self._client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return True
-        return owner_uid(found.metadata) != job_uid

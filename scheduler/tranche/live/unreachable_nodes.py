@@ -1,0 +1,69 @@
+"""Nodes that are unreachable for longer than the disconnect tolerance of their site.
+
+Until then, a disconnected site keeps its chunks and its pods continue.
+"""
+
+from collections.abc import Mapping
+from math import inf
+
+from tranche.kube.api.condition import find_condition
+from tranche.kube.api.resources import SiteObject
+from tranche.kube.convert.pods_and_nodes import NodeObject
+from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
+from tranche.model.quantity import parse_duration
+
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+"""Taint by which an administrator states that a node is shut down, so that its pods are deleted by force."""
+
+
+class UnreachableNodes:
+    """Check of nodes against the disconnect tolerance of their site."""
+
+    def __init__(self, nodes: Mapping[str, NodeObject], sites: Mapping[str, SiteObject]) -> None:
+        self._nodes = nodes
+        self._sites = sites
+        self._seen: dict[str, float] = {}
+        """Time at which each node was first seen not ready, by our own clock."""
+
+    def node(self, name: str) -> NodeObject | None:
+        """Return the node of a name; None for an unknown node."""
+        return self._nodes.get(name)
+
+    def is_silent(self, name: str) -> bool:
+        """Whether the node exists and is not ready."""
+        node = self._nodes.get(name)
+        return node is not None and not node.ready
+
+    def lost(self, name: str, now: float, limit: float = inf) -> bool:
+        """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
+
+        A node that is not ready by its own report counts from when it was first seen so, since its clock may differ
+        from ours; a condition Unknown has the time of the control plane, which also covers the time before a restart.
+
+        Args:
+            name: Name of the node; False for an unknown node, because its pods are deleted with it.
+            now: Seconds since the epoch.
+            limit: Most seconds to tolerate, whatever the site tolerates.
+        """
+        node = self._nodes.get(name)
+        if node is None or node.ready:
+            self._seen.pop(name, None)
+            return False
+        if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
+            return True
+        ready = find_condition(node.status.conditions, "Ready")
+        if ready is None or ready.last_transition_time is None:
+            return False
+        since = self._seen.setdefault(name, now)
+        if ready.status == "Unknown":
+            since = min(since, ready.last_transition_time.timestamp())
+        return now - since >= min(limit, self._tolerance(node))
+
+    def _tolerance(self, node: NodeObject) -> float:
+        site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
+        if site is None:
+            return UNDECLARED_TOLERANCE_SECONDS
+        try:
+            return parse_duration(site.spec.disconnect_tolerance)
+        except ValueError:  # reported when the site was read
+            return UNDECLARED_TOLERANCE_SECONDS
