@@ -1,4 +1,4 @@
-"""CPU time of a simulation with the network model over that without, in one run.
+"""CPU time of a simulation with the network model over that without, in one run, and the decisions of each run.
 
 Run with ``python benchmarks/network_cost.py`` (about two minutes). In the first part, the jobs are those of
 elasticflow_cluster04 in order of submission, as gangs on nodes of 8 GPUs. In the second part, they are drawn jobs of
@@ -52,25 +52,27 @@ def scenarios(recipe: Recipe, policy: str, load: float | None) -> dict[str, Scen
     return {"off": off, "on": on, "on, no contention": replace(on, contention=False)}
 
 
-def cpu_seconds(cases: dict[str, Scenario], repeats: int) -> dict[str, float]:
-    """Return the least CPU time of each case; the cases take turns."""
-    least = dict.fromkeys(cases, float("inf"))
+def costs(cases: dict[str, Scenario], repeats: int) -> dict[str, tuple[float, int]]:
+    """Return the least CPU time and the number of decisions of each case; the cases take turns."""
+    found = dict.fromkeys(cases, (float("inf"), 0))
     for _ in range(repeats):
         for name, scenario in cases.items():
             began = time.process_time()
-            run(scenario)
-            least[name] = min(least[name], time.process_time() - began)
-    return least
+            decisions = run(scenario).events
+            found[name] = min(found[name][0], time.process_time() - began), decisions
+    return found
 
 
 def measured(recipe: Recipe, policies: Sequence[str], load: float | None, repeats: int) -> float:
-    """Print the ratios of each policy, and return the largest one with the network model."""
+    """Print ratios and decisions of each policy, and return the largest ratio with the network model."""
     largest = 0.0
     for policy in policies:
-        least = cpu_seconds(scenarios(recipe, policy, load), repeats)
-        ratios = {name: least[name] / least["off"] for name in least}
+        found = costs(scenarios(recipe, policy, load), repeats)
+        ratios = {name: seconds / found["off"][0] for name, (seconds, _) in found.items()}
         largest = max(largest, ratios["on"])
-        print(f"{policy:<20}" + "".join(f"{name}: {ratio:.2f}   " for name, ratio in ratios.items()), flush=True)
+        decisions = ", ".join(f"{number:,}" for _, number in found.values())
+        texts = "".join(f"{name}: {ratio:.2f}   " for name, ratio in ratios.items())
+        print(f"{policy:<20}{texts}decisions: {decisions}", flush=True)
     return largest
 
 
