@@ -18,7 +18,7 @@ PACKAGES = (
 PRODUCTS = ("tranche", "tranche_operator", "tranche_worker")
 
 
-def room(module: str) -> str | None:
+def package_of(module: str) -> str | None:
     top, *rest = module.split(".")
     if top != "tranche":
         return top.removeprefix("tranche_")
@@ -30,7 +30,7 @@ def test_picture_shows_exactly_the_imports_between_packages() -> None:
     actual = set()
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
-            pair = (room(module), room(imported))
+            pair = (package_of(module), package_of(imported))
             if None not in pair and pair[0] != pair[1]:
                 actual.add(pair)
     text = (ROOT / "docs/explanation/architecture.md").read_text()
@@ -40,7 +40,7 @@ def test_picture_shows_exactly_the_imports_between_packages() -> None:
     assert drawn == actual
 
 
-def test_every_room_of_the_code_is_described() -> None:
+def test_every_package_of_the_scheduler_is_described() -> None:
     text = (ROOT / "docs/explanation/architecture.md").read_text()
     for folder in (ROOT / "scheduler/tranche").iterdir():
         if (folder / "__init__.py").exists():
