@@ -236,10 +236,10 @@ def kubeconfig(port: int) -> str:
 
 
 def serve(pipe: Connection, *size: int) -> None:
-    """Run the stand-in's process: send its port; then obey requests.
+    """Run the stand-in's process: send its port, then answer each request over the pipe.
 
-    A number over the pipe sets the arrivals of jobs per second; the answer is the arrivals and statuses so far, the
-    reviews, and the longest time between two renewals of the Lease since the last request.
+    A request is a number: the arrivals of jobs per second from now on. The answer has arrivals, statuses and reviews
+    so far, and the longest time between two renewals of the Lease since the last request.
 
     Args:
         pipe: Pipe to the benchmark.

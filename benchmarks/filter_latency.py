@@ -54,8 +54,8 @@ def send(port: int, first: int, rate: float, until: float, statuses: list[int]) 
         time.sleep(max(0.0, due - time.monotonic()))
         name = f"j{(first + number * CONNECTIONS) % RUNNING}"
         number += 1
-        told = {"0": min(999, 10 + number)}
-        content = json.dumps({"attempt": 1, "applied": told, "durable": told, "batchSeconds": 0.6})
+        batches = {"0": min(999, 10 + number)}
+        content = json.dumps({"attempt": 1, "applied": batches, "durable": batches, "batchSeconds": 0.6})
         try:
             http.request(
                 "POST", f"/v1/jobs/ns/{name}/progress", content, {"Authorization": f"Bearer {name}-worker-0-1"}
@@ -108,7 +108,7 @@ def idle(port: int, count: int, pipe: Connection) -> None:
         time.sleep(0.05)
 
 
-def asked(port: int, seconds: float) -> list[float]:
+def filter_milliseconds(port: int, seconds: float) -> list[float]:
     """Return the milliseconds of filter calls, some fifty a second."""
     content, times = body("stranger", NAMES), list[float]()
     until = time.monotonic() + seconds
@@ -118,7 +118,7 @@ def asked(port: int, seconds: float) -> list[float]:
     return times
 
 
-def told(what: str, times: list[float]) -> tuple[float, float]:
+def print_times(what: str, times: list[float]) -> tuple[float, float]:
     """Print the times, and return p50 and p99."""
     middle, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
     print(f"{what}: {len(times)} calls, p50 {middle:.2f} ms, p99 {p99:.2f} ms, max {max(times):.2f} ms")
@@ -227,7 +227,7 @@ def _measure(scheduler: Scheduler, pipe: Any, options: argparse.Namespace) -> No
     port, report_port = scheduler.ports["extender"], scheduler.ports["report"]
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     figures = {}
-    figures["filter of 5,000 names, p99 ms, idle"] = told("idle", asked(port, options.seconds))[1]
+    figures["filter of 5,000 names, p99 ms, idle"] = print_times("idle", filter_milliseconds(port, options.seconds))[1]
     figures["memory of extender, planner and API, PSS, MB"] = memory_of_all(scheduler)
     for what, connections in (("beside reports", 0), (f"beside {options.idle} idle connections", options.idle)):
         pipe.send(options.arrivals)
@@ -242,7 +242,7 @@ def _measure(scheduler: Scheduler, pipe: Any, options: argparse.Namespace) -> No
         sender = context.Process(target=report, args=arguments, daemon=True)
         sender.start()
         time.sleep(1.0)
-        middle, p99 = told(what, asked(port, options.seconds))
+        middle, p99 = print_times(what, filter_milliseconds(port, options.seconds))
         rate, statuses = near.recv()
         pipe.send(0.0)
         after = pipe.recv()

@@ -248,7 +248,7 @@ def least_possible(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], 
     return fmean(found)
 
 
-def said_of_aim(aim: float, measured: float, possible: float) -> str:
+def aim_text(aim: float, measured: float, possible: float) -> str:
     """Return the line below a row."""
     if measured <= aim:
         return f"aimed at {aim:g}: kept"
@@ -291,7 +291,7 @@ def main() -> None:
         said = f"{row.name:<68}{row.setting.preset:<14}{jobs:>5}{'–' if bar is None else f'{bar:.3f}':>8}"
         print(f"{said}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
         if row.aim is not None:
-            print(f"    {said_of_aim(row.aim, value, least_possible(row, outcomes, logs, seeds))}")
+            print(f"    {aim_text(row.aim, value, least_possible(row, outcomes, logs, seeds))}")
         for command in row.commands(jobs, logs, len(seeds)):
             print(f"    {command}")
     print(f"{time.monotonic() - began:.0f} s")

@@ -65,15 +65,15 @@ def main(arguments: list[str]) -> None:
     """Start the watchdog, then become the command."""
     parent, command, own = int(arguments[0]), arguments[1:], os.getpid()
     parent_exit, command_exit = _exit_descriptor(parent), _exit_descriptor(own)
-    if os.getppid() != parent:  # it died before we could watch it
+    if os.getppid() != parent:  # the parent ended before the watch began
         sys.exit(f"watchdog: process {parent} is gone, {command[0]} is not started")
     if os.fork() == 0:
-        os.setsid()  # out of reach of a Ctrl-C at the terminal
-        if os.fork() == 0:  # a grandchild, so that the command never meets a child it does not know
+        os.setsid()  # so that Ctrl-C at the terminal does not end it
+        if os.fork() == 0:  # a grandchild, so that the command has no child that it did not start
             _guard(parent, own, parent_exit, command_exit)
         os._exit(0)
     os.wait()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and exec would pass that on
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)  # noqa: S606

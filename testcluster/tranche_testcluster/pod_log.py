@@ -11,8 +11,8 @@ def write(folder: Path, texts: Mapping[str, str]) -> Path:
     """Write the files that kwok's kubelet port serves as logs, and the configuration that names them.
 
     Args:
-        folder: An empty one, or one to make.
-        texts: By the keys (``default/cats-worker-0-1``) of pods that are there or will be; of all their containers.
+        folder: Folder to create.
+        texts: Log of all containers by key of the pod (``default/cats-worker-0-1``), which need not exist yet.
     """
     folder.mkdir()
     documents = []

@@ -13,12 +13,12 @@ from .workspace import HOST
 
 ZONE = "topology.kubernetes.io/zone"
 GPU = "nvidia.com/gpu"
-_SILENCED = "tranche-testcluster-silenced"  # holder of the lease of a node that kwok is to leave alone
+_SILENCED = "tranche-testcluster-silenced"  # holder of the lease of a node that kwok must not manage
 _NEVER_SECONDS = 2**31 - 1
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _ASKED, _ANSWERED = "kwok.tranche.dev/asked", "kwok.tranche.dev/answered"
-_GONE_SECONDS = 2.0  # between two looks whether the nodes that are waited for still exist
-_ANSWER_SECONDS = 0.5  # kwok needs a hundredth of it
+_GONE_SECONDS = 2.0  # between two checks that the awaited nodes still exist
+_ANSWER_SECONDS = 0.5  # kwok needs a hundredth of this time
 _NUDGED = "kwok.tranche.dev/nudged"
 _MERGE = "application/merge-patch+json"
 _PARALLEL = 8
@@ -178,7 +178,7 @@ def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
         if begin > deadline:
             missing = len(wanted) - len(leases) + len(stale)
             raise ClusterError(f"{missing} of {len(wanted)} nodes not ready after {seconds:.0f} s")
-        time.sleep(max(0.05, time.monotonic() - begin))  # a list of thousands must not eat the machine
+        time.sleep(max(0.05, time.monotonic() - begin))  # lists of thousands of nodes take half of the time at most
 
 
 def nudge(client: Client, names: Iterable[str]) -> None:

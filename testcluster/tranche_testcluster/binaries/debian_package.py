@@ -86,7 +86,7 @@ def _download(programs: Programs, folder: Path) -> None:
     try:
         _run(command, folder)
     except BuildError:
-        _run(["apt-get", "-q", "update"], folder)  # root's only
+        _run(["apt-get", "-q", "update"], folder)  # only root may do this
         _run(command, folder)
 
 

@@ -24,12 +24,12 @@ class GoModule:
     """Folder of ``modules/`` and the programs of its ``tool`` directives."""
 
     folder: str
-    version_of: str  # the required module whose version is that of the binaries
+    version_of: str  # required module with the version of the binaries
     binaries: tuple[str, ...]
-    renamed: tuple[tuple[str, str], ...] = ()  # (what go calls it, what everybody else calls it)
-    stamp: str = ""  # the variable that gets the version at link time
-    stamps_minor: tuple[str, str] | None = None  # the variables that get its major and minor number
-    optional: bool = False  # whether only those who name its programs get them
+    renamed: tuple[tuple[str, str], ...] = ()  # (name of the Go tool, usual name of the program)
+    stamp: str = ""  # variable that the linker sets to the version
+    stamps_minor: tuple[str, str] | None = None  # variables for its major and minor number
+    optional: bool = False  # whether its programs are built only if they are named
     manifests: tuple[str, ...] = ()  # folders of YAML files in the module of the version, copied to the binaries
     sources: tuple[str, ...] = ()  # files of programs of our own in the folder
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy_bars import Row, jobs_of, rows, said_of_aim
+from policy_bars import Row, aim_text, jobs_of, rows
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
@@ -20,7 +20,7 @@ def test_names_of_rows_differ() -> None:
     [(0.6, 0.5, "kept"), (0.99, 0.79, "not reachable"), (0.99, 0.5, "does not rule it out")],
 )
 def test_aim_is_kept_out_of_reach_or_missed(measured: float, possible: float, said: str) -> None:
-    assert said in said_of_aim(0.65, measured, possible)
+    assert said in aim_text(0.65, measured, possible)
 
 
 def test_jobs_of_a_row_depend_on_its_preset_unless_given() -> None:

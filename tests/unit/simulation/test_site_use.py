@@ -40,7 +40,7 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
         SiteUse("edge-a", "Edge", False, 100.0, 100.0, 1, 0.0, 0.0),
     )
     one = only(result)
-    assert (one.cloud_gpu_seconds, one.bytes_copied, one.use.in_vain_bytes) == (300.0, 3 * CHUNK, 0.0)
+    assert (one.cloud_gpu_seconds, one.use.copied_bytes, one.use.in_vain_bytes) == (300.0, 3 * CHUNK, 0.0)
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
     assert one.use.sites == result.sites
 
@@ -172,7 +172,7 @@ def test_the_sums_over_sites_are_those_over_jobs(policy: str) -> None:
     assert len(result.jobs) == 12
     assert sum(one.chunks for one in result.sites) == sum(one.chunks for one in jobs)
     assert fsum(one.gpu_seconds for one in result.sites) == pytest.approx(fsum(one.gpu_seconds for one in result.jobs))
-    assert fsum(one.copied_bytes for one in result.sites) == fsum(one.bytes_copied for one in result.jobs)
+    assert fsum(one.copied_bytes for one in result.sites) == fsum(one.use.copied_bytes for one in result.jobs)
     assert fsum(one.in_vain_bytes for one in result.sites) == fsum(one.use.in_vain_bytes for one in result.jobs)
     cloud = fsum(one.gpu_seconds for one in result.sites if one.is_cloud)
     assert cloud == pytest.approx(fsum(one.cloud_gpu_seconds for one in result.jobs))

@@ -36,7 +36,7 @@ Active jobs may get windows. A job whose first phase is not active was restored 
 
 
 def phases_page() -> str:
-    """The text of docs/reference/phases.md."""
+    """Return the text of docs/reference/phases.md."""
     halted = [phase for phase in JobPhase if phase not in ACTIVE_PHASES and phase is not JobPhase.FINISHED]
     groups = {"Active": ACTIVE_PHASES, "Halted": halted}
     return "\n".join(
@@ -53,7 +53,7 @@ def phases_page() -> str:
 
 
 def _meanings(kind: type[Enum]) -> Iterator[tuple[str, str]]:
-    """Each member with the string below it."""
+    """Yield the value and the docstring of each member."""
     (body,) = [one for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
     for member, below in zip(body.body, body.body[1:], strict=False):
         match member, below:
@@ -64,13 +64,13 @@ def _meanings(kind: type[Enum]) -> Iterator[tuple[str, str]]:
 def _diagram(
     transitions: Mapping[Phase, Mapping[Phase, str]], groups: Mapping[str, Collection[Phase]], first: Phase, last: Phase
 ) -> str:
-    """A state diagram; an arrow that all phases of a group have alike is drawn once, from the group.
+    """Return a state diagram; an arrow from all phases of a group is drawn once, from the group.
 
     Args:
-        transitions: What leads from each phase to others.
-        groups: Phases that are drawn in one box, by its name.
-        first: Where the diagram begins.
-        last: Where it ends.
+        transitions: Causes of the transitions from each phase to others.
+        groups: Phases that are drawn in one box, by name of the box.
+        first: Phase in which the diagram begins.
+        last: Phase in which it ends.
     """
     lines = ["stateDiagram-v2", f"    [*] --> {first.value}"]
     for name, members in groups.items():
@@ -89,7 +89,7 @@ def _source(
     phase: Phase,
     other: Phase,
 ) -> str:
-    """The group of a phase if the same leads from all its members to the other phase, else the phase."""
+    """Return the group of a phase if all its members have the same transition to the other phase, else the phase."""
     for name, members in groups.items():
         alike = all(transitions[one].get(other) == transitions[phase][other] for one in members)
         if phase in members and other not in members and alike:

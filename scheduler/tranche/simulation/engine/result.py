@@ -89,11 +89,6 @@ class JobResult(NamedTuple):
         return self.use.cloud_gpu_seconds
 
     @property
-    def bytes_copied(self) -> float:
-        """Bytes of uploads of its chunks that were started."""
-        return self.use.copied_bytes
-
-    @property
     def jct_seconds(self) -> float:
         """Job completion time."""
         return self.completed - self.submitted
