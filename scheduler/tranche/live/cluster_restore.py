@@ -17,9 +17,10 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.trainingjob import to_job, to_site
-from tranche.live import job_events, pod_events
+from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage, NamespaceQuotas
 from tranche.live.informers import ClusterObjects
+from tranche.live.pods import pod_events
 from tranche.planner import (
     ChiefEnded,
     Event,

@@ -20,7 +20,7 @@ from tranche.kube.convert.trainingjob import (
     status_object,
     unplaced_conditions,
 )
-from tranche.live import job_events, plan_fence, pod_timeouts
+from tranche.live import job_events, plan_fence
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.cluster_restore import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
@@ -29,13 +29,14 @@ from tranche.live.informers import Informers, status_path
 from tranche.live.lease_annotations import annotations_of, read_learned_state, scheduler_annotation
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import Measurements
-from tranche.live.pod_absence import PodAbsenceChecker
-from tranche.live.scheduler_watch import SchedulerWatch
+from tranche.live.pods import pod_timeouts
+from tranche.live.pods.pod_absence import PodAbsenceChecker
+from tranche.live.pods.scheduler_watch import SchedulerWatch
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import Announcements, ProgressRenewal
 from tranche.live.status_writer import StatusWriter
-from tranche.live.unreachable_nodes import UnreachableNodes
 from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
 from tranche.planner import (

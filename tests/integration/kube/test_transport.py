@@ -14,7 +14,7 @@ from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live.pod_absence import PodAbsenceChecker
+from tranche.live.pods.pod_absence import PodAbsenceChecker
 from tranche_testcluster import Cluster
 
 PODS = "/api/v1/namespaces/default/pods"

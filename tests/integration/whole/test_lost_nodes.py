@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole, full_stack
-from tranche.live.pod_timeouts import RIGID_TOLERANCE_SECONDS
+from tranche.live.pods.pod_timeouts import RIGID_TOLERANCE_SECONDS
 
 TOLERANCE_SECONDS = 15
 

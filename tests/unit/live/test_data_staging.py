@@ -12,10 +12,10 @@ from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
 from tranche.live.foreign_usage import ForeignNodeUsage
-from tranche.live.pod_events import events_of
-from tranche.live.pod_timeouts import Timeouts
-from tranche.live.scheduler_watch import SchedulerWatch
-from tranche.live.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.pod_events import events_of
+from tranche.live.pods.pod_timeouts import Timeouts
+from tranche.live.pods.scheduler_watch import SchedulerWatch
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import JobPlan, PlannedStaging, Resources
 from tranche.planner import KubeSchedulerChanged, StagingEnded
 

@@ -14,8 +14,8 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
-from tranche.live.pod_timeouts import Timeouts
-from tranche.live.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.pod_timeouts import Timeouts
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PodShape, Resources
 from tranche.planner import JobSubmitted, ParameterServerLost, PodOverdue, WorkerEnded
 

@@ -9,10 +9,11 @@ import pytest
 from support.builders import job, node, planner, worker
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live import ControllerSettings, job_events, pod_events
+from tranche.live import ControllerSettings, job_events
 from tranche.live.foreign_usage import ForeignNodeUsage
-from tranche.live.pod_timeouts import RELEASE_SECONDS, Timeouts
-from tranche.live.unreachable_nodes import UnreachableNodes
+from tranche.live.pods import pod_events
+from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, Timeouts
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,

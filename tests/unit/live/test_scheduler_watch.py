@@ -8,9 +8,9 @@ import pytest
 from support.builders import gang, job, node, planner
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import Pod
-from tranche.live.pod_timeouts import Timeouts
-from tranche.live.scheduler_watch import SchedulerWatch
-from tranche.live.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.pod_timeouts import Timeouts
+from tranche.live.pods.scheduler_watch import SchedulerWatch
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import Site
 from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerBound, WorkerStarted, WorkerUnschedulable
 

@@ -24,9 +24,14 @@ from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pods_and_nodes import Pod, is_over, started_at
 from tranche.kube.convert.training_container import has_terminated
-from tranche.live.pod_events import GONE, end_of
-from tranche.live.scheduler_watch import OutdatedVerdicts, SchedulerWatch, schedule_condition, unschedulable_message
-from tranche.live.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.pod_events import GONE, end_of
+from tranche.live.pods.scheduler_watch import (
+    OutdatedVerdicts,
+    SchedulerWatch,
+    schedule_condition,
+    unschedulable_message,
+)
+from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PlannedServer, Window
 from tranche.planner import (
     Event,
