@@ -124,7 +124,8 @@ def body(kind: str, names: int) -> bytes:
     }
     metadata: dict[str, Any] = {"name": "j0-worker-0-0", "namespace": "ns", "uid": "u"}
     if kind != "stranger":
-        metadata |= {"labels": labels, "annotations": {"tranche.dev/plan": "1.1"}}
+        owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "j0", "controller": True}
+        metadata |= {"labels": labels, "annotations": {"tranche.dev/plan": "1.1"}, "ownerReferences": [owner]}
     container = {"name": "main", "resources": {"requests": {GPU: "1", "cpu": "1"}}}
     pod = {"metadata": metadata, "spec": {"containers": [container], "priority": -10}, "status": {"phase": "Pending"}}
     return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": offered}, separators=(",", ":")).encode()

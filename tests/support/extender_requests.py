@@ -73,6 +73,9 @@ _LABELS = _object(
         "tranche.dev/attempt": _among("1", "7", "9999999999999999999999"),
     }
 )
+_OWNER = _object(
+    apiVersion=_among("tranche.dev/v1alpha1"), kind=_among("TrainingJob"), uid=_TEXT, controller={"enum": [True]}
+)
 _POD = _object(
     "metadata",
     "spec",
@@ -82,6 +85,7 @@ _POD = _object(
         uid=_among("u8"),
         labels=_LABELS,
         annotations=_object(**{"tranche.dev/plan": _among("1.1", "9.9", "1", "x.y")}),
+        ownerReferences=_list(_OWNER),
     ),
     spec=_object(
         "containers",

@@ -11,7 +11,7 @@ from tranche.extender.view import View
 from tranche.extender.wire_format import MetaPod, MetaVictims
 from tranche.kube.api.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pod_identity import identity
+from tranche.kube.convert.pod_identity import controlled_identity
 from tranche.kube.convert.pods_and_nodes import Pod, pod_requests, started_at, template_shape
 from tranche.model.quantity import parse_duration
 
@@ -43,7 +43,7 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     The work of a worker with a parameter server is saved there. A worker without one has no result until it ends.
     Evicting a gang member or a parameter server stops the whole job.
     """
-    who = identity(pod)
+    who = controlled_identity(pod)
     job = view.jobs.get(who.job) if who is not None else None
     if who is None or job is None or pod.metadata.deletion_timestamp is not None:
         return 0, 0.0
@@ -99,7 +99,7 @@ def _swapped(
 
 def _alike(one: Pod, other: Pod, view: View) -> bool:
     """Whether both are workers with the same namespace, priority and requests."""
-    who, whose = identity(one), identity(other)
+    who, whose = controlled_identity(one), controlled_identity(other)
     ours = who is not None and whose is not None and who.role == whose.role == ROLE_WORKER
     same = one.metadata.namespace == other.metadata.namespace and one.spec.priority == other.spec.priority
     return ours and same and pod_requests(one, view.gpu_resources) == pod_requests(other, view.gpu_resources)

@@ -14,7 +14,7 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.admitted_pod import planned_shape
-from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
 from tranche.kube.convert.pods_and_nodes import (
     NodeObject,
     Pod,
@@ -226,7 +226,7 @@ class Reservations:
         """
         for key in self.node(name).pods:
             pod = self._pods.get(key)
-            who = identity(pod) if pod is not None else None
+            who = controlled_identity(pod) if pod is not None else None
             if pod is None or who is None:
                 continue
             if pod.metadata.deletion_timestamp is not None or self._unwanted(pod, who):

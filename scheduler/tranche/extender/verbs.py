@@ -12,7 +12,7 @@ from tranche.extender.view import View
 from tranche.extender.wire_format import FilterResult, HostPriority, MetaVictims
 from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.api.resources import Plan
-from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
 from tranche.kube.convert.pods_and_nodes import Pod, pod_requests
 from tranche.model import Resources
 
@@ -30,7 +30,7 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         requests = pod_requests(pod, view.gpu_resources)
     except ValueError as error:
         return _none(offered, f"the pod's requests cannot be read: {error}")
-    who = identity(pod)
+    who = controlled_identity(pod)
     if who is None or who.role not in PLANNED_ROLES:
         return _filter_foreign(pod, offered, requests, view)
     plan = _plan(pod, who, view)
@@ -57,7 +57,7 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
         requests = pod_requests(pod, view.gpu_resources)
     except ValueError:
         return [HostPriority(name, 0) for name in offered]
-    who = identity(pod)
+    who = controlled_identity(pod)
     plan = _plan(pod, who, view) if who is not None else None
     entry = view.reservations.entry(who) if who is not None and plan is not None else None
     if who is None or plan is None or entry is None:
@@ -73,7 +73,7 @@ def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float
     An eviction on a node that the filter rejects would have no effect. Training pods do not preempt by themselves; the
     planner preempts for them. `now` is in seconds since the epoch.
     """
-    if identity(pod) is not None:
+    if controlled_identity(pod) is not None:
         kept = set(filter_nodes(pod, victims, view).node_names)
         return {name: found for name, found in victims.items() if name in kept}
     try:

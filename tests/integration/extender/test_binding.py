@@ -53,7 +53,14 @@ class Lab:
             "tranche.dev/index": str(index),
             "tranche.dev/attempt": str(attempt),
         }
-        metadata = {"labels": labels, "annotations": {"tranche.dev/plan": plan}}
+        path = f"/apis/tranche.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
+        uid = self.cluster.request("GET", path)[1]["metadata"]["uid"]
+        owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": job, "uid": uid}
+        metadata = {
+            "labels": labels,
+            "annotations": {"tranche.dev/plan": plan},
+            "ownerReferences": [{**owner, "controller": True}],
+        }
         return self.pod(f"{job}-worker-{index}-{attempt}", nodes, gpus, "tranche-normal", metadata)
 
     def pod(

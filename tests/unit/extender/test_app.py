@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.extender_objects import Stores, window
+from support.extender_objects import Stores, controller, window
 from tranche.extender.app import LARGEST_BODY, create_app, create_metrics_app
 from tranche.metrics.scheduler import Metrics
 
@@ -21,6 +21,7 @@ POD = {
             "tranche.dev/attempt": "1",
         },
         "annotations": {"tranche.dev/plan": "1.1"},
+        "ownerReferences": [controller("uid-cats")],
     },
     "spec": {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
 }

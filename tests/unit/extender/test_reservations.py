@@ -162,6 +162,12 @@ class TestLeaving:
         stores.add_pod(worker("dogs", 0, 1, "n1"))
         assert stores.view.reservations.leaving("n1") == ""
 
+    def test_copy_of_a_pod_with_its_labels_is_not_leaving(self) -> None:
+        stores = Stores(["n1"])
+        stores.add_pod(worker("cats", 0, 1, "n1", ownerReferences=[]))
+        stores.add_job("cats", stamp=(1, 2))
+        assert stores.view.reservations.leaving("n1") == ""
+
     def test_a_pod_that_brings_data_is_not_leaving(self) -> None:
         stores = Stores(["n1"])
         bringing = worker("cats", 0, 1, "n1", plan="1.1")

@@ -48,7 +48,7 @@ class TestPlanned:
         stores.add_job("cats", planned=False)
         assert filter_nodes(worker("cats", 0, 1), NODES, stores.view) == FilterResult(NODES)
 
-    @pytest.mark.parametrize("stamp", ["3.7", "3.6", "2.9", "", "garbage", "3"])
+    @pytest.mark.parametrize("stamp", ["3.7", "3.6", "2.9", "", "garbage", "3", "9.9.9"])
     def test_filter_rejects_pod_whose_window_newer_plan_lacks(self, stamp: str) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 2, "n1"), window(1, 1, "n1"), stamp=(3, 7))
@@ -147,6 +147,16 @@ class TestStrangers:
         made = worker("cats", 0, 1)
         made = Pod(Metadata(labels={**made.metadata.labels, **broken}, namespace="ns"), made.spec)
         assert filter_nodes(made, NODES, stores.view) == FilterResult(NODES)
+
+    @pytest.mark.parametrize("job", ["cats", "none"])
+    def test_pod_with_labels_of_a_job_takes_no_reserved_gpus(self, job: str) -> None:
+        stores = Stores(NODES, gpus=1)
+        stores.add_job("cats", window(0, 1, "n1"))
+        copied = worker(job, 0, 1, plan="9.9", ownerReferences=[])
+        assert filter_nodes(copied, NODES, stores.view).node_names == ["n2", "n3"]
+        assert scores(copied, stores, NODES) == {"n1": 0, "n2": 10, "n3": 10}
+        victims = {name: MetaVictims([MetaPod(f"uid-{name}")]) for name in NODES}
+        assert list(preempt(copied, victims, stores.view, NOW)) == ["n2", "n3"]
 
     def test_filter_rejects_pod_with_unreadable_requests_and_reason(self) -> None:
         made = Pod(spec=PodSpec(overhead={"cpu": "lots"}))

@@ -37,6 +37,11 @@ def identity(pod: Pod) -> Identity | None:
         return None
 
 
+def controlled_identity(pod: Pod) -> Identity | None:
+    """Return the identity of a pod that a TrainingJob controls; None for one that only has the labels, as a copy."""
+    return identity(pod) if owner_uid(pod.metadata) is not None else None
+
+
 def may_report_progress(job: TrainingJob, role: str, index: int) -> bool:
     """Whether this pod reports progress.
 
