@@ -88,7 +88,6 @@ def pod(
     terminating: bool = False,
     over: bool | None = None,
     gated: bool = False,
-    revision: int = 7,
 ) -> PodView:
     """Return a pod of job ``cats``."""
     name = names.pod_name("cats", role, index, attempt)
@@ -104,7 +103,6 @@ def pod(
         finalizers=() if released else (names.FINALIZER_LEDGER,),
         gates=("tranche.dev/gang",) if gated else (),
         grace_seconds=45,
-        plan=(1, revision),
     )
 
 

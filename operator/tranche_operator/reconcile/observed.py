@@ -46,8 +46,6 @@ class PodView:
     """Names of its scheduling gates."""
     grace_seconds: int = 30
     """At least 1: with 0, a deletion would free the pod's resources while its containers still run."""
-    plan: tuple[int, int] = (0, 0)
-    """Term and revision of the plan from which it was created."""
     delay: StartDelay | None = None
     """Why its containers do not start, if the kubelet reports a reason."""
     creating_since: datetime | None = field(default=None, compare=False)
@@ -169,12 +167,3 @@ def is_open(entry: Entry) -> bool:
 def is_current(job: TrainingJob) -> bool:
     """Return whether the plan is for the current generation of the spec; no other plan creates or evicts pods."""
     return job.status.plan is not None and job.status.plan.observed_generation == job.metadata.generation
-
-
-def is_newer(pod: PodView, job: TrainingJob) -> bool:
-    """Return whether the pod was created from a later plan than the one that was read with the job.
-
-    Only another operator process can have created it. It is ignored until the later plan has been read.
-    """
-    plan = job.status.plan
-    return plan is not None and pod.plan > (plan.term, plan.revision)

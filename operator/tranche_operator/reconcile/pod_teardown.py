@@ -15,7 +15,7 @@ from tranche_operator.reconcile.actions import (
     ReleasePod,
     RequeueAfter,
 )
-from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_current, is_newer, is_open
+from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
@@ -57,7 +57,7 @@ def settle(
     """
     if job.status.plan is None:
         return []
-    ended = [pod for pod in pods if pod.ended and pod.name not in entries and not is_newer(pod, job)]
+    ended = [pod for pod in pods if pod.ended and pod.name not in entries]
     counted = sorted((pod for pod in ended if pod.over), key=lambda pod: (pod.attempt, pod.name))
     held = [pod for pod in ended if pod.sidecars and not (pod.over or pod.terminating)]
     inspectable = [pod for pod in counted if not pod.terminating]
@@ -79,7 +79,7 @@ def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[st
     """Return the training pods whose window is closing or which are not in the plan."""
     if not is_current(job):
         return []
-    running = (pod for pod in pods if not (pod.ended or pod.terminating or is_newer(pod, job)))
+    running = (pod for pod in pods if not (pod.ended or pod.terminating))
     return [pod for pod in running if pod.name not in entries or not is_open(entries[pod.name])]
 
 

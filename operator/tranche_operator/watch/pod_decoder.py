@@ -7,7 +7,7 @@ import msgspec
 from tranche.kube.api.core_types import Metadata, Narrow, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
-from tranche.kube.convert.pod_identity import identity, owner_uid, plan_stamp
+from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pods_and_nodes import is_over
 from tranche.kube.convert.training_container import has_terminated, others_remain
 from tranche_operator.reconcile.observed import PodView
@@ -83,7 +83,6 @@ def view(pod: Pod) -> PodView:
         finalizers=metadata.finalizers,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else max(1, grace),
-        plan=plan_stamp(pod),
         delay=None if creating else delay,
         creating_since=_bound(pod) if creating else None,
         version=int(metadata.resource_version or 0),

@@ -52,7 +52,6 @@ def pod(phase: str = "Running", **changes: Any) -> PodView:
         over=phase in ("Succeeded", "Failed"),
         terminating=False,
         finalizers=(names.FINALIZER_LEDGER,),
-        plan=(1, 7),
     )
     return replace(known, **changes)
 

@@ -91,6 +91,15 @@ def test_pods_are_created_from_a_fresh_read_only() -> None:
     assert not [action for action in sources.actions if isinstance(action, CreatePod)]
 
 
+def test_pods_of_a_later_plan_than_is_cached_are_left_alone() -> None:
+    pods = (pod(0, 1), pod(1, 2), pod(2, 3, phase="Failed"))
+    old = observed(training_job(status={"plan": plan(window(0, 1))}), *pods)
+    new = observed(training_job(status={"plan": plan(*(window(n, n + 1) for n in range(3)), revision=8)}), *pods)
+    sources = run(from_cache(old), new)
+    assert sources.reads == [False, True]
+    assert {type(action) for action in sources.actions} == {WriteStatus}
+
+
 def test_a_status_is_written_without_a_fresh_read() -> None:
     status = {"plan": plan(window(0, 1)), "phase": "Starting"}
     seen = observed(training_job(chunks=None, workers=1, status=status), pod(0, 1, phase="Running"))

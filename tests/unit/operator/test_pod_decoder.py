@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
+from support.operator_objects import NOW, observed, plan, training_job
+from tranche_operator.reconcile.actions import EvictPod
 from tranche_operator.reconcile.observed import PodView
+from tranche_operator.reconcile.reconcile import reconcile
+from tranche_operator.settings import Settings
 from tranche_operator.watch.pod_decoder import read_pods, view
 
 LABELS = {
@@ -50,7 +54,6 @@ def test_an_ordinary_pod() -> None:
         finalizers=("tranche.dev/ledger",),
         gates=("other", "tranche.dev/gang"),
         grace_seconds=45,
-        plan=(2, 17),
     )
 
 
@@ -92,9 +95,11 @@ def test_a_label_that_somebody_has_changed_does_no_harm(attempt: str) -> None:
     assert read(raw_pod(metadata={"labels": {**LABELS, "tranche.dev/attempt": attempt}})).attempt == 0
 
 
-@pytest.mark.parametrize("text", ["", "1", "1.x", "1.2.3"])
-def test_a_plan_annotation_that_cannot_be_read_is_older_than_any(text: str) -> None:
-    assert read(raw_pod(metadata={"annotations": {"tranche.dev/plan": text}})).plan == (0, 0)
+@pytest.mark.parametrize("text", ["2.17", "999999999.1", "x"])
+def test_plan_annotation_does_not_protect_a_pod(text: str) -> None:
+    kept = read(raw_pod(metadata={"annotations": {"tranche.dev/plan": text}}))
+    actions = reconcile(observed(training_job(uid="u1", status={"plan": plan()}), kept), Settings(), NOW)
+    assert [action.name for action in actions if isinstance(action, EvictPod)] == ["cats-worker-0-3"]
 
 
 def test_a_page_says_where_the_next_one_begins() -> None:

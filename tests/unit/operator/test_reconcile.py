@@ -136,12 +136,6 @@ class TestClosing:
         assert not created(actions)
         assert not named(EvictPod, actions)
 
-    def test_a_pod_from_a_later_plan_than_was_read_is_left_alone(self) -> None:
-        job = job_with(window(0, 1))
-        actions = decide(observed(job, pod(0, 1), pod(1, 2, revision=8), pod(2, 3, revision=8, phase="Failed")))
-        assert not named(EvictPod, actions)
-        assert not named(ReleasePod, actions)
-
     def test_room_is_made_before_it_is_taken_and_what_is_over_waits(self) -> None:
         job = job_with(window(0, 4), window(1, 2, "Closing"))
         actions = decide(observed(job, pod(1, 2), pod(0, 1, phase="Failed"), service=ServiceState.ABSENT))
