@@ -232,6 +232,21 @@ def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:
         guarded.kubectl("patch", "pod", "cats-ps-0-7", f"--as={OWNER}", "--type=merge", "-p", patch)
 
 
+def test_tenant_cannot_detach_a_pod_from_its_job(guarded: Cluster) -> None:
+    applied(guarded, job("detached"))
+    uid = load_yaml(guarded.kubectl("get", "trainingjob", "detached", "-o", "json"))["metadata"]["uid"]
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "detached", "uid": uid}
+    owned = pod("detached-worker-0-1", ownerReferences=[{**owner, "controller": True}])
+    owned["metadata"]["labels"]["tranche.dev/job"] = "detached"
+    applied(guarded, owned, OPERATOR)
+    for patch in ('{"metadata": {"ownerReferences": null}}', '{"metadata": {"ownerReferences": []}}'):
+        with pytest.raises(ClusterError, match="only the garbage collector removes a TrainingJob as the owner"):
+            guarded.kubectl("patch", "pod", "detached-worker-0-1", f"--as={OWNER}", "--type=merge", "-p", patch)
+    guarded.kubectl("delete", "trainingjob", "detached", "--cascade=orphan")
+    path = "/api/v1/namespaces/default/pods/detached-worker-0-1"
+    eventually(lambda: not guarded.request("GET", path)[1]["metadata"].get("ownerReferences"), "the pod is released")
+
+
 def test_tenant_may_annotate_and_release_a_pod_of_a_job(guarded: Cluster) -> None:
     applied(guarded, pod("cats-ps-0-8", finalizers=["tranche.dev/ledger"]), OPERATOR)
     guarded.kubectl("annotate", "pod", "cats-ps-0-8", f"--as={EDITOR}", "note=x")
