@@ -464,21 +464,22 @@ def test_timeouts_ignore_pod_of_deleted_namesake() -> None:
     assert isinstance(lost, WorkerEnded)
 
 
-def test_a_pod_waits_longer_where_a_victim_is_still_saving() -> None:
+@pytest.mark.parametrize(("grace", "seconds"), [(60, 90.0), (10**9, 630.0)])
+def test_a_pod_waits_longer_where_a_victim_is_still_saving(grace: int, seconds: float) -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     leaving = pod(
         "v",
         spec={"nodeName": "n1"},
         phase="Running",
-        metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 60},
+        metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": grace},
     )
     known = {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE), "default/v": leaving}
     timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
     states = list(p.cluster.jobs.values())
     timeouts.due(states, NOW, 0.0)
-    assert timeouts.due(states, NOW + 89, 89.0) == []
-    assert len(timeouts.due(states, NOW + 90, 90.0)) == 1
+    assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
+    assert len(timeouts.due(states, NOW + seconds, seconds)) == 1
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])

@@ -50,7 +50,8 @@ RIGID_TOLERANCE_SECONDS = 60.0
 continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports and results
 of earlier attempts are fenced."""
 LONGEST_GRACE_SECONDS = 600.0
-"""Longest grace period during which the room of a pod that stops counts as free; a longer one keeps it."""
+"""Longest grace period during which the room of a pod that stops counts as free, and for which another pod waits there;
+a longer one keeps the room."""
 RELEASE_SECONDS = 5.0
 """Time after the end of the last container in which the kubelet should report the end of the pod. After it, the attempt
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
@@ -360,7 +361,7 @@ class Timeouts:
             self._graces = {}
             for pod in self._pods.values():
                 if pod.metadata.deletion_timestamp and not is_over(pod):
-                    grace = float(pod.metadata.deletion_grace_period_seconds or 0)
+                    grace = min(float(pod.metadata.deletion_grace_period_seconds or 0), LONGEST_GRACE_SECONDS)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
         return self._graces
 
