@@ -217,6 +217,11 @@ NO_REASON = "no container started"
 """Why a kubelet refused a pod, if it states nothing."""
 
 
+def how_failed(event: WorkerEnded | HelperEnd) -> str:
+    """Say how a pod failed: by its exit code or, if its training container has not ended, as the kubelet says."""
+    return f"exit code {event.exit_code}" if event.exit_code is not None else event.reason or NO_REASON
+
+
 def has_started(state: JobState) -> None:
     """Forget the rejections by nodes of a job when a worker has started; for a gang, when all of its members have."""
     if not (state.job.is_gang and any(run.started is None for run in state.runs.values())):

@@ -67,6 +67,13 @@ def test_disrupted_or_deleted_pod_is_preempted(made: Pod, how: str) -> None:
     assert outcome(made) == how
 
 
+@pytest.mark.parametrize("statuses", [(), (main(waiting={"reason": "ContainerCreating"}),)])
+def test_pod_beyond_its_own_deadline_has_failed(statuses: tuple[dict[str, Any], ...]) -> None:
+    """A kubelet counts activeDeadlineSeconds of a template from before the images are pulled."""
+    message = "Pod was active on the node longer than the specified deadline"
+    assert outcome(pod(*statuses, reason="DeadlineExceeded", message=message)) == "Failed"
+
+
 @pytest.mark.parametrize(
     "reason",
     [

@@ -14,6 +14,8 @@ _LOST_WITH_NODE = ("NodeLost", "NodeAffinity", "OutOf", "TopologyAffinityError",
 _REJECTED = "Pod was rejected"
 """Beginning of the message of a pod that a kubelet did not admit, whatever the reason."""
 _NODE_SHUTDOWN = frozenset({"NodeShutdown", "Shutdown", "Terminated"})
+_OWN_DEADLINE = "DeadlineExceeded"
+"""Reason of a pod whose template has an activeDeadlineSeconds that passed, perhaps before a container started."""
 _LOST_CONTAINER = 255
 """Exit code that a container runtime gives a container that it did not see end, such as after a reboot."""
 _PRESSURE = "The node "
@@ -24,8 +26,9 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
     """Return the outcome of an ended pod.
 
     ``Preempted``: deleted, evicted, or stopped with its node, whatever its exit code. ``Refused``: no container had
-    started. ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself. The exit code
-    of the training container decides, not the phase: a proxy that is killed at the end makes the phase Failed.
+    started. ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself, or the pod
+    exceeded the deadline of its template. The exit code of the training container decides, not the phase: a proxy that
+    is killed at the end makes the phase Failed.
 
     Args:
         pod: The ended pod.
@@ -39,6 +42,8 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
         return "Succeeded"
     if stopped:
         return "Preempted"
+    if status.reason == _OWN_DEADLINE:
+        return "Failed"
     if not any_started(pod):
         return "Lost" if _status_lost(pod) else "Refused"
     if status.reason in _NODE_SHUTDOWN or (status.reason == "Evicted" and status.message.startswith(_PRESSURE)):

@@ -9,6 +9,7 @@ from tranche.planner.job_actions import (
     close_workers,
     count_end,
     finish,
+    how_failed,
     note_server,
     pause_after_disruption,
     pause_after_failure,
@@ -66,7 +67,7 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
     if state.failed:
         stop(context, state)
     elif not first:
-        pause_after_failure(context, state, f"{_name(server)} failed with exit code {event.exit_code}")
+        pause_after_failure(context, state, f"{_name(server)} failed with {how_failed(event)}")
 
 
 def _judge_node(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
@@ -81,7 +82,7 @@ def _judge_node(context: PlannerContext, state: JobState, server: Server, event:
         node_exclusion.note_trouble(context, state, node, reason)
     elif event.outcome == "Failed" and not server.closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_trouble(context, state, node, f"exit code {event.exit_code}")
+        node_exclusion.note_trouble(context, state, node, how_failed(event))
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
 
@@ -105,7 +106,7 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
         roll_back_to_checkpoint(context, state)
     if not server.closing and event.outcome == "Failed":
         state.failures += 1
-        pause_after_failure(context, state, f"{_name(server)} failed with exit code {event.exit_code}")
+        pause_after_failure(context, state, f"{_name(server)} failed with {how_failed(event)}")
     stop_gang(context, state, why_gang_stops(_name(server), event), event.preempted_by)
     if state.failed:
         stop(context, state)

@@ -11,6 +11,7 @@ from tranche.planner.job_actions import (
     end_window,
     finish,
     has_started,
+    how_failed,
     pause_after_disruption,
     pause_after_failure,
     stop,
@@ -133,7 +134,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
     if state.failures > failures:
-        reason = f"worker {run.window.index} failed with exit code {event.exit_code}"
+        reason = f"worker {run.window.index} failed with {how_failed(event)}"
         pause_after_failure(context, state, reason)
     if event.outcome in ("Preempted", "Lost") and not closing:
         stopped = f"{event.outcome}{f': {event.stopped_by}' if event.stopped_by else ''}"
@@ -174,4 +175,4 @@ def _judge_node(
 
 
 def _trouble(event: WorkerEnded) -> str:
-    return f"exit code {event.exit_code}" + (f" ({event.reason})" if event.reason else "")
+    return how_failed(event) + (f" ({event.reason})" if event.reason and event.exit_code is not None else "")
