@@ -135,6 +135,7 @@ class Controller:
             scheduler=self._scheduler,
             start_limits=self.settings.start_limits,
             gpu_resources=self.settings.gpu_resources,
+            has_place=self.planner.cluster.has_place,
         )
 
     def _may_be_created(self, job: str, attempt: int) -> bool:

@@ -17,7 +17,7 @@ from tranche.estimate import (
     bits_per_second,
     upload_link,
 )
-from tranche.model import Admission, Link, Node, PodShape, Resources, Site, Tier, WindowState
+from tranche.model import Admission, Link, Node, PlannedServer, PodShape, Resources, Site, Tier, WindowState
 from tranche.model.topology import Domain, Topology
 from tranche.state.distribution import Distribution
 from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
@@ -600,6 +600,14 @@ class ClusterState:
         node = self.nodes.get(server.planned.node or "")
         if node is not None:
             node.release(server.requests)
+
+    def has_place(self, state: JobState, planned: PlannedServer) -> bool:
+        """Return whether the planned node of a parameter server or chief takes its pod, or its site creates nodes."""
+        if planned.node is None:
+            return self.is_unlimited(planned.site)
+        shape = state.job.chief if planned.is_chief else state.job.server
+        nodes = (self.nodes.get(name) for name in (planned.node, *planned.fallbacks))
+        return shape is None or any(node is not None and node.misfit(shape) is None for node in nodes)
 
     def _set_phase(self, state: JobState, run: TrackedWindow, phase: WindowPhase) -> None:
         if self.validate and phase not in WINDOW_TRANSITIONS[run.phase]:

@@ -10,7 +10,7 @@ import pytest
 
 from support.builders import job, node, planner
 from support.live_controller import NOW, reported, resource, taken_over, written
-from tranche.kube.api.resources import TrainingJob
+from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
@@ -18,6 +18,7 @@ from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PodShape, Resources
 from tranche.planner import JobSubmitted, ParameterServerLost, PodOverdue, WorkerEnded
+from tranche.state.entities import JobState
 
 GPU = "nvidia.com/gpu"
 RUNS: dict[str, Any] = {"running": {"startedAt": datetime.fromtimestamp(NOW, UTC).isoformat()}}
@@ -341,6 +342,66 @@ class TestSilentNodes:
     def test_node_out_of_service_is_lost_at_once(self) -> None:
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
         assert self.events(silent(NOW, taints=[taint]), NOW + 1) == [lost(NOW + 1)]
+
+
+class TestLostPlaces:
+    """Parameter servers whose pods have no node yet, when their planned place is gone."""
+
+    def controller(self, *sites: SiteObject, nodes: int = 3) -> Controller:
+        template = {"spec": {"containers": [{"name": "t", "resources": {"requests": {"cpu": "1"}}}]}}
+        one = resource("j", parameterServers={"replicas": 1, "template": template})
+        return asyncio.run(taken_over(one, policy="chunk", nodes=nodes, gpus=1, sites=sites))
+
+    def check(self, controller: Controller) -> JobState:
+        """Let the controller look at its time-outs, a second later."""
+        reported(controller, "quotas", "default/none", None)
+        return controller.planner.cluster.jobs["default/j"]
+
+    @pytest.mark.parametrize("created", [False, True])
+    @pytest.mark.parametrize("cordoned", [False, True])
+    def test_server_without_node_leaves_a_node_at_once(self, created: bool, cordoned: bool) -> None:
+        controller = self.controller()
+        state = self.check(controller)
+        (planned,) = [server.planned for server in state.servers]
+        name = f"j-ps-0-{planned.attempt}"
+        pending = pod(name, role="ps", attempt=planned.attempt, gpus=0, status={"phase": "Pending"})
+        if created:
+            unbound = msgspec.structs.replace(pending.spec, node_name="")
+            seen(controller, msgspec.structs.replace(pending, spec=unbound))
+        where = planned.node or ""
+        known = controller.watches.nodes.store[where]
+        held = msgspec.structs.replace(known.spec, unschedulable=True)
+        reported(controller, "nodes", where, msgspec.structs.replace(known, spec=held) if cordoned else None)
+        state = self.check(controller)
+        assert state.has_closing_servers
+        assert (state.placement.failures, state.held_until) == (0, 0.0)
+        for attempt in list(state.runs):
+            controller.handle(WorkerEnded("default/j", attempt, "Lost", NOW))
+        controller.handle(ParameterServerLost("default/j", 0, planned.attempt, "Lost"))
+        assert {server.planned.node for server in state.servers}.isdisjoint({where})
+        assert len(state.servers) == 1
+
+    def test_bound_server_stays_on_a_cordoned_node(self) -> None:
+        controller = self.controller()
+        (planned,) = [server.planned for server in self.check(controller).servers]
+        where = planned.node or ""
+        one = pod(f"j-ps-0-{planned.attempt}", role="ps", attempt=planned.attempt, gpus=0)
+        seen(controller, msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name=where)))
+        known = controller.watches.nodes.store[where]
+        held = msgspec.structs.replace(known.spec, unschedulable=True)
+        reported(controller, "nodes", where, msgspec.structs.replace(known, spec=held))
+        assert not self.check(controller).has_closing_servers
+
+    def test_server_leaves_a_site_that_creates_no_nodes_any_more(self) -> None:
+        """The operator creates no pod for it, so that no other time-out ends the wait."""
+        spec = {"tier": "Cloud", "unlimited": True, "nodeSelector": {"zone": "cloud"}}
+        cloud = SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})
+        controller = self.controller(cloud, nodes=0)
+        assert [server.planned.site for server in self.check(controller).servers] == ["cloud"]
+        reported(controller, "sites", "cloud", None)
+        state = self.check(controller)
+        assert state.has_closing_servers
+        assert (state.placement.failures, state.held_until) == (0, 0.0)
 
 
 class TestGoneJobs:

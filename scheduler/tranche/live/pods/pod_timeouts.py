@@ -42,6 +42,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerUnschedulable,
 )
+from tranche.planner.job_actions import NOT_TAKEN
 from tranche.planner.job_actions import end_of as end_of_helper
 from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
@@ -89,6 +90,10 @@ def _never(job: str, attempt: int) -> bool:
     return False
 
 
+def _stays(state: JobState, planned: PlannedServer) -> bool:
+    return True
+
+
 class Timeouts:
     """Times of the conditions of windows and parameter servers."""
 
@@ -107,6 +112,7 @@ class Timeouts:
         start_limits: Mapping[StartProblem, float] = MappingProxyType({}),
         scheduler: SchedulerWatch | None = None,
         gpu_resources: GpuResources = GPU_RESOURCES,
+        has_place: Callable[[JobState, PlannedServer], bool] = _stays,
     ) -> None:
         """Create without reading anything.
 
@@ -122,11 +128,12 @@ class Timeouts:
                 its pod.
             startup: Declared node start time of a site in seconds; None where nodes exist already.
             node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
-            start_limits: Time for which the containers of a bound pod may not start, by kind of reason; no limit for
-                kinds that are missing.
+            start_limits: Longest start of the containers of a bound pod, by kind of reason; missing: no limit.
             scheduler: Check of kube-scheduler; the default never finds it silent.
             gpu_resources: Resource names of the planned GPUs.
+            has_place: Whether the planned node or site of a parameter server or chief still takes its pod.
         """
+        self._has_place = has_place
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
         self._pods = pods
@@ -262,6 +269,10 @@ class Timeouts:
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
         pod = self._pod(state, name)
         lost = replace(end_of_helper(state.job.key, planned), stopped_by=GONE)
+        is_placed = pod is not None and (pod.spec.node_name or is_over(pod))
+        if not (server.closing or is_placed or self._has_place(state, planned)):
+            where = f"node {planned.node}" if planned.node is not None else f"site {planned.site}"
+            return _Wait(0.0, WorkerUnschedulable(state.job.key, planned.attempt, f"{where} {NOT_TAKEN}"))
         if pod is None:
             return self._missing(state, planned.attempt, lost, name) if server.closing else None
         if (release := self._release(pod, now)) is not None:

@@ -96,8 +96,7 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
     server.never_scheduled = True
     what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
     reason = f"{what} found no place: {message}"
-    shape = state.job.chief if server.planned.is_chief else state.job.server
-    if shape is None or not _takes_no_more(context, server.planned.node, shape):
+    if context.cluster.has_place(state, server.planned):
         before = note_unplaced(context, state, server.planned.node, reason, server.since)
         _back_off(context, state, before if state.job.is_gang else before - 1, reason)
     if state.job.is_gang:
