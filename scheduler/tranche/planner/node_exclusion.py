@@ -6,6 +6,7 @@ exclusion ends when its node is uncordoned or replaced, so that a repaired node 
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
+from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
@@ -76,19 +77,11 @@ def note_started(context: PlannerContext, run: TrackedWindow) -> None:
         context.wake(context.now + context.settings.health.proof_seconds, "")
 
 
-def note_ended(context: PlannerContext, name: str | None) -> None:
-    """Let another job try a node on trial whose pods have ended without a result."""
-    known = context.cluster.health.exclusions.get(name or "")
-    node = context.cluster.nodes.get(name or "")
-    if node is None or known is None or known.phase is not ExclusionPhase.TRIAL or not known.trial_job:
+def review(context: PlannerContext, *, is_due: bool) -> None:
+    """Pass on trials without a result, and if a timer is due begin and end trials and forget old recoveries."""
+    _pass_on_trials(context)
+    if not is_due:
         return
-    if not any(state.job.key == known.trial_job for state, run in node.runs.values() if not run.closing):
-        known.trial_job = ""
-        _admit(context, node, for_trial=True)
-
-
-def review(context: PlannerContext) -> None:
-    """Begin trials that are due, end those that a worker has passed, and forget old recoveries."""
     now = context.now
     for known in list(context.cluster.health.exclusions.values()):
         node = context.cluster.nodes.get(known.node)
@@ -100,7 +93,35 @@ def review(context: PlannerContext) -> None:
                 context.cluster.health.exclusions.pop(known.node)
             else:
                 known.phase = ExclusionPhase.TRIAL
+                _put_failed_jobs_last(context, node)
                 _admit(context, node)
+
+
+def _pass_on_trials(context: PlannerContext) -> None:
+    """Let other jobs try the nodes on trial whose job has no open window there any more, and that have no result."""
+    for known in context.cluster.health.lasting():
+        node = context.cluster.nodes.get(known.node)
+        if node is None or known.phase is not ExclusionPhase.TRIAL or not known.trial_job:
+            continue
+        if not any(state.job.key == known.trial_job for state, run in node.runs.values() if not run.closing):
+            known.trial_job = ""
+            _admit(context, node, for_trial=True)
+
+
+def _put_failed_jobs_last(context: PlannerContext, node: NodeState) -> None:
+    """Let jobs whose pods have failed wait for the trial of a node if another job could try it now.
+
+    A job that fails everywhere, or on purpose, would fail the trial of a good node.
+    """
+    now, until = context.now, context.now + context.settings.health.first_seconds
+    wanting = [one for one in context.cluster.jobs.values() if wants_windows(one, now)]
+    failed = [one for one in wanting if one.node_failures and not one.training_workers]
+    others = (one for one in wanting if not (one.node_failures or one.excludes(node.node.name, now)))
+    if not failed or all(node.misfit(one.job.worker) is not None for one in others):
+        return
+    for state in failed:
+        state.excluded_nodes[node.node.name] = max(until, state.excluded_nodes.get(node.node.name, 0.0))
+        context.wake(state.excluded_nodes[node.node.name], state.job.key)
 
 
 def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:

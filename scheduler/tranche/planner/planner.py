@@ -192,8 +192,8 @@ class Planner:
                 context.cluster.forecast_errors.forget(event.job)
         cluster, work, settings, now = context.cluster, context.work, context.settings, context.now
         due = context.timers.due(now)
-        if "" in due and cluster.health.exclusions:
-            node_exclusion.review(context)
+        if cluster.health.exclusions:
+            node_exclusion.review(context, is_due="" in due)
         for key in due:
             if key in cluster.jobs:
                 end_preemption_pause(context, cluster.jobs[key])

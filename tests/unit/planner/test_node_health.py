@@ -10,6 +10,7 @@ from support.builders import gang, job, node, planner, worker
 from tranche.model import Constraints, Job, Preemption, Requirement, Site, Tier
 from tranche.planner import (
     ChiefEnded,
+    JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
@@ -225,6 +226,33 @@ def test_failed_trials_double_the_exclusion_up_to_a_bound() -> None:
     assert lengths == [100.0, 200.0, 400.0, 400.0]
 
 
+def test_job_that_has_failed_leaves_the_trial_to_another() -> None:
+    p = excluded_node()
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0, seconds=HOUR))), 2.0)
+    p.handle(Tick(), 301.0)
+    assert [key for key, state in p.cluster.jobs.items() if state.runs] == ["default/honest"]
+
+
+@pytest.mark.parametrize("other", [None, on("n1", job("elsewhere")), job("idle", suspended=True)])
+def test_failed_job_tries_the_node_if_no_other_wants_it(other: Job | None) -> None:
+    p = excluded_node()
+    if other is not None:
+        p.handle(JobSubmitted(other), 2.0)
+    p.handle(Tick(), 301.0)
+    (tried,) = [state.job.key for state, _ in p.cluster.nodes["bad"].runs.values()]
+    assert tried in ("default/one", "default/two")
+
+
+def test_failed_job_tries_the_node_later_than_others() -> None:
+    p = excluded_node()
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
+    p.handle(Tick(), 301.0)
+    p.handle(JobRemoved("default/honest"), 302.0)
+    assert not p.cluster.nodes["bad"].runs
+    p.handle(Tick(), 601.0)
+    assert len(p.cluster.nodes["bad"].runs) == 1
+
+
 def test_trial_without_a_result_passes_to_another_job() -> None:
     p = excluded_node()
     p.handle(JobSubmitted(on("bad", job("a"))), 2.0)
@@ -233,6 +261,22 @@ def test_trial_without_a_result_passes_to_another_job() -> None:
     fail(p, "default/a" if p.cluster.jobs["default/a"].runs else "default/b", 302.0, "Preempted")
     assert exclusion(p)
     assert sum(bool(state.runs) for state in p.cluster.jobs.values()) == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_trial_of_a_job_that_leaves_passes_to_another(how: str) -> None:
+    p = excluded_node()
+    for name in ("a", "b"):
+        p.handle(JobSubmitted(on("bad", job(name))), 2.0)
+    p.handle(Tick(), 301.0)
+    ((state, run),) = p.cluster.nodes["bad"].runs.values()
+    first = state.job
+    if how == "removed":
+        p.handle(JobRemoved(first.key), 302.0)
+    else:
+        p.handle(WorkerBound(first.key, run.window.attempt, "n1"), 302.0)
+    (tried,) = [one.job.key for one, run in p.cluster.nodes["bad"].runs.values() if not run.closing]
+    assert {first.key, tried} == {"default/a", "default/b"}
 
 
 def test_crashing_jobs_of_one_namespace_do_not_close_a_site() -> None:

@@ -170,8 +170,6 @@ def _judge_node(
     elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
         state.node_failures.pop(node or "", None)
         node_exclusion.note_trained(context, state, run)
-    if context.cluster.health.exclusions:
-        node_exclusion.note_ended(context, node)
 
 
 def _trouble(event: WorkerEnded) -> str:
