@@ -51,10 +51,10 @@ def pod(
     return decode_pod(msgspec.json.encode(raw))
 
 
-def deleted_pod() -> Pod:
+def deleted_pod(name: str = "j-worker-0-1", **fields: Any) -> Pod:
     """Return a pod that somebody has deleted now, with a grace period of 30 s."""
     ends = datetime.fromtimestamp(NOW + 30, UTC).isoformat()
-    return pod(deletionTimestamp=ends, deletionGracePeriodSeconds=30)
+    return pod(name, deletionTimestamp=ends, deletionGracePeriodSeconds=30, **fields)
 
 
 def running(trainer: dict[str, Any] = RUNS) -> dict[str, Any]:
@@ -247,6 +247,28 @@ class TestStoppingPods:
         states = list(controller.planner.cluster.jobs.values())
         assert timeouts.due(states, NOW, 0.0) == []
         assert timeouts.due(states, NOW + 200, 200.0) == []
+
+    @pytest.mark.parametrize("is_gang", [False, True])
+    def test_workers_do_not_wait_for_a_server_that_hangs(self, is_gang: bool) -> None:
+        """Somebody has deleted the server, and its node responds."""
+        p = planner("chunk", [node("n1"), node("n2")])
+        helper = PodShape(Resources(cpu=1000))
+        kind = {"chief": helper} if is_gang else {"servers": 1, "server": helper}
+        p.handle(JobSubmitted(job("j", uid="j", is_gang=is_gang, **kind)), NOW)
+        state = p.cluster.jobs["default/j"]
+        (planned,) = (server.planned for server in state.servers)
+        role = "chief" if is_gang else "ps"
+        one = deleted_pod(f"j-{role}-0-{planned.attempt}", role=role, attempt=planned.attempt)
+        timeouts = Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes({}, {}))
+        assert timeouts.due([state], NOW, 0.0) == []
+        assert timeouts.due([state], NOW + 39, 39.0) == []
+        (event,) = timeouts.due([state], NOW + 40, 40.0)
+        assert event == PodOverdue("default/j", planned.attempt)
+        p.handle(event, NOW + 40)
+        assert state.has_closing_servers
+        assert all(run.closing for run in state.runs.values())
+        assert p.cluster.nodes[planned.node or ""].reserved.cpu >= 1000
+        assert timeouts.due([state], NOW + 41, 41.0) == []
 
     def test_long_grace_period_does_not_hide_the_pod(self) -> None:
         states = list(self.closing().planner.cluster.jobs.values())

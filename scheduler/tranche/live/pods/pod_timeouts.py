@@ -281,6 +281,8 @@ class Timeouts:
             return _Wait(0.0, replace(lost, stopped_by=_silence_reason(pod), started=started_at(pod)))
         if server.closing:
             return None
+        if self._is_stopping(pod):
+            return _Wait(_stop_seconds(pod, now, adopted=True), PodOverdue(state.job.key, planned.attempt))
         self._open_pods.append(pod)
         if pod.spec.node_name:
             return self._unstarted(state, planned, pod, now)

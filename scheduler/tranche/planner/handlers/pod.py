@@ -2,8 +2,11 @@
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import PodAdmitted, PodOverdue
-from tranche.planner.job_actions import close_window, displace, enlarge_job
+from tranche.planner.job_actions import close_server, close_window, close_workers, displace, enlarge_job, stop_gang
+from tranche.state.entities import JobState
 from tranche.state.node import NodeState
+
+NOT_STOPPING = "was deleted and does not stop"
 
 
 def admitted(context: PlannerContext, event: PodAdmitted) -> None:
@@ -23,15 +26,30 @@ def admitted(context: PlannerContext, event: PodAdmitted) -> None:
 def overdue(context: PlannerContext, event: PodOverdue) -> None:
     """Count the room of a closing window as taken again; its pod still has it, for as long as it does not stop.
 
-    A window that is open closes first: somebody else has deleted its pod.
+    A window or parameter server that is open closes first: somebody else has deleted its pod.
     """
     state = context.cluster.jobs.get(event.job)
     run = state.runs.get(event.attempt) if state is not None else None
+    if state is not None and run is None:
+        _server_overdue(context, state, event.attempt)
     if state is None or run is None or run.overdue:
         return
     if not run.closing:
-        close_window(context, state, run, "its pod was deleted and does not stop")
+        close_window(context, state, run, f"its pod {NOT_STOPPING}")
     _less_room(context, context.cluster.note_overdue(run))
+
+
+def _server_overdue(context: PlannerContext, state: JobState, attempt: int) -> None:
+    """Stop the workers of a job whose parameter server or chief does not stop: they cannot train. It keeps its room."""
+    server = next((one for one in state.servers if one.planned.attempt == attempt and not one.closing), None)
+    if server is None:
+        return
+    what = "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
+    if state.job.is_gang:
+        stop_gang(context, state, f"{what} {NOT_STOPPING}")
+        return
+    close_workers(context, state, f"{what} {NOT_STOPPING}")
+    close_server(context, state, server, f"its pod {NOT_STOPPING}")
 
 
 def _less_room(context: PlannerContext, node: NodeState | None) -> None:
