@@ -1,10 +1,14 @@
 """Constraints on the nodes of a pod: node selector, required node affinity, taints; evaluated as by kube-scheduler."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Requirement:
             case "DoesNotExist":
                 return value is None
         try:
-            number, bound = int(value or ""), int(self.values[0])
+            number, bound = _int64(value or ""), _int64(self.values[0])
         except (ValueError, IndexError):
             return False
         return number > bound if self.operator == "Gt" else number < bound
@@ -100,3 +104,14 @@ class Constraints:
             ):
                 return f"have the taint {taint.key}={taint.value}:{taint.effect}, which is not tolerated"
         return None
+
+
+def _int64(text: str) -> int:
+    """Parse an integer as Kubernetes does, where 1_000 and numbers beyond 64 bits are none.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if _INTEGER.fullmatch(text) is None or not -(2**63) <= (number := int(text)) < 2**63:
+        raise ValueError(f"{text!r} is not a 64-bit integer")
+    return number

@@ -53,6 +53,14 @@ def test_an_expression_compares_a_label(key: str, operator: Any, values: tuple[s
     assert Requirement(key, operator, values).matches("node-1", LABELS) is matches
 
 
+@pytest.mark.parametrize(
+    ("label", "is_number"),
+    [("007", True), ("1_000", False), ("9223372036854775807", True), ("9223372036854775808", False)],
+)
+def test_a_label_is_a_number_where_kubernetes_reads_one(label: str, is_number: bool) -> None:
+    assert Requirement("memory", "Gt", ("6",)).matches("n", {"memory": label}) is is_number
+
+
 def test_a_field_expression_compares_the_name() -> None:
     requirement = Requirement("metadata.name", "In", ("node-1",), field=True)
     assert requirement.matches("node-1", {})
