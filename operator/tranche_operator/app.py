@@ -53,7 +53,7 @@ class Operator:
         self._settings = settings
         self._clock = SteadyClock(client.server_time)
         now = self._clock.utc
-        self._reader = reader = Reader(client, cache := ReconcilerCache())
+        self._reader = reader = Reader(client, cache := ReconcilerCache(), now)
         self._cache = cache
         self.metrics = OperatorMetrics(
             lambda: self._runner.waiting,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import Metadata
-from tranche.kube.api.names import OPERATOR_MANAGER, ROLE_CHIEF
+from tranche.kube.api.names import FINALIZER_LEDGER, OPERATOR_MANAGER, ROLE_CHIEF
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.errors import is_object_rejected
@@ -118,8 +118,16 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     found = await client.request("GET", api_paths.pod(job.metadata.namespace, name))
     metadata = msgspec.convert(found.get("metadata"), Metadata)
     if owner_uid(metadata) is not None and job_key(metadata) == job.key:
-        return None
+        released = metadata.deletion_timestamp is not None and FINALIZER_LEDGER not in metadata.finalizers
+        return _kept(name, metadata) if released and owner_uid(metadata) != job.metadata.uid else None
     return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to this TrainingJob: delete it")
+
+
+def _kept(name: str, metadata: Metadata) -> Refusal:
+    """Return the refusal because of a pod of a deleted job that should be gone."""
+    by = f"the finalizer {metadata.finalizers[0]} keeps it" if metadata.finalizers else "its containers do not stop"
+    message = f"a pod of this name of a deleted TrainingJob is still there, since {by}"
+    return Refusal(name, "NameTaken", message, passing=True)
 
 
 async def post_pod(client: ApiClient, job: TrainingJob, manifest: Manifest, *, dry_run: bool = False) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -32,12 +33,17 @@ REFRESHING_SECONDS = 1.0
 """Time during which other reconciles use what is known of a Site that is being read again."""
 
 
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
 class Reader:
     """Reader of jobs and their pods."""
 
-    def __init__(self, client: ApiClient, cache: ReconcilerCache) -> None:
+    def __init__(self, client: ApiClient, cache: ReconcilerCache, now: Callable[[], datetime] = _utc) -> None:
         self._client = client
         self._cache = cache
+        self._now = now
 
     async def observe(self, key: str, *, fresh: bool = True) -> Observed:
         """Read the complete input of a job's reconcile.
@@ -55,7 +61,7 @@ class Reader:
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = None if fresh or not known.complete else self._cache.jobs.get(key)
-        if job is not None and missing_pods(self.recall(key, job, pods), job, entries_of(job)):
+        if job is not None and missing_pods(self.recall(key, job, pods), job, entries_of(job), self._now()):
             job = None  # pods are created from a fresh read only
         is_fresh = job is None
         if job is None:
@@ -67,7 +73,7 @@ class Reader:
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
         opening: dict[str, bool] = {}
-        for entry in missing_pods(observed, job, entries).values():
+        for entry in missing_pods(observed, job, entries, self._now()).values():
             opening[entry.site] = opening.get(entry.site, False) or needs_site(entry)
         asked = (self._site(name, needed=needed) for name, needed in opening.items())
         service, specs = await asyncio.gather(self._service(job), asyncio.gather(*asked))

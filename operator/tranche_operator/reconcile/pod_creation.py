@@ -11,6 +11,7 @@ from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
+from tranche_operator.reconcile.stuck_pod import SLACK
 from tranche_operator.settings import Settings
 
 STALE_SERVICE_SECONDS = 5.0
@@ -20,17 +21,25 @@ MOST_CHUNKS_LENGTH = 80
 """Characters of the numbers of chunks in a message."""
 
 
-def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry], now: datetime) -> dict[str, Entry]:
     """Return planned pods that should exist and do not, by name.
 
     A pod whose name is taken, by a pod of a deleted job of the same name, is not missing yet: the end of that pod
-    causes another reconcile. A pod that no TrainingJob controls never ends because of the plan, so it does not count:
-    its creation is refused, and condition PodsRejected names the pod.
+    causes another reconcile. A pod that no TrainingJob controls never ends because of the plan, and a pod that should
+    be gone may stay for any time, so they do not count: the creation is refused, and condition PodsRejected says why.
     """
     if not is_current(job) or job.spec.suspend or _is_invalid(job):
         return {}
-    taken = {pod.name for pod in observed.pods if pod.owner is not None or pod.terminating}
+    taken = {pod.name for pod in observed.pods if _holds_name(pod, job, now)}
     return {name: entry for name, entry in entries.items() if is_open(entry) and name not in taken}
+
+
+def _holds_name(pod: PodView, job: TrainingJob, now: datetime) -> bool:
+    """Return whether the pod is one of the job, or should go soon."""
+    if pod.owner == job.metadata.uid:
+        return True
+    overdue = pod.ends_by is not None and now >= pod.ends_by + SLACK
+    return not overdue and (pod.owner is not None or pod.terminating)
 
 
 def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> list[Action]:

@@ -90,7 +90,8 @@ def _steer(
     now: datetime,
 ) -> tuple[list[Action], list[ConditionUpdate]]:
     """Return actions and condition updates for a job that has not ended."""
-    missing = {} if checkpoint_volume.awaits_directory(job) else pod_creation.missing_pods(observed, job, entries)
+    awaits = checkpoint_volume.awaits_directory(job)
+    missing = {} if awaits else pod_creation.missing_pods(observed, job, entries, now)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
     rejection = pod_creation.standing_rejection(observed.rejection, training)
@@ -104,7 +105,7 @@ def _steer(
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
         *pod_creation.ungate(job, own, entries),
     ]
-    if entries and checkpoint_volume.awaits_directory(job):
+    if entries and awaits:
         actions.append(RequeueAfter(0.0))
     updates = pod_creation.rejection_updates(job, rejection, training)
     updates += staging_status.updates(job, refused)

@@ -66,6 +66,20 @@ def test_other_pod_of_the_name_is_a_refusal(metadata: dict[str, Any]) -> None:
     assert refusal.reason == "NameTaken"
 
 
+@pytest.mark.parametrize(
+    ("finalizers", "reason"),
+    [(["x.io/keep"], "since the finalizer x.io/keep keeps it"), ([], "since its containers do not stop")],
+)
+def test_pod_of_namesake_that_does_not_go_is_a_refusal(finalizers: list[str], reason: str) -> None:
+    leaving = {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": finalizers}
+    refusal = creation(TakenName(labels=OWN, ownerReferences=owner("deleted job"), **leaving)).refusal
+    assert refusal is not None
+    assert (refusal.reason, refusal.passing) == ("NameTaken", True)
+    assert reason in refusal.message
+    leaving["finalizers"] = ["tranche.dev/ledger"]
+    assert creation(TakenName(labels=OWN, ownerReferences=owner("deleted job"), **leaving)).refusal is None
+
+
 class Denied:
     """Pods of an API server that answers each creation with an error."""
 

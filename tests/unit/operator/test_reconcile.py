@@ -1,5 +1,6 @@
 """Actions of the operator for a job, case by case."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -51,6 +52,14 @@ class TestOpenWindows:
         assert not created(actions)
         assert not named(ReleasePod, actions)
         assert not named(DeletePod, actions)
+
+    @pytest.mark.parametrize("over", [False, True])
+    def test_pod_of_namesake_that_does_not_go_stands_for_none(self, over: bool) -> None:
+        """Otherwise the window would hold its GPU without a pod, for as long as a finalizer keeps the old pod."""
+        old = replace(pod(0, 1, owner="deleted", released=True, terminating=True, over=over), ends_by=NOW)
+        seen = observed(job_with(window(0, 1)), old)
+        assert created(decide(seen, after=14.0)) == []
+        assert created(decide(seen, after=15.0)) == ["cats-worker-0-1"]
 
     def test_the_same_index_with_a_new_attempt_is_another_pod(self) -> None:
         actions = decide(observed(job_with(window(0, 2)), pod(0, 1)))
