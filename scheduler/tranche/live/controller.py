@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,7 @@ from tranche.planner import (
     TenancyChanged,
     Tick,
     WorkerEnded,
+    WorkerRejected,
 )
 from tranche.planner.handlers.progress import trained
 from tranche.planner.learned_state import LearnedState, learned_state_of
@@ -423,6 +425,8 @@ class Controller:
         condition = self._rejections.condition(resource, now, job_events.INVALID_SPEC)
         if condition is None:
             condition = planned_condition(plan, resource.metadata.generation, known_conditions, now)
+        else:  # the operator stops no pods by a plan for an earlier generation
+            plan = replace(plan, generation=resource.metadata.generation)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision)
             | limited_class(resource, state.job),
@@ -456,6 +460,7 @@ class Controller:
         self.metrics.count_error("object")
         state = self.planner.cluster.jobs.get(observed.key)
         if state is not None and state.job.uid == observed.metadata.uid and not invalid:
+            self.handle(WorkerRejected(observed.key, reason, f"its specification cannot be read: {error}", True))
             self._publish(observed.key)
         else:
             self._report_rejection(observed.key)

@@ -13,7 +13,7 @@ from tranche.kube.client.client import ApiError
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.model import Report
-from tranche.planner import ParameterServerLost, WorkerStarted
+from tranche.planner import ParameterServerLost, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
 
 
@@ -50,6 +50,24 @@ def test_unreadable_edit_is_told_with_the_planners_own_plan() -> None:
     assert len(status["plan"]["workers"]) == 2
     reported(controller, "jobs", "default/a", edited(job, 3))
     assert written(controller, "a")["conditions"][0]["reason"] == "Planned"
+
+
+def test_workers_of_an_unreadable_edit_stop_until_corrected() -> None:
+    """Otherwise the operator would evict none of them: the plan would be for an earlier generation for good."""
+    job = resource("a")
+    controller = asyncio.run(taken_over(job, policy="chunk"))
+    assert {one["state"] for one in written(controller, "a")["plan"]["workers"]} == {"Open"}
+    reported(controller, "jobs", "default/a", edited(job, 2, estimatedDuration="0000000000000000000000001s"))
+    plan = written(controller, "a")["plan"]
+    assert plan["observedGeneration"] == 2
+    assert {one["state"] for one in plan["workers"]} == {"Closing"}
+    assert "cannot be read" in plan["explanation"]
+    for one in plan["workers"]:
+        controller.handle(WorkerEnded("default/a", one["attempt"], "Preempted", NOW))
+    assert written(controller, "a")["plan"]["workers"] == [], "the operator could create no pods for others"
+    reported(controller, "jobs", "default/a", edited(job, 3))
+    plan = written(controller, "a")["plan"]
+    assert (plan["observedGeneration"], len(plan["workers"])) == (3, 2)
 
 
 def test_rejected_status_releases_capacity_for_other_jobs() -> None:
