@@ -134,3 +134,19 @@ def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
     whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
     whole.until_phase("pausing", "Succeeded")
     whole.delete("pausing")
+
+
+def test_unreadable_job_stops_and_goes_on_when_it_is_corrected(whole: Whole) -> None:
+    whole.submit("bloated", chunks=1, seconds=600.0)
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/bloated"
+    kind = "application/merge-patch+json"
+    whole.until_phase("bloated", "Running")
+    for text, is_readable in (("x" * 300_000, False), (None, True)):
+        template = {"metadata": {"annotations": {"note": text}}}
+        status, _ = whole.cluster.request("PATCH", path, {"spec": {"workers": {"template": template}}}, kind)
+        assert status == 200
+        whole.until("it is followed", lambda ok=is_readable: any(map(is_running, whole.pods("bloated"))) is ok)  # type: ignore[misc]
+        (planned,) = [one for one in whole.status("bloated")["conditions"] if one["type"] == "Planned"]
+        assert planned["reason"] == ("Planned" if is_readable else "InvalidSpec")
+    assert whole.status("bloated")["progress"]["failures"] == 0
+    whole.delete("bloated")
