@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.builders import gang, job, node, of_type, planner
+from support.builders import gang, job, node, of_type, planner, worker
+from tranche.estimate import LevelNetwork
 from tranche.model import ChunkRequest, Link, Node, Site, Tier
 from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
@@ -19,6 +20,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.learned_state import learned_state_of, recall
+from tranche.planner.scheduling.gpu_choice import worthwhile
 
 LABEL = "nvidia.com/gpu.product"
 FAST, SLOW = "A100", "T4"
@@ -94,6 +96,17 @@ def test_job_that_waits_first_waits_for_a_faster_gpu() -> None:
     assert [name for name, _ in opened(one.handle(JobSubmitted(job("third", 60.0, seconds=300.0)), 60.0))] == ["b"]
     ended = one.handle(WorkerEnded("default/first", 1, "Succeeded", 100.0), 100.0)
     assert [name for name, _ in opened(ended)] == ["a"]
+
+
+def test_gpu_beside_the_server_is_faster_than_its_kind() -> None:
+    nodes = [kind("a", FAST, 2), kind("b", FAST, 2), kind("c", SLOW)]
+    one = made(*nodes, policy="srsf", level_network=LevelNetwork((300e9, 100e9, 10e9, 1e9)))
+    one.handle(JobSubmitted(job("j", servers=1, server=worker(gpus=0), gradient_bits=1e10)), 0.0)
+    state = one.cluster.jobs["default/j"]
+    (beside,) = {server.planned.node for server in state.servers}
+    chosen = [one.cluster.nodes[name] for name in ("a", "b")]
+    kept, _ = worthwhile(one.cluster, state, chosen, [0], 0.0, first=False)
+    assert [known.node.name for known in kept] == [beside]
 
 
 def test_gpu_that_is_not_free_in_time_is_not_awaited() -> None:

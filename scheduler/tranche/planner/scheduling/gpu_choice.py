@@ -123,14 +123,14 @@ class _Paces:
     def __init__(self, cluster: ClusterState, state: JobState) -> None:
         self._cluster, self._state = cluster, state
         self._known: dict[tuple[str, str, float], tuple[float, Callable[[str | None], float]]] = {}
-        self._differ = cluster.level_network is not None and state.job.servers > 0
-        """Whether nodes of one kind at one site may differ, by their distance from the parameter servers."""
+        self._near = {one.planned.site for one in state.servers if cluster.level_network is not None}
+        """Sites where nodes of one kind may differ, by their distance from the parameter servers there."""
 
     def of(self, node: NodeState) -> float:
         """Return the time on a node."""
-        if self._differ:
-            return _pace(self._cluster, self._state, node)
         here = node.node
+        if here.site in self._near:
+            return _pace(self._cluster, self._state, node)
         key = (here.site, here.gpu_kind, here.speed)
         known = self._known.get(key)
         if known is None:
@@ -143,8 +143,9 @@ class _Paces:
     def faster(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
         """Yield the nodes with windows where the job could start and is faster than `seconds`, with their times."""
         cluster, state = self._cluster, self._state
-        alone = self._differ or bool(cluster.speed_model.nodes)
+        learnt = bool(cluster.speed_model.nodes)
         for (site, _, _), alike in cluster.hosts(state).alike.items():
+            alone = learnt or site in self._near
             if state.can_start_at(site, now) and (alone or self.of(alike[0]) < seconds):
                 for node in alike:
                     if node.runs and (time := self.of(node)) < seconds:
