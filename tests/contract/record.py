@@ -1,4 +1,6 @@
-"""Record what a real kube-scheduler sends to an extender: ``python tests/contract/record.py`` rewrites ``*.json`` here.
+"""Record what a real kube-scheduler sends to an extender, in ``*.json`` here.
+
+``PYTHONPATH=tests python tests/contract/record.py`` repeats it.
 
 A pod with a short list is filtered, prioritized and bound; then one that fits nowhere asks whom it may evict.
 """
@@ -11,11 +13,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from support.installed_cluster import installed_cluster
 from tranche_testcluster import Cluster
 
 HERE = Path(__file__).parent
 VERBS = ("filter", "prioritize", "preempt", "bind")
 PODS = "/api/v1/namespaces/default/pods"
+API_VERSION = "tranche.dev/v1alpha1"
+JOBS = f"/apis/{API_VERSION}/namespaces/default/trainingjobs"
 GPU = "nvidia.com/gpu"
 SECONDS = 60
 
@@ -76,8 +81,19 @@ def config(port: int) -> dict[str, Any]:
     return {"profiles": [{"schedulerName": "tranche"}], "extenders": [extender]}
 
 
-def pod(name: str, gpus: int, priority_class: str, nodes: list[str]) -> dict[str, Any]:
-    """A pod as the operator makes it."""
+def submit(cluster: Cluster) -> dict[str, Any]:
+    """Create the job of the pods, which no operator serves, and return the reference to it as their owner."""
+    container = {"name": "main", "image": "trainer", "resources": {"limits": {GPU: "2"}}}
+    workers = {"maxReplicas": 3, "template": {"spec": {"containers": [container]}}}
+    spec = {"data": {"chunks": 3, "batchesPerChunk": 1}, "workers": workers}
+    body = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": {"name": "cats"}, "spec": spec}
+    status, made = cluster.request("POST", JOBS, body)
+    assert status == 201, made
+    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "name": "cats", "uid": made["metadata"]["uid"]}
+
+
+def pod(name: str, gpus: int, priority_class: str, nodes: list[str], owner: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod as the operator makes it."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     labels = {
         "tranche.dev/job": "cats",
@@ -87,7 +103,12 @@ def pod(name: str, gpus: int, priority_class: str, nodes: list[str]) -> dict[str
     }
     limits = {GPU: str(gpus), "cpu": "500m", "memory": "64Mi"}
     return {
-        "metadata": {"name": name, "labels": labels, "annotations": {"tranche.dev/plan": "1.7"}},
+        "metadata": {
+            "name": name,
+            "labels": labels,
+            "annotations": {"tranche.dev/plan": "1.7"},
+            "ownerReferences": [{**owner, "controller": True}],
+        },
         "spec": {
             "schedulerName": "tranche",
             "priorityClassName": priority_class,
@@ -103,17 +124,18 @@ def main() -> None:
     """Record."""
     recorder = Recorder()
     threading.Thread(target=recorder.serve_forever, daemon=True).start()
-    with Cluster() as cluster:
+    with installed_cluster() as cluster:
         recorder.bind = partial(bind, cluster)
         nodes = cluster.add_site("edge-a", nodes=3, gpus=2)
         for name, value in (("low", -10), ("high", 10)):
             priority = {"metadata": {"name": name}, "value": value}
             assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)[0] == 201
         cluster.start_scheduler(config(recorder.server_port))
+        owner = submit(cluster)
         for number in range(len(nodes)):  # each takes a node for itself
-            assert cluster.request("POST", PODS, pod(f"cats-worker-{number}-1", 2, "low", nodes))[0] == 201
+            assert cluster.request("POST", PODS, pod(f"cats-worker-{number}-1", 2, "low", nodes, owner))[0] == 201
         cluster.kubectl("wait", "pod", "--all", "--for=condition=PodScheduled", f"--timeout={SECONDS}s")
-        assert cluster.request("POST", PODS, pod("evictor", 2, "high", nodes))[0] == 201
+        assert cluster.request("POST", PODS, pod("evictor", 2, "high", nodes, owner))[0] == 201
         assert recorder.complete.wait(SECONDS), f"only {sorted(recorder.bodies)}"
         version = cluster.request("GET", "/version")[1]["gitVersion"]
     for verb, raw in recorder.bodies.items():

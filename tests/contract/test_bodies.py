@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from support.extender_objects import Stores, job, window
 from tranche.extender.app import create_app
 from tranche.extender.wire_format import decode_binding, decode_candidates, decode_names
-from tranche.kube.convert.pod_identity import Identity, identity, plan_stamp
+from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
 from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Resources
@@ -31,7 +31,7 @@ def test_every_verb_was_recorded() -> None:
 @pytest.mark.parametrize("file", recorded("filter") + recorded("prioritize"), ids=lambda file: file.stem)
 def test_pod_and_names_are_read(file: Path) -> None:
     asked = decode_names(file.read_bytes())
-    assert identity(asked.pod) == Identity("default/cats", "worker", 0, 1)
+    assert controlled_identity(asked.pod) == Identity("default/cats", "worker", 0, 1)
     assert plan_stamp(asked.pod) == (1, 7)
     assert pod_requests(asked.pod) == Resources(cpu=500, memory=64 * 2**20, gpus=2, pods=1)
     assert pod_constraints(asked.pod).objection(NODES[1], {}, ()) is None

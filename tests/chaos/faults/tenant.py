@@ -15,6 +15,7 @@ from chaos.crowds import occupy
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
 from chaos.workloads import fault_job
 from support.kubelet_stand_in import waiting
+from tranche.kube.convert.size_limit import MOST_TEMPLATE_BYTES
 
 LARGEST_OBJECT = 1_572_864
 """Largest request that etcd accepts, in bytes."""
@@ -136,16 +137,16 @@ def forged_plan(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
 
 
 def garbled_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Change a job, and at once again to a specification that the planner cannot read."""
+    """Change a running job, and at once again to a template that is too large for the planner."""
     name = "garbled"
     lab.fault_jobs.add(name)
     lab.submit(name, fault_job(name, seconds=60.0), "gone")
     lab.until(lambda: bool(lab.jobs().get(name, {}).get("status", {}).get("plan", {}).get("workers")), 10.0)
     lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": True}}, MERGE)
     time.sleep(0.005)
-    overhead = {"spec": {"preemption": {"restartOverhead": "0000000000000000000000001s"}}}
-    status, _ = lab.ask("PATCH", f"{JOBS}/{name}", overhead, MERGE)
-    return f"{name} gets a duration of 25 digits ({status})", lambda: lab.delete(name)
+    template = {"metadata": {"annotations": {"note": "x" * MOST_TEMPLATE_BYTES}}}
+    status, _ = lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"workers": {"template": template}}}, MERGE)
+    return f"{name} gets a template of more than 256 KiB ({status})", lambda: lab.delete(name)
 
 
 def large_objects(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
