@@ -82,7 +82,7 @@ class KubeSchedulerChanged(NamedTuple):
 
 
 class WorkerBound(NamedTuple):
-    """kube-scheduler bound the window's pod to the planned node or to another one."""
+    """kube-scheduler bound the pod of a window, parameter server or chief, to the planned node or to another one."""
 
     job: str
     attempt: int

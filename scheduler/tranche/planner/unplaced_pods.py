@@ -121,6 +121,8 @@ def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reas
 def note_placed(context: PlannerContext, state: JobState, site: str) -> None:
     """Record that kube-scheduler has placed a worker of a job at a site; for a gang, all of its members.
 
+    Nothing trains without parameter servers and chief, so that this says nothing before they have been placed too.
+
     The failures of the job are forgotten, but not the sites where its pods found no place (`PlacementRecord.refusals`).
     Its failed preemptions are forgotten when one has succeeded: when all windows that were opened since are placed.
     """
@@ -128,6 +130,8 @@ def note_placed(context: PlannerContext, state: JobState, site: str) -> None:
     if site in record.refusals:
         record.refusals = {name: refusal for name, refusal in record.refusals.items() if name != site}
     if record.placed and record.preempted_at is None and state.job.admission is Admission.PASSED:
+        return
+    if sum(server.placed for server in state.servers) < state.job.helper_count:
         return
     pending = [run for run in state.runs.values() if run.phase is WindowPhase.PENDING]
     if state.job.is_gang and pending:

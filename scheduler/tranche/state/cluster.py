@@ -409,8 +409,7 @@ class ClusterState:
         record = state.placement
         if self._is_proven(state) and not (record.failures or record.failed_preemptions):
             return PreemptionScope.ALL
-        tries = any(run.phase is WindowPhase.PENDING for run in state.runs.values())
-        return PreemptionScope.NONE if tries else PreemptionScope.ONE
+        return PreemptionScope.NONE if state.awaits_place else PreemptionScope.ONE
 
     def may_preempt(self, state: JobState) -> bool:
         """Return whether the job may preempt others now, or could if none of its pods waited for a place."""

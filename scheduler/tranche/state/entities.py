@@ -168,6 +168,8 @@ class Server:
     requests: Resources
     since: float = 0.0
     """When it was placed, or restored with its place, in seconds on the planner's clock."""
+    placed: bool = False
+    """Whether kube-scheduler has placed its pod."""
     never_scheduled: bool = False
     """Whether its pod was never scheduled, or never started, so that it holds no state that could be lost."""
 
@@ -379,6 +381,12 @@ class JobState:
 
     def __post_init__(self) -> None:
         self.arrival = Arrival(self.job.submitted, self.job.order, self.job.key)
+
+    @property
+    def awaits_place(self) -> bool:
+        """Whether pods of windows, parameter servers or chief wait until kube-scheduler places them."""
+        pending = any(run.phase is WindowPhase.PENDING for run in self.runs.values())
+        return pending or not all(server.placed for server in self.servers)
 
     @property
     def waiting(self) -> list[int]:

@@ -229,6 +229,13 @@ def test_a_worker_that_the_operator_stopped_names_no_pod() -> None:
     assert ended.preempted_by == ""
 
 
+@pytest.mark.parametrize("role", ["ps", "chief"])
+def test_bound_helper_is_an_event_and_its_start_is_none(role: str) -> None:
+    waits, runs = pod(role=role, phase="Pending"), pod(role=role, spec={"nodeName": "n1"}, phase="Running")
+    assert list(pod_events.events_of(waits, runs, NOW)) == [WorkerBound("default/a", 3, "n1")]
+    assert list(pod_events.events_of(runs, runs, NOW)) == []
+
+
 def test_a_parameter_server_that_ends_is_lost() -> None:
     crashed = {"name": "t", "state": {"terminated": {"exitCode": 1, "startedAt": stamp(NOW)}}}
     gone = pod(role="ps", phase="Failed", containerStatuses=[crashed])

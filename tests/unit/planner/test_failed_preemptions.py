@@ -1,14 +1,16 @@
 """Jobs whose pods cannot be admitted or placed: they preempt at most once, and `why` says what is wrong."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from support.builders import gang, job, node, of_type, planner
+from support.builders import gang, job, node, of_type, planner, worker
 from tranche.model import Admission, Job, JobPlan
 from tranche.model.resource_quota import Quota, QuotaLimit
 from tranche.planner import (
+    CloseParameterServer,
     CloseWindow,
     Instruction,
     JobChanged,
@@ -17,6 +19,7 @@ from tranche.planner import (
     KubeSchedulerChanged,
     NodeChanged,
     OpenWindow,
+    PlaceParameterServer,
     Planner,
     QuotaChanged,
     Tick,
@@ -26,6 +29,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.job_actions import end_of
 from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 
 HOUR = 3600.0
@@ -33,10 +37,13 @@ MISSING = 'persistentvolumeclaim "nowhere" not found'
 
 
 class Lab:
-    """Cluster of full one-GPU nodes, in which pods of jobs called ``bad`` are never placed."""
+    """Cluster of full one-GPU nodes, in which pods of jobs called ``bad`` are never placed.
 
-    def __init__(self, nodes: int = 8, policy: str = "chunk", **settings: Any) -> None:
-        self.planner = planner(policy, [node(f"n{i:02}") for i in range(nodes)], **settings)
+    Of a job called ``headless``, only the parameter servers and the chief are never placed.
+    """
+
+    def __init__(self, nodes: int = 8, policy: str = "chunk", *, free: int = 0, **settings: Any) -> None:
+        self.planner = planner(policy, [node(f"n{i:02}") for i in range(nodes + free)], **settings)
         self.waiting: dict[tuple[str, int], str | None] = {}
         self.evictions: Counter[str] = Counter()
         for i in range(nodes):
@@ -60,6 +67,11 @@ class Lab:
                 case OpenWindow(job=key, window=window):
                     todo += self.planner.handle(WorkerBound(key, window.attempt, window.node or ""), now)
                     todo += self.planner.handle(WorkerStarted(key, window.attempt, now), now)
+                case PlaceParameterServer(job=key, server=planned):
+                    self.waiting[key, planned.attempt] = planned.node
+                case CloseParameterServer(job=key, server=planned):
+                    self.waiting.pop((key, planned.attempt), None)
+                    todo += self.planner.handle(end_of(key, planned), now)
                 case _:
                     pass
 
@@ -131,6 +143,39 @@ def test_a_gang_that_is_never_placed_evicts_once_an_hour() -> None:
     lab.submit(gang("bad", 300.0, members=4, seconds=60.0), 300.0)
     lab.pass_time(300.0, HOUR)
     assert lab.preemptions() <= 4
+
+
+HELPERS = [
+    (job("headless", 300.0, seconds=60.0, servers=1, server=worker(gpus=0)), 1),
+    (job("headless", 300.0, chunks=8, seconds=60.0, servers=1, server=worker(gpus=0)), 8),
+    (gang("headless", 300.0, members=4, seconds=60.0, servers=1, server=worker(gpus=0)), 4),
+    (gang("headless", 300.0, members=4, seconds=60.0, chief=worker(gpus=0)), 4),
+]
+
+
+@pytest.mark.parametrize("free", [0, 1])
+@pytest.mark.parametrize(("one", "most"), HELPERS, ids=["chunk", "chunks", "gang", "chief"])
+def test_job_whose_server_is_never_placed_evicts_once_an_hour(one: Job, most: int, free: int) -> None:
+    lab = Lab(free=free)
+    lab.submit(one, 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() <= most
+
+
+def test_pause_doubles_for_a_job_whose_server_is_never_placed() -> None:
+    lab = Lab()
+    lab.submit(HELPERS[1][0], 300.0)
+    lab.pass_time(300.0, 8 * HOUR)
+    assert lab.preemptions() <= 8 + 3, "after the first failure one window at a time"
+
+
+def test_placed_server_permits_the_next_preemption() -> None:
+    lab = Lab(requires_admission=True)
+    lab.submit(replace(HELPERS[1][0], admission=Admission.UNPROVEN), 300.0)
+    assert lab.preemptions() == 1
+    ((key, attempt),) = lab.waiting
+    lab.play(lab.planner.handle(WorkerBound(key, attempt, "n00"), 301.0), 301.0)
+    assert lab.preemptions() == 8
 
 
 def test_the_pause_of_preemption_doubles() -> None:

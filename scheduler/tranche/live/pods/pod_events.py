@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
+from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
 from tranche.kube.convert.pod_identity import Identity, identity
 from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
 from tranche.kube.convert.pods_and_nodes import (
@@ -62,9 +62,10 @@ def events_of(
     was_over = old is not None and has_ended(old)
     by = preemptor_of(pod, others()) if over and not was_over and is_evicted_by_scheduler(pod) else ""
     ends = over and not was_over
+    has_node = old is not None and bool(old.spec.node_name)
+    if who.role in PLANNED_ROLES and not (was_over or has_node or new is None) and new.spec.node_name:
+        yield WorkerBound(who.job, who.attempt, new.spec.node_name)
     if who.role == ROLE_WORKER and not was_over:
-        if new is not None and new.spec.node_name and not (old is not None and old.spec.node_name):
-            yield WorkerBound(who.job, who.attempt, new.spec.node_name)
         seen = old is not None  # a pod found at a restore may have started at any time
         if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
             yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)

@@ -307,8 +307,8 @@ def _restraint(cluster: ClusterState, state: JobState, now: float) -> str:
     restrained = cluster.failed_preemptions.restrained.get(state.job.namespace)
     if restrained is not None and not record.placed:
         return f"{until(restrained, now)}: workers were stopped for jobs of its namespace that were then not placed"
-    if any(run.phase is WindowPhase.PENDING for run in state.runs.values()):
-        return " before the pod of its last window is placed"
+    if state.awaits_place:
+        return " before its last pods are placed"
     return " before a dry run has admitted its pods"
 
 

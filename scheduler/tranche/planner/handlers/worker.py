@@ -40,6 +40,7 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
     """Record the node of a pod, which may differ from the planned node."""
     found = _window(context, event)
     if found is None:
+        _server_bound(context, event)
         return
     state, run = found
     context.cluster.note_window(state, run, WindowPhase.BOUND)
@@ -47,6 +48,19 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
     note_placed(context, state, run.window.site if node is None else node.node.site)
     if run.window.node != event.node:
         _move(context, state, run, event.node)
+
+
+def _server_bound(context: PlannerContext, event: WorkerBound) -> None:
+    """Record that a parameter server or chief has a node; it may be the last pod that the workers waited for."""
+    state = context.cluster.jobs.get(event.job)
+    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
+    if state is None or server is None:
+        return
+    server.placed = True
+    run = next((one for one in state.runs.values() if one.phase is not WindowPhase.PENDING and not one.closing), None)
+    if run is not None:
+        note_placed(context, state, run.home.site)
+    context.touch(state)
 
 
 def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: str) -> None:

@@ -28,7 +28,6 @@ from tranche.policies import Standing
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, SlotBinding
 from tranche.state.node import NodeState
-from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Shortage
 
@@ -232,7 +231,7 @@ def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: st
 def _has_own_obstacle(one: DemandClass, state: JobState, now: float) -> bool:
     """Return whether the job may be blocked for a reason that does not apply to other jobs of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
-    tries = one.scope is PreemptionScope.ONE and any(run.phase is WindowPhase.PENDING for run in state.runs.values())
+    tries = one.scope is PreemptionScope.ONE and state.awaits_place
     return bool(state.excluded_nodes) or state.unhosted or uploading or tries or state.awaits_faster
 
 
