@@ -224,6 +224,13 @@ class PlannerMachine(RuleBasedStateMachine):
             self.planner.handle(WorkerBound(key, planned.attempt, planned.node or "elsewhere"), self.now)
 
     @rule(data=st.data())
+    def start_a_server(self, data: st.DataObject) -> None:
+        jobs = self.planner.cluster.jobs
+        if found := [(key, one.planned) for key in sorted(jobs) for one in jobs[key].servers if not one.started]:
+            key, planned = data.draw(st.sampled_from(found))
+            self.planner.handle(WorkerStarted(key, planned.attempt, self.now), self.now)
+
+    @rule(data=st.data())
     def keep_a_server(self, data: st.DataObject) -> None:
         if stopping := self._stopping():
             key, planned = data.draw(st.sampled_from(stopping))

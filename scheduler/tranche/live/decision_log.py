@@ -98,7 +98,7 @@ CAUSES: Mapping[type, str] = {
     QuotaRemoved: "quota {0.namespace}/{0.name} was removed",
     KubeSchedulerChanged: "kube-scheduler stopped or began to respond",
     WorkerBound: "a pod of {0.job} was bound to node {0.node}",
-    WorkerStarted: "a worker of {0.job} began to train",
+    WorkerStarted: "a pod of {0.job} started",
     ProgressReported: "{0.report.job} reported progress",
     ChunksRequested: "a worker of {0.request.job} asked for chunks",
     WorkerEnded: "a worker of {0.job} ended: {0.outcome}",

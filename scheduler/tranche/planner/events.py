@@ -90,7 +90,7 @@ class WorkerBound(NamedTuple):
 
 
 class WorkerStarted(NamedTuple):
-    """The window's worker has been training since `at`."""
+    """The window's worker has been training, or the parameter server or chief has run, since `at`."""
 
     job: str
     attempt: int

@@ -197,20 +197,21 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
         hold(context, state, seconds, reason)
 
 
-def pause_after_disruption(context: PlannerContext, state: JobState, planned_at: float, reason: str) -> None:
+def pause_after_disruption(context: PlannerContext, state: JobState, planned_at: float, reason: str) -> bool:
     """Back off a job whose pods are deleted, evicted or lost soon after they were planned, from the second time on.
 
     Somebody may delete each pod, such as a controller that enforces a policy. That is no failure of the job, but pods
-    that come and go each second train nothing.
+    that come and go each second train nothing. Returns whether the job is held.
     """
     if planned_at <= state.disrupted_at:
-        return
+        return False
     settings, now = context.settings, context.now
     before = state.disruptions if now - state.disrupted_at < 2 * settings.longest_backoff_seconds else 0
     soon = now - planned_at < SOON_SECONDS
     state.disruptions, state.disrupted_at = before + 1 if soon else 0, now
     if before and soon:
         hold(context, state, settings.backoff_seconds(settings.failure_backoff_seconds, before - 1), reason)
+    return bool(before and soon)
 
 
 NO_REASON = "no container started"

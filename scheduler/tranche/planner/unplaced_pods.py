@@ -27,7 +27,15 @@ def preempts_any(cluster: ClusterState, policy: Policy, state: JobState) -> bool
     return scope_now(cluster, policy, state) is not PreemptionScope.NONE
 
 
-def note_unplaced(context: PlannerContext, state: JobState, node: str | None, message: str, opened: float = inf) -> int:
+def note_unplaced(
+    context: PlannerContext,
+    state: JobState,
+    node: str | None,
+    message: str,
+    opened: float = inf,
+    *,
+    unstarted: bool = False,
+) -> int:
     """Record that a pod of the job found no place, or that the API server rejected it; the job preempts no other now.
 
     Pods that were planned before the last failure belong to the same attempt, which counts once.
@@ -38,11 +46,13 @@ def note_unplaced(context: PlannerContext, state: JobState, node: str | None, me
         node: Planned node of the pod; None if the pod did not exist.
         message: What kube-scheduler or the API server said.
         opened: Time at which the pod was planned, in seconds.
+        unstarted: Whether the pod had a place, and ended before it started.
 
     Returns:
         Number of earlier failures since a pod of the job was placed.
     """
     record = state.placement
+    record.unstarted = record.unstarted or unstarted
     if node is not None:
         record.nodes[node] = None
     if (record.failures or record.failed_preemptions) and opened <= record.failed_at:
@@ -80,7 +90,7 @@ def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
 
 
 def abandon_preemption(context: PlannerContext, state: JobState, message: str) -> None:
-    """Count the last preemption of a job as failed whose user stops it before its pods are placed."""
+    """Count the last preemption of a job as failed whose user stops it before its pods have started."""
     if state.placement.preempted_at is not None:
         _pause(context, state, message, state.placement.failed_preemptions)
 
@@ -118,31 +128,34 @@ def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reas
         hold(context, state, seconds, reason)
 
 
-def note_placed(context: PlannerContext, state: JobState, site: str) -> None:
-    """Record that kube-scheduler has placed a worker of a job at a site; for a gang, all of its members.
+def note_placed(context: PlannerContext, state: JobState, site: str, *, started: bool = False) -> None:
+    """Record that a worker of a job has a place at a site, or has started there; for a gang, all of its members.
 
-    Nothing trains without parameter servers and chief, so that this says nothing before they have been placed too.
+    Nothing trains without parameter servers and chief, so that this says nothing before they are as far.
 
-    The failures of the job are forgotten, but not the sites where its pods found no place (`PlacementRecord.refusals`).
-    Its failed preemptions are forgotten when one has succeeded: when all windows that were opened since are placed.
+    The failures of the job are forgotten, but not the sites where its pods found no place (`PlacementRecord.refusals`),
+    and not those of pods that had a place and did not start, before one has started. Its failed preemptions are
+    forgotten when one has succeeded: when all windows that were opened since have started.
     """
     record = state.placement
     if site in record.refusals:
         record.refusals = {name: refusal for name, refusal in record.refusals.items() if name != site}
     if record.placed and record.preempted_at is None and state.job.admission is Admission.PASSED:
         return
-    if sum(server.placed for server in state.servers) < state.job.helper_count:
+    helpers = sum(server.started if started else server.placed for server in state.servers)
+    if helpers < state.job.helper_count or (record.unstarted and not started):
         return
-    pending = [run for run in state.runs.values() if run.phase is WindowPhase.PENDING]
+    runs = [run for run in state.runs.values() if not run.closing]
+    pending = [run for run in runs if (run.started is None if started else run.phase is WindowPhase.PENDING)]
     if state.job.is_gang and pending:
         return
     limited = context.cluster.preemption_scope(state) is not PreemptionScope.ALL
     preempted_at = record.preempted_at
     if preempted_at is not None and any(run.opened >= preempted_at for run in pending):
         return
-    if preempted_at is None and record.failed_preemptions:
+    if (preempted_at is None and record.failed_preemptions) or (preempted_at is not None and not started):
         record.refusals = _refusals(context, state, site)
-        record.placed, record.failures, record.nodes = True, 0, {}
+        record.placed, record.failures, record.nodes, record.unstarted = True, 0, {}, False
     else:
         state.placement = PlacementRecord(placed=True, refusals=_refusals(context, state, site))
     if limited:
@@ -251,7 +264,7 @@ def pause_after_refusal(context: PlannerContext, state: JobState, node: str | No
     A gang backs off at once, since all of its pods start again. Meanwhile the job preempts no other.
     """
     exclude_node(context, state, node)
-    note_unplaced(context, state, node, reason)
+    note_unplaced(context, state, node, reason, unstarted=True)
     before, state.refusals = state.refusals, state.refusals + 1
     if before or state.job.is_gang or node not in context.cluster.nodes:
         pause = context.settings.backoff_seconds(context.settings.failure_backoff_seconds, before)

@@ -170,6 +170,8 @@ class Server:
     """When it was placed, or restored with its place, in seconds on the planner's clock."""
     placed: bool = False
     """Whether kube-scheduler has placed its pod."""
+    started: bool = False
+    """Whether its container has started."""
     never_scheduled: bool = False
     """Whether its pod was never scheduled, or never started, so that it holds no state that could be lost."""
 
@@ -384,7 +386,10 @@ class JobState:
 
     @property
     def awaits_place(self) -> bool:
-        """Whether pods of windows, parameter servers or chief wait until kube-scheduler places them."""
+        """Whether pods of the job wait until kube-scheduler places them, or to start if earlier ones did not start."""
+        if self.placement.unstarted:
+            runs = (run.started is not None for run in self.runs.values() if not run.closing)
+            return not (all(runs) and all(server.started for server in self.servers))
         pending = any(run.phase is WindowPhase.PENDING for run in self.runs.values())
         return pending or not all(server.placed for server in self.servers)
 

@@ -1,11 +1,11 @@
 """Record of a job's pods that could not be placed, and what it permits the job to do to others.
 
-Ours [I]. The planner does not know everything that kube-scheduler and admission check. A job preempts others for the
-promise that its pod then runs. A preemption succeeds when the pods that were planned then are placed, and it has failed
-when one of them is not. After that, the job preempts no other for a pause that doubles with each failed preemption, and
-then for one window at a time, until a preemption succeeds. A pod that is placed in free capacity proves nothing about
-the next one. A job whose pods have constraints that the planner does not plan with always preempts for one window at a
-time.
+Ours [I]. The planner does not know everything that kube-scheduler, admission and kubelets check. A job preempts others
+for the promise that its pod then runs. A preemption succeeds when the pods that were planned then have started, and it
+has failed when one of them finds no place or does not start. After that, the job preempts no other for a pause that
+doubles with each failed preemption, and then for one window at a time, until a preemption succeeds. A pod that is
+placed in free capacity proves nothing about the next one. A job whose pods have constraints that the planner does not
+plan with always preempts for one window at a time.
 
 kube-scheduler also knows constraints that hold for a whole site, such as the zone of a volume. Sites where pods of a
 job find no place come last, and are remembered when a pod is placed at another site. Then the job stops no worker at
@@ -53,11 +53,13 @@ class PlacementRecord:
     """Whether kube-scheduler has placed a pod of this specification, and none has failed to be placed since."""
     preempted_at: float | None = None
     """Time at which the job last stopped a window of another job or moved a worker of its own, in seconds; None after
-    the pods that were planned then, or later, have been placed or have found no place."""
+    the pods that were planned then, or later, have started or have found no place."""
     failed_preemptions: int = 0
     """Number of failed preemptions since one succeeded."""
     failures: int = 0
-    """Number of pods that found no place or that the API server rejected, since one was placed."""
+    """Number of pods that found no place, that the API server rejected or that did not start, since one was placed."""
+    unstarted: bool = False
+    """Whether a pod that had a place ended before it started, so that only a start says that the next one is better."""
     nodes: dict[str, None] = field(default_factory=dict)
     """Nodes on which these pods found no place."""
     refusals: Mapping[str, SiteRefusal] = field(default_factory=lambda: MappingProxyType({}))

@@ -230,10 +230,13 @@ def test_a_worker_that_the_operator_stopped_names_no_pod() -> None:
 
 
 @pytest.mark.parametrize("role", ["ps", "chief"])
-def test_bound_helper_is_an_event_and_its_start_is_none(role: str) -> None:
+def test_binding_and_start_of_a_helper_are_events(role: str) -> None:
     waits, runs = pod(role=role, phase="Pending"), pod(role=role, spec={"nodeName": "n1"}, phase="Running")
     assert list(pod_events.events_of(waits, runs, NOW)) == [WorkerBound("default/a", 3, "n1")]
-    assert list(pod_events.events_of(runs, runs, NOW)) == []
+    state = {"name": "t", "state": {"running": {"startedAt": stamp(NOW)}}}
+    trains = pod(role=role, spec={"nodeName": "n1"}, phase="Running", containerStatuses=[state])
+    assert list(pod_events.events_of(runs, trains, NOW)) == [WorkerStarted("default/a", 3, NOW)]
+    assert list(pod_events.events_of(trains, trains, NOW)) == []
 
 
 def test_a_parameter_server_that_ends_is_lost() -> None:

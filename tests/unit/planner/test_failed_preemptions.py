@@ -19,6 +19,7 @@ from tranche.planner import (
     KubeSchedulerChanged,
     NodeChanged,
     OpenWindow,
+    Outcome,
     PlaceParameterServer,
     Planner,
     QuotaChanged,
@@ -176,6 +177,57 @@ def test_placed_server_permits_the_next_preemption() -> None:
     ((key, attempt),) = lab.waiting
     lab.play(lab.planner.handle(WorkerBound(key, attempt, "n00"), 301.0), 301.0)
     assert lab.preemptions() == 8
+
+
+class Refused(Lab):
+    """Cluster in which pods of the job ``bad`` are bound, and end before a container starts."""
+
+    def __init__(self, how: Outcome, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.how = how
+
+    def pass_time(self, begin: float, seconds: float, *, refuse: bool = False) -> None:
+        now = begin
+        while now < begin + seconds:
+            now += 10.0
+            for (key, attempt), name in list(self.waiting.items()):
+                if (key, attempt) in self.waiting:
+                    self.play(self.planner.handle(WorkerBound(key, attempt, name or ""), now), now)
+            for key, attempt in list(self.waiting):
+                if self.waiting.pop((key, attempt), None):
+                    end = WorkerEnded(key, attempt, self.how, now + 1.0, reason="TopologyAffinityError")
+                    self.play(self.planner.handle(end, now + 1.0), now + 1.0)
+            self.play(self.planner.handle(Tick(), now + 1.0), now + 1.0)
+
+
+WITHOUT_START = [(job("bad", 300.0, seconds=60.0), 1), (job("bad", 300.0, chunks=9, seconds=60.0), 8)]
+WITHOUT_START += [(gang("bad", 300.0, members=4, seconds=60.0), 4)]
+
+
+@pytest.mark.parametrize("free", [0, 1])
+@pytest.mark.parametrize(("one", "most"), WITHOUT_START, ids=["chunk", "chunks", "gang"])
+def test_job_that_all_kubelets_refuse_evicts_once_an_hour(one: Job, most: int, free: int) -> None:
+    lab = Refused("Refused", free=free)
+    lab.submit(one, 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() <= most
+
+
+def test_pause_doubles_for_a_job_that_all_kubelets_refuse() -> None:
+    lab = Refused("Refused")
+    lab.submit(WITHOUT_START[1][0], 300.0)
+    lab.pass_time(300.0, 8 * HOUR)
+    assert lab.preemptions() <= 8 + 3
+
+
+@pytest.mark.parametrize("how", ["Lost", "Preempted"])
+@pytest.mark.parametrize(("one", "most"), WITHOUT_START, ids=["chunk", "chunks", "gang"])
+def test_job_whose_pods_are_deleted_evicts_a_few_times(how: Outcome, one: Job, most: int) -> None:
+    """One disruption, as by a drain, says nothing; pods that are planned at its time may end with it."""
+    lab = Refused(how, free=1)
+    lab.submit(one, 300.0)
+    lab.pass_time(300.0, HOUR)
+    assert lab.preemptions() <= 3 * most
 
 
 def test_the_pause_of_preemption_doubles() -> None:

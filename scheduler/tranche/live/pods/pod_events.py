@@ -65,7 +65,7 @@ def events_of(
     has_node = old is not None and bool(old.spec.node_name)
     if who.role in PLANNED_ROLES and not (was_over or has_node or new is None) and new.spec.node_name:
         yield WorkerBound(who.job, who.attempt, new.spec.node_name)
-    if who.role == ROLE_WORKER and not was_over:
+    if who.role in PLANNED_ROLES and not was_over and (who.role == ROLE_WORKER or not over):
         seen = old is not None  # a pod found at a restore may have started at any time
         if new is not None and (began := started_at(new)) is not None and (old is None or started_at(old) is None):
             yield WorkerStarted(who.job, who.attempt, now if seen and now - began < FRESH_SECONDS else began)

@@ -134,7 +134,7 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
             close_server(context, state, server, why)
     else:
         return
-    note_unplaced(context, state, node, text)
+    note_unplaced(context, state, node, text, unstarted=True)
     state.failures += 1
     pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
     node_exclusion.avoid_after_failure(context, state, node)

@@ -20,7 +20,7 @@ from tranche.planner.job_actions import (
     why_gang_stops,
 )
 from tranche.planner.scheduling.server_placement import place_servers
-from tranche.planner.unplaced_pods import pause_after_refusal
+from tranche.planner.unplaced_pods import note_unplaced, pause_after_refusal
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, Server
 
@@ -39,7 +39,9 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     _judge_node(context, state, server, event)
     stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
     if stopped and not (server.closing or state.finished):
-        pause_after_disruption(context, state, server.since, f"{_name(server)} ended soon ({event.outcome})")
+        reason = f"{_name(server)} ended soon ({event.outcome})"
+        if pause_after_disruption(context, state, server.since, reason) and not server.started:
+            note_unplaced(context, state, None, reason, unstarted=True)
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:

@@ -223,7 +223,7 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     if job.generation != old.generation:
         renew_placement(context, state)
     if job.suspended and not old.suspended:
-        abandon_preemption(context, state, "suspended before its pods were placed")
+        abandon_preemption(context, state, "suspended before its pods had started")
     if not state.runs and job.suspended != old.suspended:
         state.count_busy(now)
         state.busy_since = now if job.suspended else None
@@ -286,7 +286,7 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     if state is None:
         return
     site_accounting.count_removal(context.cluster, state, context.now)
-    abandon_preemption(context, state, "deleted before its pods were placed")
+    abandon_preemption(context, state, "deleted before its pods had started")
     for run in list(state.runs.values()):
         end_window(context, state, run)
     stop(context, state)

@@ -20,7 +20,7 @@ from tranche.planner.job_actions import (
     why_gang_stops,
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
-from tranche.planner.unplaced_pods import note_placed, pause_after_refusal
+from tranche.planner.unplaced_pods import note_placed, note_unplaced, pause_after_refusal
 from tranche.state import progress_ledger
 from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.phases import WindowPhase
@@ -90,9 +90,12 @@ def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: st
 def started(context: PlannerContext, event: WorkerStarted) -> None:
     """Record that a worker trains; nothing is published, since the pod's own status shows that it runs."""
     found = _window(context, event)
-    if found is None or found[1].started is not None:
+    if found is None:
+        _server_started(context, event)
         return
     state, run = found
+    if run.started is not None:
+        return
     end, cost, at = run.window.end, state.restart_seconds, _possible_start(run, event.at, context.now)
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
@@ -107,11 +110,24 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         run.window = replace(run.window, start=at, end=at + rest)
     if run.window.end > end + NEARLY or state.restart_seconds < cost:
         context.reconsider_preemption(state)
-    note_placed(context, state, run.window.site)
+    note_placed(context, state, run.window.site, started=True)
     if state.node_rejections or state.refusals:
         has_started(state)
     if context.cluster.health.exclusions:
         node_exclusion.note_started(context, run)
+
+
+def _server_started(context: PlannerContext, event: WorkerStarted) -> None:
+    """Record that a parameter server or chief runs; it may be the last pod that the workers waited for."""
+    state = context.cluster.jobs.get(event.job)
+    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
+    if state is None or server is None:
+        return
+    server.placed = server.started = True
+    run = next((one for one in state.runs.values() if one.started is not None and not one.closing), None)
+    if run is not None:
+        note_placed(context, state, run.home.site, started=True)
+    context.touch(state)
 
 
 def _possible_start(run: TrackedWindow, at: float, now: float) -> float:
@@ -152,7 +168,9 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         pause_after_failure(context, state, reason)
     if event.outcome in ("Preempted", "Lost") and not closing:
         stopped = f"{event.outcome}{f': {event.stopped_by}' if event.stopped_by else ''}"
-        pause_after_disruption(context, state, run.opened, f"worker {run.window.index} ended soon ({stopped})")
+        reason = f"worker {run.window.index} ended soon ({stopped})"
+        if pause_after_disruption(context, state, run.opened, reason) and run.started is None:
+            note_unplaced(context, state, None, reason, unstarted=True)
     _judge_node(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)
