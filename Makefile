@@ -131,10 +131,13 @@ sweeps: setup  ## Measure the JCT over each parameter of the JSAC setting and dr
 
 systems: setup  ## Measure each published system beside its comparators: docs/reference/systems (hours)
 	@$(BIN)/python tools/run_in_turn.py \
+		"-m tranche compare --preset edge-cloud --arrivals data/traces/elasticflow_cluster06.csv --jobs 40 --chunk-scale 0.1 --policies chunk,chunk-faithful,consolidate,dally-like,dorm,drf,fifo,fifo-skip,first-fit,gittins,las,least-loaded,lwf,no-wait,oasis,optimus,pd-ors-like,random,round-robin,rrh,selector,sjf,srpt-pool,srsf,srtf,themis,tiresias --loads 0.9 --seeds 2" \
 		"benchmarks/network_policies.py" \
+		"benchmarks/network_policies.py --logs elasticflow_cluster01 elasticflow_cluster02 helios_venus_vcvGl" \
 		"benchmarks/network_cost.py" \
 		"benchmarks/selector_choice.py" \
 		"benchmarks/lwf_study.py" \
+		"benchmarks/network_policies.py --logs elasticflow_cluster06 elasticflow_cluster02 --policies lwf lwf:kappa=inf lwf:placement=random first-fit srsf" \
 		"benchmarks/utility_policies.py utility --jobs 15 30 45 --seeds 2" \
 		"benchmarks/utility_policies.py utility --jobs 100 --seeds 5 --jobs-per-node 7.5" \
 		"benchmarks/utility_policies.py utility --jobs 200 --seeds 5 --jobs-per-node 7.5" \
@@ -147,6 +150,7 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 		"benchmarks/throughput_prediction.py --pairs" \
 		"benchmarks/throughput_prediction.py --floors --pairs" \
 		"benchmarks/interval_calibration.py" \
+		"benchmarks/interval_calibration.py --policy chunk:declared=1" \
 		"benchmarks/worker_network.py" \
 		"benchmarks/worker_rounds.py" \
 		"benchmarks/batch_service.py" \

@@ -54,7 +54,7 @@ def recipe(target: str) -> list[str]:
 
 def test_page_lists_the_commands_of_make_systems() -> None:
     table = PAGE.read_text(encoding="utf-8").partition("| system | command | draws |")[2].partition("\n\n")[0]
-    listed = re.findall(r"`python (benchmarks/[^`]*)`", table)
+    listed = re.findall(r"`python ([^`]*)`", table)
     assert len(listed) > 10
     assert sorted(listed) == sorted(recipe("systems"))
 
@@ -64,6 +64,20 @@ def test_make_runs_the_programs_that_a_page_names(page: Path) -> None:
     programs = set(re.findall(r"benchmarks/\w+\.py", page.read_text(encoding="utf-8")))
     run = {command.split()[0] for target in ("systems", "bench") for command in recipe(target)}
     assert programs <= run
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/reference/systems").glob("*.md")), ids=lambda page: page.stem)
+def test_make_runs_the_measurements_of_a_page(page: Path) -> None:
+    """A part of a program (`--only`), a picture or more output may be left out, and no other option."""
+
+    def measured(command: str) -> str:
+        return re.sub(r" --(only \S+|pictures?( \S+\.png)?|pairs)", "", command).strip()
+
+    text = page.read_text(encoding="utf-8")
+    commands = re.findall(r"(?:python |`)(benchmarks/\w+\.py[^`\n|]*)", text)
+    commands += [f"-m tranche {one}" for one in re.findall(r"(?m)^tranche (compare --preset.*)", text)]
+    run = {measured(command) for target in ("systems", "bench") for command in recipe(target)}
+    assert {measured(command) for command in commands} <= run
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/reference/systems").glob("*.md")), ids=lambda page: page.stem)
