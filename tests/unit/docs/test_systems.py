@@ -1,0 +1,68 @@
+"""Figures that pages repeat from the tables of the published systems."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.doc_pages import ROOT
+
+SYSTEMS = ROOT / "docs/reference/systems"
+REFERENCE = "srpt-pool"
+"""Policy that cannot be deployed."""
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def column(table: str, number: int) -> dict[str, float]:
+    """Return the figures of a column by the policy in the first one."""
+    rows = [[cell.strip(" `") for cell in line.strip("| ").split("|")] for line in table.splitlines() if "|" in line]
+    return {row[0]: float(row[number]) for row in rows if re.fullmatch(r"[\d.]+", row[number])}
+
+
+def all_policies() -> dict[str, float]:
+    """Return the average JCT of all policies on one cluster, in hours."""
+    return column(text(SYSTEMS / "index.md").partition("| policy | average JCT, h |")[2].partition("\n\n")[0], 1)
+
+
+def without_network() -> dict[str, float]:
+    """Return the average JCT of some of them without the network model, in hours."""
+    return column(text(ROOT / "docs/explanation/network-model.md").partition("| policy | off |")[2], 1)
+
+
+def test_comparators_have_the_figures_of_all_policies() -> None:
+    page, known = text(SYSTEMS / "comparators.md"), all_policies()
+    found = re.findall(r"(?m)^\| `(\w+)` .*average JCT ([\d.]+) h(?:; ([\d.]+) h, ([\d.]+) h)?", page)
+    assert len(found) == 4
+    for policy, own, *beside in found:
+        assert float(own) == known[policy]
+        assert [float(one) for one in beside if one] in ([], [known["chunk"], known["fifo-skip"]])
+
+
+@pytest.mark.parametrize("figures", [all_policies, without_network], ids=lambda one: one.__name__)
+def test_first_choice_has_the_least_jct_of_its_table(figures: Callable[[], dict[str, float]]) -> None:
+    known = figures()
+    best = min((policy for policy in known if policy != REFERENCE), key=known.__getitem__)
+    page = text(ROOT / "docs/how-to/choose-a-policy.md").partition("## Which policy for which cluster?")[2]
+    link = "index.md#all-policies" if figures is all_policies else "#what-shared-uplinks-cost"
+    (row,) = [line for line in page.splitlines() if link in line]
+    assert row.split("|")[2].strip() == f"`{best}`"
+
+
+def test_cost_of_the_network_model_is_that_of_the_results() -> None:
+    table = text(ROOT / "docs/reference/results.md").partition("<!-- table network-cost -->")[2]
+    rows = re.findall(r"(?m)^(srsf|first-fit|lwf) +off: 1\.00 +on: ([\d.]+) +on, no contention: ([\d.]+)", table)
+    cost = {policy: (float(on), float(on) - float(without)) for policy, on, without in reversed(rows)}
+    page = " ".join(text(SYSTEMS / "lwf.md").split())
+    said = re.search(
+        r"measured ([\d.]+) times the run without it under `srsf`, ([\d.]+) times under `first-fit` and "
+        r"([\d.]+) times under `lwf` .*? Contention alone is ([\d.]+) to ([\d.]+) of that",
+        page,
+    )
+    assert said is not None
+    contention = sorted(alone for _, alone in cost.values())
+    expected = [cost["srsf"][0], cost["first-fit"][0], cost["lwf"][0], contention[0], contention[-1]]
+    assert [float(one) for one in said.groups()] == pytest.approx(expected)
