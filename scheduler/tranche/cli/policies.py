@@ -20,15 +20,14 @@ def policies(name: str | None) -> None:
         return
     width = max(map(len, POLICIES))
     for one, policy in sorted(POLICIES.items()):
-        preempts = "preemptive" if policy.traits.preemptive else ""
+        preempts = "preemptive" if policy.preempts else ""
         click.echo(f"{one:<{width}}  {preempts:<10}  {policy.used:<15}  {policy.source}")
 
 
 def _describe(policy: Policy) -> None:
-    traits = policy.traits
     uses = [("priority classes", policy.uses_tiers), ("weights", policy.uses_weights)]
     click.echo(f"{policy.name}: {policy.source}")
-    click.echo(f"  used: {policy.used}; preempts: {'yes' if traits.preemptive else 'no'}; ", nl=False)
+    click.echo(f"  used: {policy.used}; preempts: {'yes' if policy.preempts else 'no'}; ", nl=False)
     click.echo("; ".join(f"{what}: {'yes' if used else 'no'}" for what, used in uses))
     options = options_of(policy)
     if not options:

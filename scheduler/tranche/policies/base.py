@@ -109,6 +109,11 @@ class Policy(ABC):
         return "live, simulated" if self.traits.recoverable else "simulated"
 
     @property
+    def preempts(self) -> bool:
+        """Whether it stops running workers for other jobs, by their ranks or by topology level."""
+        return self.traits.preemptive or self.traits.places_by_level
+
+    @property
     def uses_weights(self) -> bool:
         """Whether the order of the jobs depends on their weights."""
         return self.traits.uses_weights

@@ -15,7 +15,7 @@ def test_every_policy_has_one_line_with_its_source() -> None:
     for line in lines:
         policy = POLICIES[line.split()[0]]
         assert line.endswith(policy.source)
-        assert ("preemptive" in line.removesuffix(policy.source)) == policy.traits.preemptive
+        assert ("preemptive" in line.removesuffix(policy.source)) == policy.preempts
 
 
 def test_a_named_policy_is_described_with_its_options() -> None:

@@ -5,9 +5,10 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from support.builders import job
+from support.builders import gang, job, node, worker
 from tranche.policies import POLICIES, BindingPolicy, PolicyTraits, QueuePolicy
 from tranche.policies.allocation.allocation_policy import DistributingPolicy
+from tranche.simulation.scenario import Scenario, run
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 
@@ -51,6 +52,16 @@ def test_only_preemptive_policies_decide_on_preemption(name: str) -> None:
     for hook in ("min_remaining_to_preempt", "may_preempt_window"):
         if getattr(kind, hook, None) not in (None, getattr(QueuePolicy, hook)):
             assert POLICIES[name].traits.preemptive
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_policy_that_stops_workers_is_listed_as_preemptive(name: str) -> None:
+    long = job("long", 0.0, seconds=1000.0, worker=worker(2))
+    short = (
+        gang("short", 100.0, 2, batches_per_chunk=50) if POLICIES[name].traits.supports_gangs else job("short", 100.0)
+    )
+    results = run(Scenario((long, short), (node("n1", gpus=2),), policy=name)).jobs
+    assert POLICIES[name].preempts or not sum(one.preemptions for one in results)
 
 
 def test_traits_cannot_be_changed() -> None:

@@ -25,7 +25,7 @@ def policies_page() -> str:
     rows = (
         (
             f"[`{name}`](#{name})",
-            _yes(holds=POLICIES[name].traits.preemptive),
+            _yes(holds=POLICIES[name].preempts),
             _yes(holds=POLICIES[name].uses_tiers),
             _yes(holds=POLICIES[name].uses_weights),
             POLICIES[name].used,
