@@ -82,6 +82,19 @@ def test_shares_keep_port_and_links_and_beat_equal_ones(
 
 
 @settings(max_examples=60)
+@given(WORKERS, st.floats(0.1, 10), st.floats(0.1, 30))
+def test_shares_sum_to_the_port_if_it_delays_the_end(
+    loads: list[WorkerLoad], gradient_bits: float, port: float
+) -> None:
+    links = [load.link_bits_per_second for load in loads]
+    for decoupled, rule in ((False, min_max_shares), (True, decoupled_shares)):
+        shares = rule(loads, gradient_bits, port)
+        end = latest_end(loads, gradient_bits, shares, decoupled=decoupled)
+        if end > latest_end(loads, gradient_bits, links, decoupled=decoupled) * (1 + 1e-6):
+            assert sum(shares) == pytest.approx(port)
+
+
+@settings(max_examples=60)
 @given(WORKERS, st.floats(0.1, 30), st.floats(1, 3))
 def test_latest_end_never_grows_with_port_or_link(loads: list[WorkerLoad], port: float, factor: float) -> None:
     def end(some: list[WorkerLoad], width: float) -> float:
