@@ -134,6 +134,7 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 		"-m tranche compare --preset edge-cloud --arrivals data/traces/elasticflow_cluster06.csv --jobs 40 --chunk-scale 0.1 --policies chunk,chunk-faithful,consolidate,dally-like,dorm,drf,fifo,fifo-skip,first-fit,gittins,las,least-loaded,lwf,no-wait,oasis,optimus,pd-ors-like,random,round-robin,rrh,selector,sjf,srpt-pool,srsf,srtf,themis,tiresias --loads 0.9 --seeds 2" \
 		"benchmarks/network_policies.py" \
 		"benchmarks/network_policies.py --logs elasticflow_cluster01 elasticflow_cluster02 helios_venus_vcvGl" \
+		"benchmarks/network_policies.py --logs elasticflow_cluster06 elasticflow_cluster02 helios_venus_vcvGl --policies dally-like chunk" \
 		"benchmarks/network_cost.py" \
 		"benchmarks/selector_choice.py" \
 		"benchmarks/lwf_study.py" \

@@ -100,6 +100,26 @@ def test_preemption_makes_room_within_one_rack(policy: str) -> None:
     assert sorted(one.window.node or "" for one in of_type(OpenWindow, instructions)) == ["n0", "n1"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "wish", "stopped"),
+    [
+        ("chunk:aging=0", "", ["default/first", "default/second"]),
+        ("chunk:aging=0:levels=0", "", ["default/second"]),
+        ("srsf", "", ["default/second"]),
+        ("srsf", RACK_LEVEL, ["default/first", "default/second"]),
+    ],
+)
+def test_preemption_for_a_preferred_level_stays_narrow(policy: str, wish: str, stopped: list[str]) -> None:
+    """One GPU in rack b is free; the gang fits into rack a only, or into both racks with one job stopped."""
+    p = planner(policy, racks("a1", "a1", "b1"), level_network=NETWORK)
+    shape = blocker("a").worker
+    for name, seconds in (("first", 10_000.0), ("second", 11_000.0)):
+        p.handle(JobSubmitted(job(name, seconds=seconds, worker=shape)), 0.0)
+    one = gang("g", 1.0, seconds=10.0, gradient_bits=1e9, preferred_level=wish)
+    closed = of_type(CloseWindow, p.handle(JobSubmitted(one), 1.0))
+    assert sorted(one.job for one in closed) == stopped
+
+
 @pytest.mark.parametrize("policy", ["chunk", "srsf"])
 def test_no_job_is_stopped_where_that_makes_no_rack(policy: str) -> None:
     p = planner(policy, racks("a1", "b1"))

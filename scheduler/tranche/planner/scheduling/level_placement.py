@@ -5,9 +5,10 @@ A gang that declines a place leaves it to the jobs behind it, and a timer recons
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tranche.model import PodShape, Resources
+from tranche.model.topology import Domain
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import free_hosts
@@ -93,6 +94,21 @@ def groups(cluster: ClusterState, state: JobState) -> list[Hosts[NodeState]]:
     """Return the nodes that members of the gang may use, by group of the level that they require."""
     found = cluster.by_required_level(state, cluster.hosts(state), lambda node: node.node)
     return [Hosts(nodes) for nodes in found]
+
+
+def groups_by_level(cluster: ClusterState, state: JobState) -> Iterator[list[Hosts[NodeState]]]:
+    """Yield the nodes that members of the gang may use, by group of each level, the narrowest level first.
+
+    A gang that requires a level has that level only.
+    """
+    if state.job.required_level:
+        yield groups(cluster, state)
+        return
+    for level in range(cluster.narrowest_level(state), cluster.widest_level(state) + 1):
+        found: dict[Domain, list[NodeState]] = {}
+        for node in cluster.hosts(state):
+            found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
+        yield [Hosts(found[domain]) for domain in sorted(found)]
 
 
 def place(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:

@@ -67,19 +67,25 @@ def preempt(
 def _trial(
     request: PreemptionRequest, cluster: ClusterState, behind: list[JobState], free: list[NodeState]
 ) -> PlacementTrial:
-    """Return a new trial; for a gang that requires a topology level, in the group where it stops the fewest windows."""
+    """Return a new trial; for a gang with a topology level, in the group where it stops the fewest windows.
+
+    A gang that requires a level has the groups of that level. One that prefers narrow levels has those of the narrowest
+    level at which it can start, of any level that it may use.
+    """
     state, now = request.state, request.now
-    if not (state.job.is_gang and state.job.required_level):
+    if not (state.job.is_gang and level_placement.prefers(cluster, request.policy, state)):
         return PlacementTrial(cluster, state, now, request.victims(behind))
-    best: tuple[int, Hosts[NodeState]] | None = None
-    for hosts in level_placement.groups(cluster, state):
-        trial = PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
-        found = trial.find(free, state.job.min_available, state.joining)
-        count = sum(len(victim.runs) for victim in found[1]) if found is not None else 0
-        if found is not None and (best is None or count < best[0]):
-            best = (count, hosts)
-    hosts = Hosts[NodeState](()) if best is None else best[1]
-    return PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
+    for groups in level_placement.groups_by_level(cluster, state):
+        best: tuple[int, Hosts[NodeState]] | None = None
+        for hosts in groups:
+            trial = PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
+            found = trial.find(free, state.job.min_available, state.joining)
+            count = sum(len(victim.runs) for victim in found[1]) if found is not None else 0
+            if found is not None and (best is None or count < best[0]):
+                best = (count, hosts)
+        if best is not None:
+            return PlacementTrial(cluster, state, now, request.victims(behind), hosts=best[1])
+    return PlacementTrial(cluster, state, now, request.victims(behind), hosts=Hosts[NodeState](()))
 
 
 def free_quota(

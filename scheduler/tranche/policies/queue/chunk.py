@@ -80,8 +80,9 @@ class Chunk(QueuePolicy):
     0: they share the uplink of the site with the data. This concerns only the simulator's network model."""
 
     levels: float = 1.0
-    """1: a gang that names no topology level and sends gradients starts at the narrowest level that has room for it, if
-    the capacities of the levels are known (network model, `levelBandwidths`); 0: it takes the best fit."""
+    """1: a gang that names no topology level and sends gradients starts at the narrowest level that has room for it, or
+    at which preemption makes room, if the capacities of the levels are known (network model, `levelBandwidths`); 0: it
+    takes the best fit."""
 
     def __post_init__(self) -> None:
         if self.faster and not self.faster >= 1:
