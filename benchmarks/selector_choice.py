@@ -50,6 +50,8 @@ TESTED_ON = (
     Part("helios_venus_vcvGl", 160),
     Part("philly", 256),
     Part("philly", 512, 20_000),
+    Part("elasticflow_cluster04", 512, 6000),
+    Part("philly", 256, 40_000),
 )
 """The GPUs for philly give these jobs a load of 0.96 and 0.87; its first ones would leave half of its 512 GPUs idle."""
 

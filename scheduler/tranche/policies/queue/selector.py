@@ -46,7 +46,7 @@ class Selector(PooledPolicy):
     """Policies to choose from, joined by `+`: two or more of fifo-skip, las, sjf, srsf and srtf. The first one is usual
     where most completed jobs (before the first completion, most unfinished ones) declare their sizes, the second one
     where they do not."""
-    jobs: float = 500.0
+    jobs: float = 2000.0
     """Number of completed jobs that are replayed, the last ones, and at most as many that have not completed."""
     margin: float = 0.02
     """Share of the usual policy's average JCT by which that of another one must be less for a change to it."""
