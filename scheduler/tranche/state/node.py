@@ -43,6 +43,8 @@ class Hosts(list[Item]):
             one = node.node
             self.by_site.setdefault(one.site, []).append(node)
             self.alike.setdefault((one.site, one.gpu_kind, one.speed), []).append(node)
+        self.by_level: dict[int, list[Hosts[Item]]] = {}
+        """The nodes in groups by topology level, from when they are first needed (`level_placement`)."""
         self.one_each: dict[str, list[Item]] = {}
         """A node of each of these kinds, by site."""
         for (site, _, _), nodes_alike in self.alike.items():

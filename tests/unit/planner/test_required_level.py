@@ -1,5 +1,6 @@
 """Gangs that require or prefer a topology level, under every queue policy."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tranche.estimate import LevelNetwork
 from tranche.model import Constraints, Job, Node, Preemption, Site, Tier
 from tranche.model.topology import NODE_LEVEL, RACK_LEVEL, SITE_LEVEL
 from tranche.planner import CloseWindow, JobSubmitted, OpenWindow, WorkerEnded
+from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest
 from tranche.policies import POLICIES, QueuePolicy
 from tranche.simulation.scenario import Scenario, run
 
@@ -118,6 +120,24 @@ def test_preemption_for_a_preferred_level_stays_narrow(policy: str, wish: str, s
     one = gang("g", 1.0, seconds=10.0, gradient_bits=1e9, preferred_level=wish)
     closed = of_type(CloseWindow, p.handle(JobSubmitted(one), 1.0))
     assert sorted(one.job for one in closed) == stopped
+
+
+def test_preemption_by_level_tries_no_group_that_is_no_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = planner("chunk:aging=0", racks(*(f"{rack}1" for rack in "aabbccddee")), level_network=NETWORK)
+    for number in range(10):
+        p.handle(JobSubmitted(job(f"j{number}", seconds=10_000.0)), 0.0)
+    calls: Counter[str] = Counter()
+    for owner, name in ((PreemptionRequest, "victims"), (PlacementTrial, "find")):
+        plain = getattr(owner, name)
+
+        def counted(*args: Any, plain: Any = plain, name: str = name) -> Any:
+            calls[name] += 1
+            return plain(*args)
+
+        monkeypatch.setattr(owner, name, counted)
+    one = gang("g", 1.0, seconds=10.0, gradient_bits=1e9)
+    assert len(of_type(CloseWindow, p.handle(JobSubmitted(one), 1.0))) == 2
+    assert calls == {"victims": 1, "find": 2}
 
 
 @pytest.mark.parametrize("policy", ["chunk", "srsf"])

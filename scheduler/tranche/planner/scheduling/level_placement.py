@@ -104,11 +104,14 @@ def groups_by_level(cluster: ClusterState, state: JobState) -> Iterator[list[Hos
     if state.job.required_level:
         yield groups(cluster, state)
         return
+    hosts = cluster.hosts(state)
     for level in range(cluster.narrowest_level(state), cluster.widest_level(state) + 1):
-        found: dict[Domain, list[NodeState]] = {}
-        for node in cluster.hosts(state):
-            found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
-        yield [Hosts(found[domain]) for domain in sorted(found)]
+        if level not in hosts.by_level:
+            found: dict[Domain, list[NodeState]] = {}
+            for node in hosts:
+                found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
+            hosts.by_level[level] = [Hosts(found[domain]) for domain in sorted(found)]
+        yield hosts.by_level[level]
 
 
 def place(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:

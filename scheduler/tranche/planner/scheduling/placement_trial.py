@@ -44,16 +44,16 @@ class Victim:
 
     state: JobState
     runs: list[TrackedWindow]
+    _freed: dict[str, Resources] = field(default_factory=dict)
 
     def freed(self) -> dict[str, Resources]:
         """Return the resources that stopping them frees, by node."""
-        if len(self.runs) == 1:
-            return {self.runs[0].home.node or "": self.runs[0].requests}
-        freed: dict[str, Resources] = {}
-        for run in self.runs:
-            node = run.home.node or ""
-            freed[node] = freed[node] + run.requests if node in freed else run.requests
-        return freed
+        if not self._freed:
+            freed = self._freed
+            for run in self.runs:
+                node = run.home.node or ""
+                freed[node] = freed[node] + run.requests if node in freed else run.requests
+        return self._freed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -75,17 +75,55 @@ def _trial(
     state, now = request.state, request.now
     if not (state.job.is_gang and level_placement.prefers(cluster, request.policy, state)):
         return PlacementTrial(cluster, state, now, request.victims(behind))
+    victims = list(request.victims(behind))
     for groups in level_placement.groups_by_level(cluster, state):
-        best: tuple[int, Hosts[NodeState]] | None = None
-        for hosts in groups:
-            trial = PlacementTrial(cluster, state, now, request.victims(behind), hosts=hosts)
-            found = trial.find(free, state.job.min_available, state.joining)
-            count = sum(len(victim.runs) for victim in found[1]) if found is not None else 0
-            if found is not None and (best is None or count < best[0]):
-                best = (count, hosts)
-        if best is not None:
-            return PlacementTrial(cluster, state, now, request.victims(behind), hosts=best[1])
-    return PlacementTrial(cluster, state, now, request.victims(behind), hosts=Hosts[NodeState](()))
+        hosts = _group_with_fewest_stops(request, cluster, groups, victims, free)
+        if hosts is not None:
+            return PlacementTrial(cluster, state, now, iter(victims), hosts=hosts)
+    return PlacementTrial(cluster, state, now, iter(()), hosts=Hosts[NodeState](()))
+
+
+def _group_with_fewest_stops(
+    request: PreemptionRequest,
+    cluster: ClusterState,
+    groups: list[Hosts[NodeState]],
+    victims: list[Victim],
+    free: list[NodeState],
+) -> Hosts[NodeState] | None:
+    """Return the group of nodes in which a gang can start if the fewest windows stop; None if it can start in none.
+
+    A group is not tried if its GPUs do not suffice, or if more windows would have to stop there than elsewhere.
+    """
+    state, needed = request.state, request.state.job.min_available * request.state.job.gpus
+    number_of = {name: number for number, hosts in enumerate(groups) for name in hosts.by_name}
+    within: list[list[Victim]] = [[] for _ in groups]
+    free_within: list[list[NodeState]] = [[] for _ in groups]
+    free_gpus = [sum(max(0, node.free_gpus) for node in hosts) for hosts in groups]
+    gpus, largest = list(free_gpus), [1 for _ in groups]
+    for node in free:
+        if (number := number_of.get(node.node.name)) is not None:
+            free_within[number].append(node)
+    for victim in victims:
+        found_in: set[int] = set()
+        for run in victim.runs:
+            if (number := number_of.get(run.home.node or "")) is not None:
+                found_in.add(number)
+                gpus[number] += run.requests.gpus
+                largest[number] = max(largest[number], run.requests.gpus)
+        for number in found_in:
+            within[number].append(victim)
+    best: tuple[int, Hosts[NodeState]] | None = None
+    for number, hosts in enumerate(groups):
+        least = -(-(needed - free_gpus[number]) // largest[number])
+        if gpus[number] < needed or (best is not None and least >= best[0]):
+            continue
+        own = victims if state.joining else within[number]  # parameter servers and chief may be outside of the group
+        trial = PlacementTrial(cluster, state, request.now, iter(own), hosts=hosts)
+        found = trial.find(free_within[number], state.job.min_available, state.joining)
+        count = sum(len(victim.runs) for victim in found[1]) if found is not None else 0
+        if found is not None and (best is None or count < best[0]):
+            best = (count, hosts)
+    return None if best is None else best[1]
 
 
 def free_quota(
