@@ -297,8 +297,10 @@ class ClusterState:
     def by_required_level(self, state: JobState, items: Iterable[T], node_of: Callable[[T], Node]) -> list[list[T]]:
         """Return items by the group of their nodes at the widest level that the members of a gang may share."""
         level = self.widest_level(state)
-        if level < 0:
-            return []
+        return self.by_level(level, items, node_of) if level >= 0 else []
+
+    def by_level(self, level: int, items: Iterable[T], node_of: Callable[[T], Node]) -> list[list[T]]:
+        """Return items by the group of their nodes at a topology level, in order of the groups."""
         found: dict[Domain, list[T]] = {}
         for item in items:
             found.setdefault(self.places.domain(node_of(item))[level:], []).append(item)

@@ -180,6 +180,11 @@ class Server:
         """Whether the pod is to stop."""
         return self.planned.state is WindowState.CLOSING
 
+    @property
+    def title(self) -> str:
+        """Name in messages about its job."""
+        return "its chief" if self.planned.is_chief else f"parameter server {self.planned.index}"
+
 
 @dataclass(slots=True, eq=False)
 class Staging:
@@ -383,6 +388,10 @@ class JobState:
 
     def __post_init__(self) -> None:
         self.arrival = Arrival(self.job.submitted, self.job.order, self.job.key)
+
+    def server_of(self, attempt: int) -> Server | None:
+        """Return the parameter server or chief with this number of an attempt; None if there is none."""
+        return next((server for server in self.servers if server.planned.attempt == attempt), None)
 
     @property
     def awaits_place(self) -> bool:

@@ -246,9 +246,8 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
                 state.done.add(chunk)
             elif batches > before:
                 partial[chunk] = batches
-        if state.applied and (
-            chunk in state.done or state.checkpoint is None
-        ):  # else the parameter server still has them
+        # If there is a checkpoint, the parameter server still has the batches of a chunk that is not done.
+        if state.applied and (chunk in state.done or state.checkpoint is None):
             state.applied.pop(chunk, None)
     state.ledger_changed(run.window.chunks)
     return run.counted + learnt, max(0.0, expected - gained)

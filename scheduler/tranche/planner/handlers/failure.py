@@ -46,8 +46,8 @@ def unschedulable(context: PlannerContext, event: WorkerUnschedulable) -> None:
         _worker_unschedulable(context, state, run, event.message)
         unbind_chunks(context, state, run.window.chunks)
         return
-    server = next((one for one in state.servers if one.planned.attempt == event.attempt and not one.closing), None)
-    if server is not None:
+    server = state.server_of(event.attempt)
+    if server is not None and not server.closing:
         _server_unschedulable(context, state, server, event.message)
 
 
@@ -115,7 +115,7 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
     if state is None:
         return
     run = state.runs.get(event.attempt)
-    server = next((one for one in state.servers if one.planned.attempt == event.attempt), None)
+    server = state.server_of(event.attempt)
     text = f"{event.reason}: {event.message}" if event.message else event.reason
     why = f"its containers did not start: {text}"
     if run is not None and not run.closing and run.started is None:
@@ -126,7 +126,7 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
     elif server is not None and not server.closing:
         server.never_scheduled = True
         node = server.planned.node
-        what = "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
+        what = server.title
         if state.job.is_gang:
             stop_gang(context, state, f"{what} did not start: {text}")
         else:

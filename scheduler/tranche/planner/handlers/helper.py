@@ -28,7 +28,7 @@ from tranche.state.entities import JobState, Server
 def ended(context: PlannerContext, event: HelperEnd) -> None:
     """Count the end of a parameter server's or chief's pod; progress that it has not saved is lost."""
     state = context.cluster.jobs.get(event.job)
-    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
+    server = state.server_of(event.attempt) if state is not None else None
     if state is None or server is None:
         return
     remove_servers(context, state, [server])
@@ -39,7 +39,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     _judge_node(context, state, server, event)
     stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
     if stopped and not (server.closing or state.finished):
-        reason = f"{_name(server)} ended soon ({event.outcome})"
+        reason = f"{server.title} ended soon ({event.outcome})"
         if pause_after_disruption(context, state, server.since, reason) and not server.started:
             note_unplaced(context, state, None, reason, unstarted=True)
     if state.job.is_gang:
@@ -50,7 +50,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         if event.outcome == "Failed":
             _count_failure(context, state, server, event)
         if state.active and (state.held_until > context.now or not place_servers(context, state)):
-            close_workers(context, state, f"{_name(server)} ended")
+            close_workers(context, state, f"{server.title} ended")
     elif server.never_scheduled or event.outcome == "Refused":
         pass
     elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
@@ -69,7 +69,7 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
     if state.failed:
         stop(context, state)
     elif not first:
-        pause_after_failure(context, state, f"{_name(server)} failed with {how_failed(event)}")
+        pause_after_failure(context, state, f"{server.title} failed with {how_failed(event)}")
 
 
 def _judge_node(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
@@ -78,19 +78,13 @@ def _judge_node(context: PlannerContext, state: JobState, server: Server, event:
     if event.outcome == "Refused":
         reason = event.reason or "no container started"
         if not server.closing:
-            pause_after_refusal(
-                context, state, node, f"{node or server.planned.site} refused {_name(server)}: {reason}"
-            )
+            pause_after_refusal(context, state, node, f"{node or server.planned.site} refused {server.title}: {reason}")
         node_exclusion.note_trouble(context, state, node, reason)
     elif event.outcome == "Failed" and not server.closing:
         node_exclusion.avoid_after_failure(context, state, node)
         node_exclusion.note_trouble(context, state, node, how_failed(event))
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
-
-
-def _name(server: Server) -> str:
-    return "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
 
 
 def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
@@ -108,8 +102,8 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
         roll_back_to_checkpoint(context, state)
     if not server.closing and event.outcome == "Failed":
         state.failures += 1
-        pause_after_failure(context, state, f"{_name(server)} failed with {how_failed(event)}")
-    stop_gang(context, state, why_gang_stops(_name(server), event), event.preempted_by)
+        pause_after_failure(context, state, f"{server.title} failed with {how_failed(event)}")
+    stop_gang(context, state, why_gang_stops(server.title, event), event.preempted_by)
     if state.failed:
         stop(context, state)
 

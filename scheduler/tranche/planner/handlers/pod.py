@@ -15,7 +15,7 @@ def admitted(context: PlannerContext, event: PodAdmitted) -> None:
     if state is None:
         return
     run = state.runs.get(event.attempt)
-    server = next((one for one in state.servers if one.planned.attempt == event.attempt), None)
+    server = state.server_of(event.attempt)
     if run is not None:
         _less_room(context, context.cluster.enlarge_window(state, run, event.requests, context.now))
         enlarge_job(context, state)
@@ -41,14 +41,13 @@ def overdue(context: PlannerContext, event: PodOverdue) -> None:
 
 def _server_overdue(context: PlannerContext, state: JobState, attempt: int) -> None:
     """Stop the workers of a job whose parameter server or chief does not stop: they cannot train. It keeps its room."""
-    server = next((one for one in state.servers if one.planned.attempt == attempt and not one.closing), None)
-    if server is None:
+    server = state.server_of(attempt)
+    if server is None or server.closing:
         return
-    what = "its chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
     if state.job.is_gang:
-        stop_gang(context, state, f"{what} {NOT_STOPPING}")
+        stop_gang(context, state, f"{server.title} {NOT_STOPPING}")
         return
-    close_workers(context, state, f"{what} {NOT_STOPPING}")
+    close_workers(context, state, f"{server.title} {NOT_STOPPING}")
     close_server(context, state, server, f"its pod {NOT_STOPPING}")
 
 

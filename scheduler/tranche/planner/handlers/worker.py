@@ -40,7 +40,7 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
     """Record the node of a pod, which may differ from the planned node."""
     found = _window(context, event)
     if found is None:
-        _server_bound(context, event)
+        _note_server(context, event, started=False)
         return
     state, run = found
     context.cluster.note_window(state, run, WindowPhase.BOUND)
@@ -50,16 +50,18 @@ def bound(context: PlannerContext, event: WorkerBound) -> None:
         _move(context, state, run, event.node)
 
 
-def _server_bound(context: PlannerContext, event: WorkerBound) -> None:
-    """Record that a parameter server or chief has a node; it may be the last pod that the workers waited for."""
+def _note_server(context: PlannerContext, event: WorkerBound | WorkerStarted, *, started: bool) -> None:
+    """Record that a parameter server or chief has a node, or runs; the workers may have waited for it alone."""
     state = context.cluster.jobs.get(event.job)
-    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
+    server = state.server_of(event.attempt) if state is not None else None
     if state is None or server is None:
         return
-    server.placed = True
-    run = next((one for one in state.runs.values() if one.phase is not WindowPhase.PENDING and not one.closing), None)
+    server.placed, server.started = True, server.started or started
+    runs = (run for run in state.runs.values() if not run.closing)
+    as_far = (run for run in runs if (run.started is not None if started else run.phase is not WindowPhase.PENDING))
+    run = next(as_far, None)
     if run is not None:
-        note_placed(context, state, run.home.site)
+        note_placed(context, state, run.home.site, started=started)
     context.touch(state)
 
 
@@ -91,7 +93,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     """Record that a worker trains; nothing is published, since the pod's own status shows that it runs."""
     found = _window(context, event)
     if found is None:
-        _server_started(context, event)
+        _note_server(context, event, started=True)
         return
     state, run = found
     if run.started is not None:
@@ -115,19 +117,6 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         has_started(state)
     if context.cluster.health.exclusions:
         node_exclusion.note_started(context, run)
-
-
-def _server_started(context: PlannerContext, event: WorkerStarted) -> None:
-    """Record that a parameter server or chief runs; it may be the last pod that the workers waited for."""
-    state = context.cluster.jobs.get(event.job)
-    server = next((s for s in state.servers if s.planned.attempt == event.attempt), None) if state is not None else None
-    if state is None or server is None:
-        return
-    server.placed = server.started = True
-    run = next((one for one in state.runs.values() if one.started is not None and not one.closing), None)
-    if run is not None:
-        note_placed(context, state, run.home.site, started=True)
-    context.touch(state)
 
 
 def _possible_start(run: TrackedWindow, at: float, now: float) -> float:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tranche.model import PodShape, Resources
-from tranche.model.topology import Domain
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import free_hosts
@@ -90,27 +89,17 @@ def applies(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
     return state.job.is_gang and (policy.traits.places_by_level or prefers(cluster, policy, state))
 
 
-def groups(cluster: ClusterState, state: JobState) -> list[Hosts[NodeState]]:
-    """Return the nodes that members of the gang may use, by group of the level that they require."""
-    found = cluster.by_required_level(state, cluster.hosts(state), lambda node: node.node)
-    return [Hosts(nodes) for nodes in found]
-
-
 def groups_by_level(cluster: ClusterState, state: JobState) -> Iterator[list[Hosts[NodeState]]]:
     """Yield the nodes that members of the gang may use, by group of each level, the narrowest level first.
 
-    A gang that requires a level has that level only.
+    A gang that requires a level has that level only, and none if the installation does not have it.
     """
-    if state.job.required_level:
-        yield groups(cluster, state)
-        return
-    hosts = cluster.hosts(state)
-    for level in range(cluster.narrowest_level(state), cluster.widest_level(state) + 1):
+    hosts, widest = cluster.hosts(state), cluster.widest_level(state)
+    narrowest = widest if state.job.required_level else cluster.narrowest_level(state)
+    for level in range(max(narrowest, 0), widest + 1):
         if level not in hosts.by_level:
-            found: dict[Domain, list[NodeState]] = {}
-            for node in hosts:
-                found.setdefault(cluster.places.domain(node.node)[level:], []).append(node)
-            hosts.by_level[level] = [Hosts(found[domain]) for domain in sorted(found)]
+            groups = cluster.by_level(level, hosts, lambda node: node.node)
+            hosts.by_level[level] = [Hosts(nodes) for nodes in groups]
         yield hosts.by_level[level]
 
 
