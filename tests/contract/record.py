@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support.installed_cluster import installed_cluster
+from support.priority_classes import add_priority_class
 from tranche_testcluster import Cluster
 
 HERE = Path(__file__).parent
@@ -128,8 +129,7 @@ def main() -> None:
         recorder.bind = partial(bind, cluster)
         nodes = cluster.add_site("edge-a", nodes=3, gpus=2)
         for name, value in (("low", -10), ("high", 10)):
-            priority = {"metadata": {"name": name}, "value": value}
-            assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority)[0] == 201
+            add_priority_class(cluster, name, value)
         cluster.start_scheduler(config(recorder.server_port))
         owner = submit(cluster)
         for number in range(len(nodes)):  # each takes a node for itself

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.live_extender import PROFILE, LiveExtender
+from support.priority_classes import add_priority_class
 from support.waiting import stays
 from tranche_testcluster import Cluster
 
@@ -165,13 +166,6 @@ def lab(cluster: Cluster, extender: LiveExtender, namespace: str, until: Until) 
     return Lab(cluster, extender, namespace, until)
 
 
-def priority_class(cluster: Cluster, name: str, value: int) -> str:
-    """A class of ordinary pods, which may preempt."""
-    made = {"metadata": {"name": name}, "value": value}
-    assert cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)[0] in (201, 409)
-    return name
-
-
 def test_pods_are_bound_to_their_planned_nodes(lab: Lab, site: str) -> None:
     nodes = lab.cluster.add_site(site, nodes=4, gpus=1)
     planned = [2, 0, 3, 1]
@@ -230,7 +224,7 @@ def test_a_pod_newer_than_the_plan_that_was_seen_is_let_through(lab: Lab, site: 
 
 def test_rejected_pod_costs_two_filter_calls_and_no_eviction(lab: Lab, site: str) -> None:
     first, second = lab.cluster.add_site(site, nodes=2, gpus=4)
-    lowest = priority_class(lab.cluster, "extender-test-lowest", -1000)
+    lowest = add_priority_class(lab.cluster, "extender-test-lowest", -1000)
     victims = {lab.pod(f"victim-{i}", [(first, second)[i % 2]], 1, lowest) for i in range(6)}
     lab.running(*victims)
     lab.alone()
@@ -247,8 +241,8 @@ def test_rejected_pod_costs_two_filter_calls_and_no_eviction(lab: Lab, site: str
 
 def test_a_stranger_does_not_evict_where_a_plan_waits(lab: Lab, site: str) -> None:
     (node,) = lab.cluster.add_site(site, nodes=1, gpus=2)
-    lowest = priority_class(lab.cluster, "extender-test-lowest", -1000)
-    equal = priority_class(lab.cluster, "extender-test-equal", -9)
+    lowest = add_priority_class(lab.cluster, "extender-test-lowest", -1000)
+    equal = add_priority_class(lab.cluster, "extender-test-equal", -9)
     lab.running(lab.pod("victim", [node], 1, lowest))
     lab.plan("cats", window(0, 1, node))
     asked = lab.extender.calls("preempt")
@@ -270,7 +264,7 @@ def test_what_a_user_reads_of_a_waiting_pod_names_the_reason(lab: Lab, site: str
 @pytest.mark.parametrize(("count", "gpus"), [(2, 1), (1, 2)], ids=["two nodes", "one node"])
 def test_a_service_preempts_the_training_pod_that_loses_least(lab: Lab, site: str, count: int, gpus: int) -> None:
     nodes = lab.cluster.add_site(site, nodes=count, gpus=gpus)
-    service = priority_class(lab.cluster, "extender-test-service", 1000)
+    service = add_priority_class(lab.cluster, "extender-test-service", 1000)
     lab.plan("cheap", window(0, 1, nodes[0]), preemption={"restartOverhead": "0s"})
     lab.plan("dear", window(0, 1, nodes[-1]), preemption={"restartOverhead": "1h"})
     cheap = lab.worker("cheap", 0, 1, [nodes[0]])

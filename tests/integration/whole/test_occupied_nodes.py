@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from support.full_stack import API, Whole
+from support.priority_classes import add_priority_class
 from support.waiting import changes
 
 JOBS = f"{API}/namespaces/default/trainingjobs"
@@ -32,8 +33,7 @@ def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: 
 
 
 def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
-    made = {"metadata": {"name": "foreign-service"}, "value": 1000}
-    assert whole.cluster.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)[0] in (201, 409)
+    add_priority_class(whole.cluster, "foreign-service", 1000)
     whole.submit("host", seconds=60.0, node="edge-a-0")
     try:
         whole.until("a worker runs", lambda: whole.status("host").get("phase") == "Running")
