@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.access_reviews import await_permission
 from support.real_lab import GPU, Installed, worker_container
 from support.training_programs import trains
 from tranche_testcluster.binaries import binary_cache
@@ -70,6 +71,8 @@ def tenant(installed: Installed) -> Iterator[Tenant]:
     cluster.kubectl("create", "serviceaccount", "ana", f"--namespace={TEAM}")
     binding = ("rolebinding", "ana", "--clusterrole=edit", f"--serviceaccount={TEAM}:ana", f"--namespace={TEAM}")
     cluster.kubectl("create", *binding)
+    request = f"create trainingjobs.tranche.dev -n {TEAM}"
+    await_permission(cluster, f"system:serviceaccount:{TEAM}:ana", [], request)
     yield Tenant(cluster.service_account_kubeconfig(TEAM, "ana"))
     cluster.kubectl("delete", "namespace", TEAM)
 

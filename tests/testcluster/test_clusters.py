@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import tranche_testcluster
+from support.access_reviews import await_permission
 from support.waiting import eventually, stays
 from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster, ClusterError, annotations, site
@@ -114,6 +115,7 @@ def test_a_service_account_may_do_what_rbac_grants_and_no_more(cluster: Cluster)
     cluster.kubectl("create", "serviceaccount", "reader")
     cluster.kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
     cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+    await_permission(cluster, "system:serviceaccount:default:reader", [], "list pods")
     config = load_yaml(cluster.service_account_kubeconfig("default", "reader").read_text())
     context = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}

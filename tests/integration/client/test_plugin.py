@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from integration.client.conftest import Run
+from support.access_reviews import await_permission
 from support.full_stack import Whole
 from tranche.client import Client
 from tranche.kube.client.leader_election import LEASE, leases_path
@@ -143,6 +144,7 @@ def test_history_shows_failed_attempt_log_or_why_it_is_missing(whole: Whole, kub
         whole.cluster.kubectl("create", "serviceaccount", "reader")
         whole.cluster.kubectl("create", "role", "reader", *rules)
         whole.cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+        await_permission(whole.cluster, "system:serviceaccount:default:reader", [], "list pods")
         reader = whole.cluster.service_account_kubeconfig("default", "reader")
         refused = kubectl("tranche", "history", "broken", "-n", "default", kubeconfig=reader).stdout
         assert f'no log of {first["pod"]}: pods "{first["pod"]}" is forbidden' in refused

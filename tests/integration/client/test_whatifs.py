@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from integration.client.conftest import Run
+from support.access_reviews import await_permission
 from support.full_stack import API, Whole
 from tranche.model.explanation_text import as_what_if
 
@@ -91,6 +92,7 @@ def test_whatif_without_permission_names_the_missing_right(whole: Whole, kubectl
     assert refused.stderr.startswith("Error: cannot create TrainingJobs: trainingjobs.tranche.dev is forbidden")
     kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
     kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
+    await_permission(whole.cluster, "system:serviceaccount:default:default", [], "create trainingjobs.tranche.dev")
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
     assert refused.stderr.startswith("Error: cannot read the whole cluster, which a what-if requires: ")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.access_reviews import await_permission
 from support.audit_log import Asked, Audit, Right, granted
 from support.full_stack import API
 from support.installed_release import Installed, Release
@@ -144,6 +145,7 @@ def visit(whole: Installed, job: str) -> None:
     """Look at a job, ask for the plan of another, set the weight and delete it, as a user with the role edit."""
     whole.cluster.kubectl("create", "serviceaccount", "visitor")
     whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=edit", "--serviceaccount=default:visitor")
+    await_permission(whole.cluster, "system:serviceaccount:default:visitor", [], "create trainingjobs.tranche.dev")
     token = whole.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
     url = f"{whole.release.page_url}/v1/jobs/default/{job}"
     headers = {"Authorization": f"Bearer {token}", "Tranche-Request": "page", "Content-Type": "application/json"}

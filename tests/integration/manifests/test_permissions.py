@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from support.waiting import eventually
+from support.access_reviews import await_permission, is_allowed
 from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "tranche-system"
-REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ALLOWED = {
     "tranche-scheduler": [
         "watch nodes", "list pods", "watch resourcequotas", "watch trainingjobs.tranche.dev", "list sites.tranche.dev",
@@ -49,28 +48,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-def is_allowed(cluster: Cluster, user: str, groups: list[str], request: str) -> bool:
-    """Ask the API server; a request reads ``<verb> <resource>[.<group>][/<subresource>] [-n <namespace>]``."""
-    words = request.split()
-    full, _, subresource = words[1].partition("/")
-    resource, _, group = full.partition(".")
-    attributes = {
-        "verb": words[0],
-        "resource": resource,
-        "group": group,
-        "subresource": subresource,
-        "namespace": words[3] if len(words) > 2 else "default",
-    }
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
-    }
-    status, answer = cluster.request("POST", REVIEWS, body)
-    assert status == 201, answer
-    return bool(answer["status"]["allowed"])
-
-
 def account(name: str) -> tuple[str, list[str]]:
     user = f"system:serviceaccount:{SYSTEM}:{name}"
     return user, ["system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"]
@@ -78,7 +55,7 @@ def account(name: str) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize(("name", "request_"), [(name, r) for name, rs in ALLOWED.items() for r in rs])
 def test_a_program_may_do_what_it_needs(installed: Cluster, name: str, request_: str) -> None:
-    assert is_allowed(installed, *account(name), request_)
+    await_permission(installed, *account(name), request_)
 
 
 @pytest.mark.parametrize(("name", "request_"), [(name, r) for name, rs in REFUSED.items() for r in rs])
@@ -97,18 +74,13 @@ def test_edit_role_allows_jobs_of_its_namespace_but_not_sites(installed: Cluster
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
     assert installed.request("POST", path, binding)[0] == 201
     try:
-        wait_until_allowed(installed, "ada", "create trainingjobs.tranche.dev")
-        wait_until_allowed(installed, "ada", "list trainingjobs.tranche.dev")
+        await_permission(installed, "ada", [], "create trainingjobs.tranche.dev")
+        await_permission(installed, "ada", [], "list trainingjobs.tranche.dev")
         for refused in ("create sites.tranche.dev", "patch trainingjobs.tranche.dev/status"):
             assert not is_allowed(installed, "ada", [], refused)
         assert not is_allowed(installed, "ada", [], "create trainingjobs.tranche.dev -n kube-system")
     finally:
         installed.request("DELETE", f"{path}/manifests-ada")
-
-
-def wait_until_allowed(cluster: Cluster, user: str, request: str) -> None:
-    """The controller-manager aggregates roles a moment after they are made."""
-    eventually(lambda: is_allowed(cluster, user, [], request), f"{user} may {request}")
 
 
 @pytest.fixture
