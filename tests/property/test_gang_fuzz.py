@@ -28,8 +28,8 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.helper_end import helper_end
 from tranche.planner.invariants import check
-from tranche.planner.job_actions import end_of
 
 MOST_JOBS = 5
 ENDINGS = [("Succeeded", 0), ("Preempted", 143), ("Failed", 1), ("Lost", None)]
@@ -145,7 +145,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data(), ending=st.sampled_from(ENDINGS), twice=st.booleans())
     def end_a_helper(self, data: st.DataObject, ending: tuple[Any, int | None], twice: bool) -> None:
         key, planned = data.draw(st.sampled_from(self.helpers()))
-        event = end_of(key, planned, *ending)
+        event = helper_end(key, planned, *ending)
         self.tell(event, *([event] if twice else ()))
 
     @precondition(lambda self: self.jobs)
@@ -193,7 +193,7 @@ class GangMachine(RuleBasedStateMachine):
             for key, attempt in self.windows():
                 self.tell(WorkerEnded(key, attempt, "Lost", self.now))
             for key, planned in self.helpers():
-                self.tell(end_of(key, planned, "Preempted", 143))
+                self.tell(helper_end(key, planned, "Preempted", 143))
         for name, known in self.planner.cluster.nodes.items():
             assert known.reserved == Resources(), name
             assert not known.runs, name

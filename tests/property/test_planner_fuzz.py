@@ -57,8 +57,8 @@ from tranche.planner import (
 )
 from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.planner.handlers.chunk_request import chunk_grant
+from tranche.planner.helper_end import expected_chief_end, helper_end
 from tranche.planner.invariants import check
-from tranche.planner.job_actions import end_of, expected_end
 from tranche.state.entities import JobState
 
 GPUS = st.integers(1, 4)
@@ -214,7 +214,7 @@ class PlannerMachine(RuleBasedStateMachine):
         found = [(key, s.planned) for key, state in self.planner.cluster.jobs.items() for s in state.servers]
         if found:
             key, planned = data.draw(st.sampled_from(found))
-            self.planner.handle(end_of(key, planned, *ending), self.now)
+            self.planner.handle(helper_end(key, planned, *ending), self.now)
 
     @rule(data=st.data())
     def bind_a_server(self, data: st.DataObject) -> None:
@@ -420,9 +420,9 @@ class PlannerMachine(RuleBasedStateMachine):
 
     def _end_helpers(self) -> None:
         for key, server in self._stopping():
-            self.planner.handle(end_of(key, server, "Preempted", 143), self.now)
+            self.planner.handle(helper_end(key, server, "Preempted", 143), self.now)
         for key, state in self.planner.cluster.jobs.items():
-            if (end := expected_end(key, state)) is not None:
+            if (end := expected_chief_end(key, state)) is not None:
                 self.planner.handle(end, self.now)
         for key, attempt in self._stagings():
             self.planner.handle(StagingEnded(key, attempt, "Succeeded", 60.0), self.now)

@@ -7,7 +7,7 @@ from tranche.kube.api.resources import Plan, Progress
 from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
 from tranche.live.lease_annotations import annotations_of, read_learned_state
 from tranche.planner import Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
-from tranche.planner.handlers.progress import trained
+from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import learned_state_of, recall
 from tranche.state.entities import JobState
 
@@ -17,7 +17,7 @@ def statuses_of(planner: Planner, now: float) -> dict[str, dict[str, Any]]:
     found = {}
     for key, state in planner.cluster.jobs.items():
         plan = plan_status(planner.plan_of(key, now), state.job.uid, 1, 1)
-        batches = trained(state, now).batches
+        batches = training_progress(state, now).batches
         progress = progress_status(planner.progress_of(key), state.job, batches, estimated=False)
         found[key] = json.loads(json.dumps({"plan": plan, "progress": progress}))
     return found

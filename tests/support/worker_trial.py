@@ -44,13 +44,13 @@ from tranche.planner import (
     JobSubmitted,
     OpenWindow,
     Outcome,
-    ParameterServerLost,
+    ParameterServerEnded,
     PlaceParameterServer,
     Tick,
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.handlers.progress import trained
+from tranche.planner.handlers.progress import training_progress
 from tranche_operator.manifests import environment
 from tranche_testcluster import free_port
 
@@ -216,7 +216,7 @@ class _Run:
                 self._ended(process)
             if reports := self.inbox.drain():
                 self._tell(*reports)
-                self.reported.append(trained(state, self.now()).batches)
+                self.reported.append(training_progress(state, self.now()).batches)
             self._tell(*self.renewals.drain())
             self._disturb()
             self._tell(Tick())
@@ -319,7 +319,7 @@ class _Run:
             said = (process.folder / "log").read_text()[-2000:]
             raise AssertionError(f"{process.role} {attempt} ended by itself with {code}: {said}")
         if process.role == "ps":
-            self._tell(ParameterServerLost(KEY, 0, attempt))
+            self._tell(ParameterServerEnded(KEY, 0, attempt))
             return
         if code == 0 and (process.role, process.stopped) in self.stopped:  # it was complete already: stop another one
             self.stopped.remove((process.role, process.stopped))

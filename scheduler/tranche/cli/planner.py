@@ -199,8 +199,8 @@ def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources
         trained: dict[str, Trained] = {}
         for key in [key for key, state in planner.cluster.jobs.items() if state.runs]:
             yield
-            if (known := controller.reports.trained(key)) is not None:
-                trained[key] = Trained(known.batches, known.of, known.estimated)
+            if (known := controller.reports.training_progress(key)) is not None:
+                trained[key] = Trained(known.batches, known.total_batches, known.estimated)
         return Outlook(places, trained, (yield from planned_windows(planner, MOST_WINDOWS)))
 
     def what_if_of(body: bytes) -> Generator[None, None, WhatIf]:
@@ -208,7 +208,7 @@ def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources
         return (yield from what_if(planner.context, planner.blank, asked, controller.clock()))
 
     return PlannerViews(
-        controller.reports.trained,
+        controller.reports.training_progress,
         outlook,
         lambda key: listing(planner, key, controller.clock()),
         what_if_of,

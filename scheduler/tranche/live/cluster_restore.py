@@ -29,7 +29,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     PodAdmitted,
     SiteChanged,
@@ -198,7 +198,7 @@ class ClusterTranslator:
                 return self.nodes.recount(event.job.key)
             case JobRemoved():
                 return self.nodes.recount(event.job)
-            case WorkerEnded() | ParameterServerLost() | ChiefEnded():
+            case WorkerEnded() | ParameterServerEnded() | ChiefEnded():
                 state = self._planner.cluster.jobs.get(event.job)
                 goes_on = state is not None and state.runs and not (state.finished or state.failed)
                 return self.nodes.recount(event.job, event.attempt if goes_on else None)

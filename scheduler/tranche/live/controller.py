@@ -57,7 +57,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerRejected,
 )
-from tranche.planner.handlers.progress import trained
+from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import LearnedState, learned_state_of
 from tranche.runtime.steady_clock import SteadyClock
 from tranche.runtime.supervision import run_until_first_exit
@@ -400,9 +400,9 @@ class Controller:
         self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
 
     def _share(self, key: str) -> float | None:
-        """Return the trained share of a job; None if it does not run."""
+        """Return the trained fraction of a job; None if it does not run."""
         state = self.planner.cluster.jobs.get(key)
-        return trained(state, self.clock()).share if state is not None and state.runs else None
+        return training_progress(state, self.clock()).fraction if state is not None and state.runs else None
 
     def _status(self, key: str) -> dict[str, Any] | None:
         """Build the current status of the job; None if the planner or the API server does not know the job any more."""
@@ -415,10 +415,10 @@ class Controller:
         open_windows = {(key, window.attempt) for window in plan.windows if window.state is not WindowState.CLOSING}
         self._being_written[key] = open_windows & self._unpublished
         self._unpublished -= open_windows
-        progress, known = self.planner.progress_of(key), trained(state, now)
+        progress, known = self.planner.progress_of(key), training_progress(state, now)
         self._revision += 1
         self._announcements.note(key, plan)
-        self._progress.note(key, known.share if state.runs else None, now)
+        self._progress.note(key, known.fraction if state.runs else None, now)
         self._measurements.planned(key, plan)
         self._decisions.planned(key, plan, now)
         known_conditions = resource.status.conditions

@@ -30,7 +30,7 @@ from tranche.planner import (
     NodeChanged,
     NodeRemoved,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     PlaceParameterServer,
     Planner,
     PlanRejected,
@@ -109,7 +109,7 @@ CAUSES: Mapping[type, str] = {
     WorkerRejected: "the API server rejected pods of {0.job}: {0.message}",
     PlanRejected: "the API server rejected the status of {0.job}: {0.message}",
     EvictionRefused: "a disruption budget protects pods of {0.job}: {0.message}",
-    ParameterServerLost: "a parameter server of {0.job} ended: {0.outcome}",
+    ParameterServerEnded: "a parameter server of {0.job} ended: {0.outcome}",
     ChiefEnded: "the chief of {0.job} ended: {0.outcome}",
     ChunkStaged: "the data of a chunk of {0.job} arrived at {0.site}",
     StagingEnded: "a staging pod of {0.job} ended: {0.outcome}",
@@ -129,7 +129,7 @@ _FREEING = (
     TenancyChanged,
     WorkerEnded,
     PodStartFailed,
-    ParameterServerLost,
+    ParameterServerEnded,
     ChiefEnded,
 )
 """Events that let other jobs start. Nodes and sites are left out: most of their changes are of other kinds."""

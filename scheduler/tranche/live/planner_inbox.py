@@ -11,7 +11,7 @@ from typing import Any
 
 from tranche.model import Report
 from tranche.planner import Planner, ProgressReported
-from tranche.planner.handlers.progress import Trained, is_superseded, reported_chunks, trained
+from tranche.planner.handlers.progress import TrainingProgress, is_superseded, reported_chunks, training_progress
 
 Change = tuple[str, str, Any, Any]
 """Kind, key, old object, new object."""
@@ -94,7 +94,7 @@ class ReportInbox:
         """Whether reports are queued."""
         return bool(self._waiting)
 
-    def trained(self, key: str) -> Trained | None:
+    def training_progress(self, key: str) -> TrainingProgress | None:
         """Return the current progress of a job; None if this process does not plan it."""
         state = self._planner.cluster.jobs.get(key) if self.leading else None
-        return trained(state, self._clock()) if state is not None else None
+        return training_progress(state, self._clock()) if state is not None else None

@@ -15,7 +15,7 @@ from tranche.planner import (
     ChiefEnded,
     Event,
     Instruction,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     PodStartFailed,
     SiteChanged,
@@ -100,7 +100,7 @@ class Measurements:
         """Record an event that the planner has handled; `stopped` is the earlier result of `running`."""
         if stopped is not None and isinstance(event, WorkerEnded):
             self._metrics.count_preemption(stopped.reason, event.at - stopped.started)
-        if isinstance(event, WorkerEnded | ParameterServerLost | ChiefEnded) and event.outcome == "Refused":
+        if isinstance(event, WorkerEnded | ParameterServerEnded | ChiefEnded) and event.outcome == "Refused":
             self._metrics.count_refused_pod("refused")
         if isinstance(event, PodStartFailed):
             self._metrics.count_refused_pod(event.kind)

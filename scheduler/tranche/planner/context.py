@@ -11,6 +11,7 @@ from tranche.estimate import NodeEvidence
 from tranche.planner.events import Event, Tick, WorkerEnded
 from tranche.planner.instructions import Instruction
 from tranche.planner.job_queue import JobQueue
+from tranche.planner.review_times import ReviewTimes
 from tranche.planner.settings import PlannerSettings
 from tranche.planner.timers import Timers
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
@@ -60,6 +61,7 @@ class PlannerContext:
         "policy",
         "published",
         "queue",
+        "reviews",
         "settings",
         "tenancy",
         "timers",
@@ -92,6 +94,7 @@ class PlannerContext:
         """Limits of namespaces that are in force now."""
         self.work = WorkSet()
         self.timers = Timers()
+        self.reviews = ReviewTimes()
         self.jobs_excluded_by_node: dict[str, set[str]] = {}
         """Keys of jobs that exclude a node because it rejected one of their pods, by node."""
         self.pending_completions: dict[str, PendingGangCompletion] = {}

@@ -15,7 +15,7 @@ from tranche.state import site_accounting
 from tranche.state.entities import ARRIVED, JobState, Staging
 
 
-def demand(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:
+def request_copies(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:
     """Request copies of chunks' data at a site, which the next staging pod for that site makes."""
     staging = state.stagings.setdefault(site, Staging(site))
     staging.wanted += chunks
@@ -28,7 +28,7 @@ def is_given_up(state: JobState, site: str) -> bool:
     return staging is not None and staging.given_up
 
 
-def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
+def start_pods(context: PlannerContext, now: float) -> Iterable[StageData]:
     """Yield the instructions for staging pods that have data to copy and are not in back-off."""
     for key in list(context.work.unstaged):
         state, held = context.cluster.jobs.get(key), False
@@ -53,13 +53,13 @@ def begin(context: PlannerContext, now: float) -> Iterable[StageData]:
             del context.work.unstaged[key]
 
 
-def arrive(state: JobState, chunk: int, site: str) -> None:
+def note_copied(state: JobState, chunk: int, site: str) -> None:
     """Record that the data of a chunk are at the site."""
     state.coming.pop((site, chunk), None)
     state.copy(chunk, site, ARRIVED)
 
 
-def halt(state: JobState) -> None:
+def stop_pods(state: JobState) -> None:
     """Stop the staging pods of a job that is not active; their copies are requested again if it continues."""
     for staging in state.stagings.values():
         staging.wanted, staging.chunks, staging.attempt = (*staging.chunks, *staging.wanted), (), 0
@@ -69,7 +69,7 @@ def halt(state: JobState) -> None:
         state.stagings.clear()
 
 
-def renew(context: PlannerContext, state: JobState, *, revised: bool = False) -> None:
+def retry_failed(context: PlannerContext, state: JobState, *, revised: bool = False) -> None:
     """Retry failed copies after a change of the job's specification.
 
     Args:
@@ -78,7 +78,7 @@ def renew(context: PlannerContext, state: JobState, *, revised: bool = False) ->
         revised: Whether the template of staging pods has changed, so that the present ones are replaced.
     """
     if revised:
-        halt(state)
+        stop_pods(state)
     for staging in list(state.stagings.values()):
         staging.failures, staging.refusals, staging.held_until = 0, 0, 0.0
         if staging.given_up:
@@ -110,13 +110,13 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
         for chunk, until in zip(coming, context.cluster.begin_copies(state, one.site, len(coming), now), strict=True):
             state.copy(chunk, one.site, until, reported=True)
         if one.failures and not attempt:
-            hold(context, state, staging, now)
+            back_off(context, state, staging, now)
     if not state.active:
-        halt(state)
+        stop_pods(state)
     context.work.unstaged[state.job.key] = None
 
 
-def hold(context: PlannerContext, state: JobState, staging: Staging, now: float) -> None:
+def back_off(context: PlannerContext, state: JobState, staging: Staging, now: float) -> None:
     """Start the back-off after a failed staging pod, or give up."""
     if staging.given_up or staging.failures > state.job.backoff_limit:
         staging.given_up, staging.wanted = True, ()

@@ -11,7 +11,7 @@ Outcome = PodOutcome
 
 
 class JobSubmitted(NamedTuple):
-    """A job exists; with the plan and ledger that an earlier planner wrote, if any."""
+    """A job exists, with the plan and ledger that an earlier planner wrote, if any."""
 
     job: Job
     plan: JobPlan | None = None
@@ -194,7 +194,7 @@ class EvictionRefused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterServerLost:
+class ParameterServerEnded:
     """A parameter server's pod has ended while the job continues, by itself or because it was closing."""
 
     job: str
@@ -291,7 +291,7 @@ Event = (
     | WorkerRejected
     | PlanRejected
     | EvictionRefused
-    | ParameterServerLost
+    | ParameterServerEnded
     | ChiefEnded
     | ChunkStaged
     | StagingEnded

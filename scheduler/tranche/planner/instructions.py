@@ -39,7 +39,7 @@ class PlaceParameterServer(NamedTuple):
 
 
 class CloseParameterServer(NamedTuple):
-    """Stop a parameter server or chief, which saves; its end comes back as `ParameterServerLost` or `ChiefEnded`."""
+    """Stop a parameter server or chief, which saves; its end comes back as `ParameterServerEnded` or `ChiefEnded`."""
 
     job: str
     server: PlannedServer

@@ -55,14 +55,15 @@ def check(cluster: ClusterState) -> None:
             for server in state.servers:
                 if server.planned.node == name:
                     reserved = reserved + server.requests
-        same = reserved == replace(node.reserved, gpu_resource=reserved.gpu_resource)  # a sum of nothing has no name
-        _expect(same, f"node {name}: reserved {node.reserved}, windows and servers ask {reserved}")
+        # Without windows and servers, the sum has no GPU resource.
+        same = reserved == replace(node.reserved, gpu_resource=reserved.gpu_resource)
+        _expect(same, f"node {name}: reserved {node.reserved}, windows and servers request {reserved}")
         for queue in node.queues:
             _expect([e.key for e in queue] == sorted(e.key for e in queue), f"node {name}: a queue is out of order")
 
 
 def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now: float) -> None:
-    """Check that each job agrees with its phase, and that the phase may follow the one after the last decision.
+    """Check that the state of each job agrees with its phase, and that the transition since the last decision is legal.
 
     Args:
         jobs: All jobs, by key.
@@ -79,11 +80,13 @@ def check_phases(jobs: Mapping[str, JobState], before: dict[str, JobPhase], now:
         _expect(allowed, f"{key}: goes from {known.value} to {phase.value}")
         before[key] = phase
         if phase in (JobPhase.FINISHED, JobPhase.FAILED):
-            _expect(not state.servers, f"{key}: is {phase.value} and keeps servers")
+            _expect(not state.servers, f"{key}: is {phase.value} and has servers")
         if not state.active:
             _expect(all(run.closing for run in state.runs.values()), f"{key}: is {phase.value} and has open windows")
             stops = state.job.is_gang or not state.runs
-            _expect(not stops or all(one.closing for one in state.servers), f"{key}: is {phase.value}, servers stay")
+            _expect(
+                not stops or all(one.closing for one in state.servers), f"{key}: is {phase.value}, servers are open"
+            )
 
 
 def _check_window(key: str, run: TrackedWindow) -> None:
@@ -175,16 +178,20 @@ def _check_stagings(state: JobState) -> None:
     key, named = state.job.key, set[tuple[str, int]]()
     for site, staging in state.stagings.items():
         named |= {(site, chunk) for chunk in (*staging.chunks, *staging.wanted)}
-        _expect(bool(staging.attempt) == bool(staging.chunks), f"{key}: a pod brings nothing to {site}")
-        _expect(not staging.given_up or not staging.chunks + staging.wanted, f"{key}: {site} is given up, and is not")
+        _expect(bool(staging.attempt) == bool(staging.chunks), f"{key}: a staging pod for {site} has no chunks")
+        _expect(
+            not staging.given_up or not staging.chunks + staging.wanted, f"{key}: {site} is given up and has chunks"
+        )
     attempts = [staging.attempt for staging in state.stagings.values() if staging.attempt]
     given = all(attempt <= state.attempts and attempt not in state.runs for attempt in attempts)
-    _expect(given and len(set(attempts)) == len(attempts), f"{key}: attempts {attempts} of staging pods are not theirs")
-    _expect(state.active or not attempts, f"{key}: goes no further, and data are brought")
+    _expect(
+        given and len(set(attempts)) == len(attempts), f"{key}: other pods have the attempts {attempts} of stagings"
+    )
+    _expect(state.active or not attempts, f"{key}: is not active and has staging pods")
     coming = {(site, chunk) for site, copies in state.copies.items() for chunk, at in copies.items() if at == inf}
-    _expect(coming == set(state.coming), f"{key}: it is not known when copies are expected")
+    _expect(coming == set(state.coming), f"{key}: copies that are not complete have no expected time")
     if state.job.staged:
-        _expect({c for c in coming if c[1] not in state.done} <= named, f"{key}: nothing brings {coming - named}")
+        _expect({c for c in coming if c[1] not in state.done} <= named, f"{key}: no staging copies {coming - named}")
 
 
 def _check_job(cluster: ClusterState, state: JobState) -> None:
@@ -193,10 +200,10 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     seen: set[int] = set()
     for attempt, run in state.runs.items():
         _check_window(job.key, run)
-        _expect(run.window.attempt == attempt <= state.attempts, f"{job.key}: attempt {attempt} was never given out")
+        _expect(run.window.attempt == attempt <= state.attempts, f"{job.key}: attempt {attempt} was never assigned")
         for chunk in run.window.chunks:
             _expect(chunk not in seen, f"{job.key}: chunk {chunk} is in two windows")
-            _expect(state.chunk_runs.get(chunk) is run, f"{job.key}: chunk {chunk} is in a window it does not know")
+            _expect(state.chunk_runs.get(chunk) is run, f"{job.key}: chunk {chunk} is not recorded in its window")
             seen.add(chunk)
         left = state.batches_left(run.window.chunks)
         _expect(run.left in (None, left), f"{job.key}: {run.left} batches are left in a window, not {left}")
@@ -210,7 +217,7 @@ def _check_job(cluster: ClusterState, state: JobState) -> None:
     if job.is_gang:
         running = [run for run in state.runs.values() if not run.closing]
         covered = {chunk for run in running for chunk in run.window.chunks} | state.done
-        _expect(not running or len(covered) == job.chunks, f"{job.key}: a gang runs in part")
+        _expect(not running or len(covered) == job.chunks, f"{job.key}: only some members of a gang run")
         beside = [server for server in state.servers if not server.closing]
         _expect(not beside or len(covered) == job.chunks, f"{job.key}: servers of a gang run without its members")
         chief = job.chief is None or state.chief in beside

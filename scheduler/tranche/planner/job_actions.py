@@ -8,26 +8,26 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import inf
 
-from tranche.model import AttemptRecord, PlannedServer, WindowState
+from tranche.model import AttemptRecord, WindowState
 from tranche.model.attempt_record import short_log, short_reason
 from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import ChiefEnded, Outcome, ParameterServerLost, WorkerEnded
+from tranche.planner.events import WorkerEnded
+from tranche.planner.helper_end import HelperEnd
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
 from tranche.state import progress_ledger, site_accounting
 from tranche.state.entities import JobState, Server, TrackedWindow
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 
-HelperEnd = ParameterServerLost | ChiefEnded
 SAVED_EXIT_CODES = frozenset({0, 143})
 """Exit codes of a server that was stopped and had time to save."""
 SOON_SECONDS = 60.0
-"""Age up to which a pod that is deleted, evicted or lost has hardly trained."""
+"""Age in seconds below which a pod that is deleted, evicted or lost counts as one that has trained almost nothing."""
 NO_ROOM = "has no room for it any more"
-"""Reason, after the name of the node, why a window closes whose room was taken by something that is not planned."""
+"""End of the sentence "node n1 …", the reason to close a window whose room on the node a foreign pod has taken."""
 NOT_TAKEN = "does not take its pod any more"
-"""Reason, after the name of the node, why a window without a bound pod closes on a node that is removed or cordoned."""
+"""End of the sentence "node n1 …", the reason to close a window without a bound pod on a removed or cordoned node."""
 
 
 # ---- windows
@@ -88,7 +88,7 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
         context.reconsider_preemption(state)
     batches = progress_ledger.count_end(state, run, event)
     site_accounting.count_window(context.cluster, state, run, event.at)
-    learning.learn(context, state, run, event, batches)
+    learning.learn_pace(context, state, run, event, batches)
     end_window(context, state, run)
     if not state.runs:
         state.idle_since = context.now
@@ -116,7 +116,7 @@ def unbind_chunks(context: PlannerContext, state: JobState, chunks: Iterable[int
 def finish(context: PlannerContext, state: JobState) -> None:
     """Stop the remaining pods of a job whose chunks are all done, and learn from the job."""
     site_accounting.count_completions(context.cluster, state, range(state.job.chunks))
-    learning.conclude(context, state)
+    learning.record_completion(context, state)
     stop(context, state)
     context.touch(state)
     context.publish(state.job.key)
@@ -133,7 +133,7 @@ def stop(context: PlannerContext, state: JobState) -> None:
     for run in list(state.runs.values()):
         close_window(context, state, run, why)
     if state.stagings:
-        data_staging.halt(state)
+        data_staging.stop_pods(state)
     unbind_chunks(context, state, list(state.entries))
     if state.finished or state.failed:
         drop_servers(context, state)
@@ -200,8 +200,11 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
 def pause_after_disruption(context: PlannerContext, state: JobState, planned_at: float, reason: str) -> bool:
     """Back off a job whose pods are deleted, evicted or lost soon after they were planned, from the second time on.
 
-    Somebody may delete each pod, such as a controller that enforces a policy. That is no failure of the job, but pods
-    that come and go each second train nothing. Returns whether the job is held.
+    Something outside tranche, such as a controller that enforces a policy, may delete each pod. That is no failure of
+    the job, but pods that are created and deleted each second train nothing.
+
+    Returns:
+        Whether the job is held now.
     """
     if planned_at <= state.disrupted_at:
         return False
@@ -223,7 +226,7 @@ def how_failed(event: WorkerEnded | HelperEnd) -> str:
     return f"exit code {event.exit_code}" if event.exit_code is not None else event.reason or NO_REASON
 
 
-def has_started(state: JobState) -> None:
+def forget_rejections(state: JobState) -> None:
     """Forget the rejections by nodes of a job when a worker has started; for a gang, when all of its members have."""
     if not (state.job.is_gang and any(run.started is None for run in state.runs.values())):
         state.refusals = 0
@@ -474,21 +477,3 @@ def note_server(
         log=short_log(log),
     )
     progress_ledger.note(state, record)
-
-
-# ---- events for ends of parameter servers and chiefs
-
-
-def end_of(job: str, planned: PlannedServer, outcome: Outcome = "Lost", exit_code: int | None = None) -> HelperEnd:
-    """Make the event for the end of a parameter server or chief."""
-    if planned.is_chief:
-        return ChiefEnded(job, planned.attempt, outcome, exit_code)
-    return ParameterServerLost(job, planned.index, planned.attempt, outcome, exit_code)
-
-
-def expected_end(key: str, state: JobState) -> ChiefEnded | None:
-    """Make the expected end of a chief whose workers are all done; None if its end is not expected."""
-    chief = state.chief
-    if chief is None or chief.closing or len(state.done) < state.job.chunks:
-        return None
-    return ChiefEnded(key, chief.planned.attempt, "Succeeded", 0)

@@ -118,22 +118,8 @@ class JobQueue:
         """Sites that `_homes` has for each job."""
         self._sites: dict[str, tuple[str, ...]] = {}
         """Sites at which each job has entries."""
-        self.period_end = -inf
-        """Time for which a timer for the next period of a worker distribution is set."""
-        self.looked_ahead = -inf
-        """Time of the last preview of the queue for data copies (`data_replication.look_ahead`)."""
-        self.look_due = False
-        """Whether a timer for the next preview is set."""
-        self.moves_reviewed = -inf
-        """Time of the last review of moves to faster GPUs (`faster_gpu.move_to_faster`)."""
-        self.moves_due = False
-        """Whether a timer for the next such review is set."""
         self.engaged: dict[str, JobState] = {}
         """Jobs that want windows or have some, by key."""
-        self.review_at = -inf
-        """Time of the next review of unlimited sites (`tranche.planner.scheduling.cloud_burst`)."""
-        self.review_due = -inf
-        """Time for which a timer for that review is set."""
         self._count = 0
         self._created = 0
         self._revision = 0
@@ -204,16 +190,13 @@ class JobQueue:
         self.stale = dict.fromkeys(self.cluster.jobs)
         tried = {(one.site, one.demand): one.tried.job.key for one in other._all() if one.tried is not None}
         stale = {key: None for key in other.stale if key in self.cluster.jobs}
-        self.review_at, self.review_due = other.review_at, other.review_due
-        self.moves_reviewed, self.moves_due = other.moves_reviewed, other.moves_due
-        self.period_end = other.period_end
-        return self._resume(tried, stale, (other.looked_ahead, other.look_due, other._ranked), now)
+        return self._resume(tried, stale, other._ranked, now)
 
     def _resume(
         self,
         tried: Mapping[tuple[str, Demand], str],
         stale: dict[str, None],
-        looked: tuple[float, bool, float],
+        ranked: float,
         now: float,
     ) -> Iterator[None]:
         for _ in self.refresh(now):
@@ -222,7 +205,7 @@ class JobQueue:
         for one in self._all():
             one.tried = self.cluster.jobs.get(tried.get((one.site, one.demand), ""))
         self.stale = stale
-        self.looked_ahead, self.look_due, self._ranked = looked
+        self._ranked = ranked
 
     def candidates(self, now: float) -> list[Candidate]:
         """Return a heap of the heads of the classes that may have a job that can start now."""

@@ -16,9 +16,10 @@ from tranche.state.distribution import Distribution, Inherited, mark_of
 from tranche.state.node_health import Exclusion
 
 One = TypeVar("One")
-MOST = 200
-"""Maximum number of links, of nodes, and of excluded nodes that are passed on: those that differ or last most."""
-NEAR = 0.02
+MAX_ENTRIES = 200
+"""Maximum number of links, of nodes, of excluded nodes and of gangs that are passed on: those with the
+factors that differ most from 1, those that stay excluded longest, and those that have declined longest."""
+MIN_LOG_FACTOR = 0.02
 """Smallest absolute logarithm of a factor that is passed on."""
 
 
@@ -100,13 +101,13 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
         forecast_bounds={name: _digits(bound) for name, bound in cluster.forecast_errors.bounds().items()},
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
-        exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MOST],
+        exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MAX_ENTRIES],
         waits=[
             LearnedWaits(level_name(level), size_class, tuple(map(_digits, seconds)))
             for size_class, level, seconds in known.waits.samples()
         ],
         gangs=_waiting_gangs(cluster, now),
-        moves=dict(list(known.moving.items())[:MOST]),
+        moves=dict(list(known.moving.items())[:MAX_ENTRIES]),
         distribution=_distribution(cluster),
     )
 
@@ -130,7 +131,7 @@ def _waiting_gangs(cluster: ClusterState, now: float) -> dict[str, LearnedGang]:
         if declined > 0 or gang.observed:
             observed = {cluster.places.topology.name(level): since for level, since in gang.observed.items()}
             found[key] = LearnedGang(declined, observed)
-    return dict(sorted(found.items(), key=lambda one: (-one[1].declined_seconds, one[0]))[:MOST])
+    return dict(sorted(found.items(), key=lambda one: (-one[1].declined_seconds, one[0]))[:MAX_ENTRIES])
 
 
 def recall(context: PlannerContext, learned: LearnedState) -> None:
@@ -178,8 +179,8 @@ def _promised(cluster: ClusterState, origin: str, target: str) -> float:
 
 def _largest(learnt: Iterable[tuple[One, float]]) -> list[tuple[One, float]]:
     """Return the largest factors, in order of name."""
-    worth = [one for one in learnt if abs(one[1]) >= NEAR]
-    return sorted(sorted(worth, key=lambda one: -abs(one[1]))[:MOST], key=lambda one: str(one[0]))
+    worth = [one for one in learnt if abs(one[1]) >= MIN_LOG_FACTOR]
+    return sorted(sorted(worth, key=lambda one: -abs(one[1]))[:MAX_ENTRIES], key=lambda one: str(one[0]))
 
 
 def _digits(value: float) -> float:

@@ -9,7 +9,7 @@ from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.remaining_work import completed_job, nominal_gpu_seconds
 
 
-def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
+def predict_size(context: PlannerContext, state: JobState, learnt: float) -> None:
     """Predict the size of a new job whose specification does not declare it.
 
     Args:
@@ -38,7 +38,7 @@ def begin(context: PlannerContext, state: JobState, learnt: float) -> None:
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
 
 
-def conclude(context: PlannerContext, state: JobState) -> None:
+def record_completion(context: PlannerContext, state: JobState) -> None:
     """Record the service that a completed job needed."""
     context.cluster.history.add(completed_job(state, state.counted_gpu_seconds))
     context.cluster.forecast_errors.completed(state.job.key, context.now)
@@ -50,12 +50,13 @@ def conclude(context: PlannerContext, state: JobState) -> None:
         context.cluster.speed_model.forget_job(state.job.key)
 
 
-def learn(context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
+def learn_pace(
+    context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float
+) -> None:
     """Compare the pace of an ended worker, which trained `batches` mini-batches, with the prediction.
 
     Workers that failed, or were stopped without a report, are ignored, because their progress is unknown. Gangs and
-    jobs of one chunk are ignored too: their predicted duration is a guess, so their pace
-    says nothing about the node.
+    jobs of one chunk are ignored too: their predicted duration is a guess, so their pace says nothing about the node.
     """
     if run.first_report is None and not context.settings.learns_from_silent_windows:
         return
@@ -99,11 +100,11 @@ def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
         state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))
 
 
-def restate(context: PlannerContext, state: JobState) -> None:
+def forget_learned_speed(context: PlannerContext, state: JobState) -> None:
     """Discard what was learnt about a job whose declared speed changed, because it was relative to the old one."""
     context.cluster.speed_model.forget_job(state.job.key)
     state.assumed = False
-    begin(context, state, 1.0)
+    predict_size(context, state, 1.0)
 
 
 def _is_corrected(job: Job) -> bool:

@@ -208,7 +208,7 @@ class Planner:
         if due:
             release_idle_servers(context, due)
         if work.unstaged:
-            context.outbox += data_staging.begin(context, now)
+            context.outbox += data_staging.start_pods(context, now)
         out = context.outbox
         if settings.publishes:
             out = [*out, *(PublishPlan(key, context.cause) for key in context.published if key in cluster.jobs)]

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 
 
 class _Kind(IntEnum):
-    """Kinds of timers; a job has at most one of each kind but the first."""
+    """Kinds of timers; a job has any number of the first kind, and at most one of each other kind."""
 
     WAKE = 0
     RETRY = 1
@@ -14,7 +14,7 @@ class _Kind(IntEnum):
 
 
 class Timers:
-    """Times with job keys ("" for none): any number of timers, one retry and one time of the next rank change a job."""
+    """Times with job keys ("" for none): each job has any number of timers, one retry and one time of a rank change."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str, _Kind]] = []

@@ -90,13 +90,13 @@ def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
 
 
 def abandon_preemption(context: PlannerContext, state: JobState, message: str) -> None:
-    """Count the last preemption of a job as failed whose user stops it before its pods have started."""
+    """Count the last preemption of a job as failed, because its user stops the job before its pods have started."""
     if state.placement.preempted_at is not None:
         _pause(context, state, message, state.placement.failed_preemptions)
 
 
 def renew_placement(context: PlannerContext, state: JobState) -> None:
-    """Let a job with a new specification try again: in free capacity at once, and soon at the cost of others.
+    """Let a job with a new specification try again: in free capacity at once, and by preemption after a shorter pause.
 
     Its failed preemptions still count, so that a specification that changes all the time does not stop others all the
     time.
@@ -131,11 +131,13 @@ def hold_unplaced(context: PlannerContext, state: JobState, seconds: float, reas
 def note_placed(context: PlannerContext, state: JobState, site: str, *, started: bool = False) -> None:
     """Record that a worker of a job has a place at a site, or has started there; for a gang, all of its members.
 
-    Nothing trains without parameter servers and chief, so that this says nothing before they are as far.
+    Without its parameter servers and its chief a job does not train, so the record changes only when these have a place
+    too, or have started.
 
-    The failures of the job are forgotten, but not the sites where its pods found no place (`PlacementRecord.refusals`),
-    and not those of pods that had a place and did not start, before one has started. Its failed preemptions are
-    forgotten when one has succeeded: when all windows that were opened since have started.
+    Then the failures of the job are forgotten, but not the sites where its pods found no place
+    (`PlacementRecord.refusals`). Failures of pods that had a place and did not start are forgotten only when a pod has
+    started. The failed preemptions of the job are forgotten when a preemption has succeeded: when all windows that were
+    opened since then have started.
     """
     record = state.placement
     if site in record.refusals:
@@ -230,7 +232,7 @@ def _ends(context: PlannerContext, known: UnplacedPods, until: float) -> float:
 
 
 def end_preemption_pause(context: PlannerContext, state: JobState) -> None:
-    """Let a job preempt again whose pause is over, or whose namespace has fewer failed preemptions again."""
+    """Let the job preempt again if its pause is over, or if its namespace has fewer recent failed preemptions."""
     record = state.placement
     if record.paused and record.paused_until <= context.now:
         record.paused_until = 0.0
@@ -238,7 +240,7 @@ def end_preemption_pause(context: PlannerContext, state: JobState) -> None:
 
 
 def shorten_pauses(context: PlannerContext) -> None:
-    """Let jobs try again that could not be placed, because nodes have changed that may now take their pods.
+    """Let jobs that could not be placed try again earlier, because changed nodes may now take their pods.
 
     A job waits for at least the time for which it excludes a node, so that a node that changes all the time does not
     make it preempt other jobs all the time.

@@ -144,7 +144,7 @@ class TrainingPace(NamedTuple):
     """End of validity: when a window's chunks are expected to be done, or another window begins."""
 
 
-class Missing(NamedTuple):
+class MissingHelper(NamedTuple):
     """A parameter server or chief that has no place yet."""
 
     number: int
@@ -152,11 +152,11 @@ class Missing(NamedTuple):
     shape: PodShape
 
 
-def helpers_of(job: Job) -> list[Missing]:
+def helpers_of(job: Job) -> list[MissingHelper]:
     """Return the chief and the parameter servers that a job needs, the chief first."""
-    wanted = [Missing(0, True, job.chief)] if job.chief is not None else []
+    wanted = [MissingHelper(0, True, job.chief)] if job.chief is not None else []
     if job.server is not None:
-        wanted += [Missing(index, False, job.server) for index in range(job.servers)]
+        wanted += [MissingHelper(index, False, job.server) for index in range(job.servers)]
     return wanted
 
 
@@ -512,13 +512,13 @@ class JobState:
         return next((server for server in self.servers if server.planned.is_chief), None)
 
     @property
-    def missing_servers(self) -> list[Missing]:
+    def missing_servers(self) -> list[MissingHelper]:
         """Parameter servers and chief that have no place yet."""
         have = {(server.planned.index, server.planned.is_chief) for server in self.servers}
         return [one for one in helpers_of(self.job) if (one.number, one.is_chief) not in have]
 
     @property
-    def joining(self) -> list[Missing]:
+    def joining(self) -> list[MissingHelper]:
         """Those of them that have to start together with the workers: those of a gang."""
         return self.missing_servers if self.job.is_gang else []
 

@@ -13,7 +13,7 @@ from tranche.kube.client.client import ApiError
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.model import Report
-from tranche.planner import ParameterServerLost, WorkerEnded, WorkerStarted
+from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
 
 
@@ -359,10 +359,10 @@ def test_progress_without_reports_is_marked_as_estimated() -> None:
     controller._publish("default/long")
     progress = written(controller, "long")["progress"]
     assert (progress["batches"], progress["estimated"]) == (pytest.approx(20.0), True)
-    told = controller.reports.trained("default/long")
+    told = controller.reports.training_progress("default/long")
     assert told is not None
-    assert (told.estimated, told.of) == (True, 200)
-    assert controller.reports.trained("default/other") is None
+    assert (told.estimated, told.total_batches) == (True, 200)
+    assert controller.reports.training_progress("default/other") is None
 
 
 def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
@@ -378,6 +378,6 @@ def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
     controller = asyncio.run(taken_over(resource("long", plan=plan, progress=progress, **spec)))
     state = controller.planner.cluster.jobs["default/long"]
     assert state.done == {0}
-    controller.handle(ParameterServerLost("default/long", 0, 3))
+    controller.handle(ParameterServerEnded("default/long", 0, 3))
     assert (state.done, state.partial) == (set(), {0: 60})
     assert state.lost_batches == 40

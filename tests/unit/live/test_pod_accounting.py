@@ -17,7 +17,7 @@ from tranche.live import Controller
 from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PodShape, Resources
-from tranche.planner import JobSubmitted, ParameterServerLost, PodOverdue, WorkerEnded
+from tranche.planner import JobSubmitted, ParameterServerEnded, PodOverdue, WorkerEnded
 from tranche.state.entities import JobState
 
 GPU = "nvidia.com/gpu"
@@ -359,7 +359,7 @@ class TestSilentNodes:
         states = list(p.cluster.jobs.values())
         assert timeouts.due(states, NOW + seconds - 1, 0.0) == []
         (lost_server,) = timeouts.due(states, NOW + seconds, 1.0)
-        assert isinstance(lost_server, ParameterServerLost)
+        assert isinstance(lost_server, ParameterServerEnded)
 
     def test_node_out_of_service_is_lost_at_once(self) -> None:
         taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -399,7 +399,7 @@ class TestLostPlaces:
         assert (state.placement.failures, state.held_until) == (0, 0.0)
         for attempt in list(state.runs):
             controller.handle(WorkerEnded("default/j", attempt, "Lost", NOW))
-        controller.handle(ParameterServerLost("default/j", 0, planned.attempt, "Lost"))
+        controller.handle(ParameterServerEnded("default/j", 0, planned.attempt, "Lost"))
         assert {server.planned.node for server in state.servers}.isdisjoint({where})
         assert len(state.servers) == 1
 

@@ -21,7 +21,7 @@ from tranche.planner import (
     JobChanged,
     JobRemoved,
     JobSubmitted,
-    ParameterServerLost,
+    ParameterServerEnded,
     PodStartFailed,
     WorkerBound,
     WorkerEnded,
@@ -217,7 +217,7 @@ def test_an_evicted_helper_names_the_nominated_pod(role: str) -> None:
     running = pod(role=role, spec={"nodeName": "n1"}, phase="Running")
     over = pod(role=role, spec={"nodeName": "n1"}, phase="Failed", conditions=[EVICTED])
     (ended,) = pod_events.events_of(running, over, NOW, lambda: [guest("a")])
-    assert isinstance(ended, ChiefEnded | ParameterServerLost)
+    assert isinstance(ended, ChiefEnded | ParameterServerEnded)
     assert ended.preempted_by == "pod/default/a"
 
 
@@ -243,10 +243,10 @@ def test_a_parameter_server_that_ends_is_lost() -> None:
     crashed = {"name": "t", "state": {"terminated": {"exitCode": 1, "startedAt": stamp(NOW)}}}
     gone = pod(role="ps", phase="Failed", containerStatuses=[crashed])
     running = pod(role="ps", phase="Running")
-    failed = ParameterServerLost("default/a", 0, 3, "Failed", 1, started=NOW)
+    failed = ParameterServerEnded("default/a", 0, 3, "Failed", 1, started=NOW)
     assert list(pod_events.events_of(running, gone, NOW)) == [failed]
     assert list(pod_events.events_of(running, None, NOW)) == [
-        ParameterServerLost("default/a", 0, 3, "Lost", stopped_by="its pod is gone")
+        ParameterServerEnded("default/a", 0, 3, "Lost", stopped_by="its pod is gone")
     ]
 
 
@@ -564,7 +564,7 @@ def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None
         assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
     silence = "node n1 does not respond"
     lost = [
-        ParameterServerLost("default/a", 0, 1, stopped_by=silence, started=NOW),
+        ParameterServerEnded("default/a", 0, 1, stopped_by=silence, started=NOW),
         WorkerEnded("default/a", 2, "Lost", NOW + seconds, stopped_by=silence),
     ]
     assert timeouts.due(states, NOW + seconds, seconds) == lost

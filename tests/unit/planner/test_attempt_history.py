@@ -12,7 +12,7 @@ from tranche.planner import (
     JobChanged,
     JobSubmitted,
     NodeChanged,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     PodStartFailed,
     WorkerEnded,
@@ -100,7 +100,7 @@ def test_failed_attempt_keeps_its_last_log_lines() -> None:
 def test_ended_parameter_server_is_in_the_history() -> None:
     made = started(job("a", servers=1, server=worker(gpus=0)))
     (attempt,) = [server.planned.attempt for server in made.cluster.jobs[KEY].servers]
-    made.handle(ParameterServerLost(KEY, 0, attempt, "Failed", 1, started=3.0, reason="OOMKilled"), 21.0)
+    made.handle(ParameterServerEnded(KEY, 0, attempt, "Failed", 1, started=3.0, reason="OOMKilled"), 21.0)
     (one,) = history(made)
     assert (one.role, one.attempt, one.reason, one.why) == ("ps", attempt, "Failed", "OOMKilled")
     assert (one.started, one.ended) == (3.0, 21.0)

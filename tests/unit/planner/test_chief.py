@@ -16,7 +16,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     PlaceParameterServer,
     Planner,
     ProgressReported,
@@ -26,7 +26,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.job_actions import end_of
+from tranche.planner.helper_end import helper_end
 from tranche.policies import get_policy
 from tranche.simulation import simulate
 from tranche.state.entities import JobState
@@ -74,7 +74,7 @@ def stop_all(p: Planner, now: float) -> list[Instruction]:
     """Whatever is to stop has stopped."""
     state, out = state_of(p), list[Instruction]()
     for server in [one for one in state.servers if one.closing]:
-        out += p.handle(end_of(KEY, server.planned, "Preempted", 143), now)
+        out += p.handle(helper_end(KEY, server.planned, "Preempted", 143), now)
     for attempt in [attempt for attempt, run in state.runs.items() if run.closing]:
         out += p.handle(WorkerEnded(KEY, attempt, "Preempted", now), now)
     return out
@@ -219,7 +219,7 @@ def test_a_chief_that_fails_too_often_ends_the_job() -> None:
 
 @pytest.mark.parametrize(("outcome", "failures"), [("Failed", 1), ("Preempted", 0), ("Lost", 0)])
 def test_a_lost_member_or_server_takes_the_chief_with_it(outcome: Any, failures: int) -> None:
-    for event in (WorkerEnded(KEY, 3, outcome, 50.0, exit_code=1), ParameterServerLost(KEY, 0, 2, outcome, 1)):
+    for event in (WorkerEnded(KEY, 3, outcome, 50.0, exit_code=1), ParameterServerEnded(KEY, 0, 2, outcome, 1)):
         p = started()
         assert list(state_of(p).runs) == [3, 4]
         p.handle(event, 50.0)

@@ -28,7 +28,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     ProgressReported,
     QuotaChanged,
@@ -271,7 +271,7 @@ def test_late_request_does_not_complete_a_reopened_chunk() -> None:
     ask(p, WHOLE)
     server = state_of(p).servers[0].planned
     state_of(p).checkpoint = Checkpoint(server.attempt)
-    p.handle(ParameterServerLost(KEY, 0, server.attempt), 150.0)
+    p.handle(ParameterServerEnded(KEY, 0, server.attempt), 150.0)
     given, _ = ask(p, {1: 100.0}, 200.0)
     assert given.chunks == (0,)
     assert ask(p, WHOLE, 201.0, fence=first)[0] == given

@@ -19,7 +19,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.data_staging import demand
+from tranche.planner.data_staging import request_copies
 
 DELTA = 50.0
 """Seconds that a chunk takes between the two sites by their links."""
@@ -92,7 +92,7 @@ def test_one_staging_pod_per_site_runs_and_new_chunks_wait() -> None:
     state.ledger_changed()
     state.windows_changed()
     state.copy(2, "there", 99.0, reported=True)
-    demand(p.context, state, (2,), "there")
+    request_copies(p.context, state, (2,), "there")
     assert of_type(StageData, p.handle(Tick(), 1.0)) == []
     assert (staging(p).chunks, staging(p).wanted) == ((1, 0), (2,))
     (instruction,) = of_type(StageData, p.handle(StagingEnded(KEY, 2, "Succeeded", DELTA), 60.0))

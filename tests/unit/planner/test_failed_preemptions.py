@@ -30,7 +30,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.job_actions import end_of
+from tranche.planner.helper_end import helper_end
 from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 
 HOUR = 3600.0
@@ -72,7 +72,7 @@ class Lab:
                     self.waiting[key, planned.attempt] = planned.node
                 case CloseParameterServer(job=key, server=planned):
                     self.waiting.pop((key, planned.attempt), None)
-                    todo += self.planner.handle(end_of(key, planned), now)
+                    todo += self.planner.handle(helper_end(key, planned), now)
                 case _:
                     pass
 

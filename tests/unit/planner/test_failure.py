@@ -14,7 +14,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     Tick,
     WorkerBound,
@@ -194,7 +194,7 @@ def test_servers_that_end_at_once_are_few(outcome: str) -> None:
     while now < 3600.0:
         now += 2.0
         for one in list(state.servers):
-            p.handle(ParameterServerLost("default/j", 0, one.planned.attempt, outcome), now)  # type: ignore[arg-type]
+            p.handle(ParameterServerEnded("default/j", 0, one.planned.attempt, outcome), now)  # type: ignore[arg-type]
             pods += 1
         for attempt, run in list(state.runs.items()):
             if run.closing:

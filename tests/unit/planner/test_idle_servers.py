@@ -19,7 +19,7 @@ from tranche.planner import (
     NodeChanged,
     NodeRemoved,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     PlaceParameterServer,
     Planner,
     ProgressReported,
@@ -62,7 +62,7 @@ def tick(p: Planner, at: float) -> list[Instruction]:
 
 
 def ended(attempt: int, outcome: Any = "Preempted", exit_code: int | None = 143) -> Event:
-    return ParameterServerLost(KEY, 0, attempt, outcome, exit_code)
+    return ParameterServerEnded(KEY, 0, attempt, outcome, exit_code)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -8,7 +8,7 @@ from support.builders import job, node, planner
 from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
 from tranche.planner.learned_state import (
-    MOST,
+    MAX_ENTRIES,
     LearnedGang,
     LearnedLink,
     LearnedState,
@@ -84,12 +84,12 @@ def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
 
 def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     p = fresh()
-    for number in range(MOST + 50):
+    for number in range(MAX_ENTRIES + 50):
         p.cluster.speed_model.recall_node(f"node-{number:03}", 1.0 + number / 100)
         p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
     learned = learned_state_of(p.cluster, 0.0)
-    assert list(learned.nodes) == [f"node-{number:03}" for number in range(50, MOST + 50)]
-    assert [one.target for one in learned.links] == [f"site-{number:03}" for number in range(50, MOST + 50)]
+    assert list(learned.nodes) == [f"node-{number:03}" for number in range(50, MAX_ENTRIES + 50)]
+    assert [one.target for one in learned.links] == [f"site-{number:03}" for number in range(50, MAX_ENTRIES + 50)]
     assert learned.links[0] == LearnedLink("here", "site-050", 100e6, 1.5)
 
 

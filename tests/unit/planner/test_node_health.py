@@ -15,7 +15,7 @@ from tranche.planner import (
     NodeChanged,
     NodeRemoved,
     Outcome,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     PodStartFailed,
     Tick,
@@ -430,7 +430,7 @@ def test_refused_parameter_server_goes_to_another_node() -> None:
     p.handle(JobSubmitted(job("a", servers=1, server=worker(gpus=0))), 0.0)
     (server,) = p.cluster.jobs["default/a"].servers
     first = server.planned.node
-    p.handle(ParameterServerLost("default/a", 0, server.planned.attempt, "Refused", reason="OutOfcpu"), 1.0)
+    p.handle(ParameterServerEnded("default/a", 0, server.planned.attempt, "Refused", reason="OutOfcpu"), 1.0)
     (again,) = p.cluster.jobs["default/a"].servers
     assert again.planned.node != first
 

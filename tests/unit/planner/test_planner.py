@@ -14,7 +14,7 @@ from tranche.planner import (
     NodeChanged,
     NodeRemoved,
     OpenWindow,
-    ParameterServerLost,
+    ParameterServerEnded,
     PlaceParameterServer,
     PublishPlan,
     Tick,
@@ -239,7 +239,7 @@ def test_servers_open_with_first_window_and_are_replaced_if_lost() -> None:
     out = p.handle(WorkerEnded("default/a", 2, "Succeeded", 100.0), 100.0)
     assert of_type(PlaceParameterServer, out) == []
     (again,) = of_type(
-        PlaceParameterServer, p.handle(ParameterServerLost("default/a", 0, placed.server.attempt), 101.0)
+        PlaceParameterServer, p.handle(ParameterServerEnded("default/a", 0, placed.server.attempt), 101.0)
     )
     assert again.server.attempt > placed.server.attempt
 

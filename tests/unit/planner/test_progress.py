@@ -6,13 +6,13 @@ from support.builders import job, node, planner, worker
 from tranche.model import Checkpoint, Report, Timings
 from tranche.planner import (
     JobSubmitted,
-    ParameterServerLost,
+    ParameterServerEnded,
     Planner,
     ProgressReported,
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.handlers.progress import is_superseded, reported_chunks, trained
+from tranche.planner.handlers.progress import is_superseded, reported_chunks, training_progress
 from tranche.state.entities import JobState
 
 KEY = "default/cats"
@@ -56,17 +56,17 @@ def test_what_is_applied_and_not_saved_counts_for_estimates_only(policy: str) ->
     assert p.progress_of(KEY).partial == {0: 50}
     assert (rest(p, 0, 40.0), rest(p, 1, 40.0)) == (40.0, 90.0)
     assert (rest(p, 0, 45.0), rest(p, 1, 45.0)) == (35.0, 85.0)  # by the pace since the report
-    assert trained(state_of(p), 45.0).batches == pytest.approx(80.0)
+    assert training_progress(state_of(p), 45.0).batches == pytest.approx(80.0)
 
 
 def test_job_without_reports_is_estimated_from_its_run_time() -> None:
     p = running()
-    silent = trained(state_of(p), 30.0)
+    silent = training_progress(state_of(p), 30.0)
     assert silent.batches == pytest.approx(60.0)
-    assert (silent.of, silent.estimated, silent.reported) == (200, True, None)
+    assert (silent.total_batches, silent.estimated, silent.reported) == (200, True, None)
     timings = Timings(1.5, 0.5, 1.0)
     p.handle(ProgressReported(Report(KEY, server(p), {0: 1, 1: 1}, {}, timings), 40.0), 40.0)
-    told = trained(state_of(p), 40.0)
+    told = training_progress(state_of(p), 40.0)
     assert told.batches == pytest.approx(2.0)
     assert (told.estimated, told.reported, told.timings) == (False, 40.0, timings)
 
@@ -87,7 +87,7 @@ def test_the_same_report_twice_and_an_older_one_change_nothing(policy: str) -> N
 def test_a_report_of_an_attempt_that_is_over_is_not_counted(policy: str) -> None:
     p = running(policy)
     old = server(p)
-    p.handle(ParameterServerLost(KEY, 0, old), 10.0)
+    p.handle(ParameterServerEnded(KEY, 0, old), 10.0)
     assert server(p) > old
     report(p, old, {0: 100}, {0: 100}, 11.0)
     assert p.progress_of(KEY).partial == {}
@@ -98,7 +98,7 @@ def test_a_report_of_an_attempt_that_is_over_is_not_counted(policy: str) -> None
 def test_only_an_attempt_that_another_one_replaces_is_superseded() -> None:
     p = running(chunks=1)
     old = server(p)
-    p.handle(ParameterServerLost(KEY, 0, old), 10.0)
+    p.handle(ParameterServerEnded(KEY, 0, old), 10.0)
     new = server(p)
     assert is_superseded(state_of(p), old)
     assert not is_superseded(state_of(p), new)
@@ -120,7 +120,7 @@ def test_ledger_is_reset_to_checkpoint_when_the_server_is_lost(policy: str) -> N
     report(p, server(p), {0: 90, 1: 30}, {0: 70, 1: 20}, 90.0)
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
     assert state_of(p).done == {0}
-    p.handle(ParameterServerLost(KEY, 0, server(p)), 101.0)
+    p.handle(ParameterServerEnded(KEY, 0, server(p)), 101.0)
     progress = p.progress_of(KEY)
     assert (progress.done, progress.partial) == (frozenset(), {0: 70, 1: 20})
     assert progress.lost_batches == 30 + 10
@@ -131,7 +131,7 @@ def test_ledger_is_reset_to_checkpoint_when_the_server_is_lost(policy: str) -> N
 def test_first_report_of_new_server_overrides_the_ledger(policy: str) -> None:
     p = running(policy)
     report(p, server(p), {0: 90, 1: 30}, {0: 70, 1: 20}, 90.0)
-    p.handle(ParameterServerLost(KEY, 0, server(p)), 91.0)
+    p.handle(ParameterServerEnded(KEY, 0, server(p)), 91.0)
     report(p, server(p), {0: 60, 1: 25}, {0: 60, 1: 25}, 95.0)  # an older checkpoint than was reported, and a newer one
     assert p.progress_of(KEY).partial == {0: 60, 1: 25}
     report(p, server(p), {0: 50, 1: 10}, {0: 50}, 96.0)  # only the first report of an attempt may take back
@@ -141,7 +141,7 @@ def test_first_report_of_new_server_overrides_the_ledger(policy: str) -> None:
 def test_lost_server_without_reports_resets_nothing() -> None:
     p = running()
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
-    p.handle(ParameterServerLost(KEY, 0, server(p)), 101.0)
+    p.handle(ParameterServerEnded(KEY, 0, server(p)), 101.0)
     assert state_of(p).done == {0}
 
 
@@ -150,7 +150,7 @@ def test_chunk_done_before_first_report_stays_done_until_loss() -> None:
     p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Succeeded", 100.0), 100.0)
     report(p, server(p), {0: 100, 1: 90}, {0: 40, 1: 40}, 100.0)
     assert state_of(p).done == {0}
-    p.handle(ParameterServerLost(KEY, 0, server(p)), 101.0)
+    p.handle(ParameterServerEnded(KEY, 0, server(p)), 101.0)
     assert p.progress_of(KEY).partial == {0: 40, 1: 40}
 
 
@@ -201,9 +201,9 @@ def test_worker_with_older_checkpoint_resets_its_chunk() -> None:
 def test_rank_0_speaks_for_its_gang() -> None:
     p = running("srsf", servers=0, chunks=2, is_gang=True)
     report(p, attempt_of(p, 1), {0: 50, 1: 50}, {}, 50.0)
-    assert trained(state_of(p), 50.0).estimated
+    assert training_progress(state_of(p), 50.0).estimated
     report(p, attempt_of(p, 0), {0: 50, 1: 50}, {}, 50.0)
-    assert not trained(state_of(p), 50.0).estimated
+    assert not training_progress(state_of(p), 50.0).estimated
 
 
 def test_the_pace_is_measured_between_reports() -> None:
@@ -224,7 +224,7 @@ def test_a_restarted_planner_knows_the_checkpoint() -> None:
     assert state_of(q).checkpoint == Checkpoint(attempt, {0: 50, 1: 40})
     report(q, attempt, {0: 40}, {0: 40}, 62.0)  # late: from before the checkpoint
     assert q.progress_of(KEY).partial == {0: 50, 1: 40}
-    q.handle(ParameterServerLost(KEY, 0, attempt), 63.0)
+    q.handle(ParameterServerEnded(KEY, 0, attempt), 63.0)
     assert q.progress_of(KEY).partial == {0: 50, 1: 40}
 
 

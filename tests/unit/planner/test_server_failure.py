@@ -3,7 +3,7 @@
 import pytest
 
 from support.builders import job, node, planner, worker
-from tranche.planner import JobSubmitted, ParameterServerLost, Planner, Tick
+from tranche.planner import JobSubmitted, ParameterServerEnded, Planner, Tick
 from tranche.planner.settings import PlannerSettings
 from tranche.state.entities import JobState
 
@@ -24,7 +24,7 @@ def state_of(p: Planner) -> JobState:
 def fail(p: Planner, at: float) -> None:
     """Let the server that runs fail."""
     [server] = state_of(p).servers
-    p.handle(ParameterServerLost(KEY, 0, server.planned.attempt, "Failed", 1), at)
+    p.handle(ParameterServerEnded(KEY, 0, server.planned.attempt, "Failed", 1), at)
 
 
 def test_first_failed_server_is_replaced_at_once() -> None:
@@ -56,6 +56,6 @@ def test_servers_that_fail_beyond_the_limit_fail_the_job() -> None:
 def test_server_that_did_not_fail_itself_does_not_count(outcome: str) -> None:
     p = running()
     [server] = state_of(p).servers
-    p.handle(ParameterServerLost(KEY, 0, server.planned.attempt, outcome), 5.0)  # type: ignore[arg-type]
+    p.handle(ParameterServerEnded(KEY, 0, server.planned.attempt, outcome), 5.0)  # type: ignore[arg-type]
     p.handle(Tick(), 6.0)
     assert state_of(p).failures == 0

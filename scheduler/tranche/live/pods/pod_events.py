@@ -21,7 +21,7 @@ from tranche.planner import (
     ChiefEnded,
     Event,
     Outcome,
-    ParameterServerLost,
+    ParameterServerEnded,
     StagingEnded,
     WorkerBound,
     WorkerEnded,
@@ -138,10 +138,10 @@ def _gone(pod: Pod, who: Identity, now: float, by: str) -> Iterator[Event]:
         yield replace(end, preempted_by=by, stopped_by=stopped, started=started_at(pod))
 
 
-def _helper_end(who: Identity, ended: Outcome) -> ParameterServerLost | ChiefEnded:
+def _helper_end(who: Identity, ended: Outcome) -> ParameterServerEnded | ChiefEnded:
     if who.role == ROLE_CHIEF:
         return ChiefEnded(who.job, who.attempt, ended)
-    return ParameterServerLost(who.job, who.index, who.attempt, ended)
+    return ParameterServerEnded(who.job, who.index, who.attempt, ended)
 
 
 def _stopped_by(pod: Pod | None, node: NodeObject | None, preemptor: str) -> str:

@@ -42,8 +42,8 @@ from tranche.planner import (
     WorkerEnded,
     WorkerUnschedulable,
 )
+from tranche.planner.helper_end import helper_end
 from tranche.planner.job_actions import NOT_TAKEN
-from tranche.planner.job_actions import end_of as end_of_helper
 from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
 RIGID_TOLERANCE_SECONDS = 60.0
@@ -268,7 +268,7 @@ class Timeouts:
         planned = server.planned
         name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
         pod = self._pod(state, name)
-        lost = replace(end_of_helper(state.job.key, planned), stopped_by=GONE)
+        lost = replace(helper_end(state.job.key, planned), stopped_by=GONE)
         is_placed = pod is not None and (pod.spec.node_name or is_over(pod))
         if not (server.closing or is_placed or self._has_place(state, planned)):
             where = f"node {planned.node}" if planned.node is not None else f"site {planned.site}"

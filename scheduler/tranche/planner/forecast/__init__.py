@@ -1,1 +1,1 @@
-"""Forecasts: what is expected of the present plan, and why a job waits. They leave the planner as it is."""
+"""Forecasts: the expected course of the present plan, and the reasons why jobs wait. They do not change the planner."""

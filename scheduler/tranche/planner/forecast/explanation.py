@@ -11,7 +11,7 @@ from tranche.model.share_text import share_clause, share_text
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitReasonKind, wait_reason_of
-from tranche.planner.handlers.progress import trained
+from tranche.planner.handlers.progress import training_progress
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
@@ -151,8 +151,8 @@ def _activity(state: JobState, now: float) -> str:
 
 def _share(state: JobState, now: float) -> str:
     """Say how much of the job is trained, which says more than the number of chunks while the first ones train."""
-    known = trained(state, now)
-    return share_clause(share_text(known.batches, known.of), estimated=known.estimated)
+    known = training_progress(state, now)
+    return share_clause(share_text(known.batches, known.total_batches), estimated=known.estimated)
 
 
 def _workers(state: JobState) -> str:

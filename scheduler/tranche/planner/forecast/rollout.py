@@ -26,8 +26,8 @@ from tranche.planner.events import (
     WorkerStarted,
 )
 from tranche.planner.forecast.steps import Steps, run_to_completion
+from tranche.planner.helper_end import HelperEnd, expected_chief_end, helper_end
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
-from tranche.planner.job_actions import HelperEnd, end_of, expected_end
 from tranche.planner.settings import PlannerSettings
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, QueuedChunk, TrackedWindow, expected_copies
@@ -52,7 +52,7 @@ TIMER = 0.1
 """Share of a decision that a decision without events counts: it is cheap, because only time has passed."""
 STUCK_SECONDS = 3600.0
 """Assumed time for which a pod that does not stop holds its room from now on."""
-LOOKS = 20
+MAX_PREVIEWS = 20
 """Number of previews for data copies in a rollout; after these, the simulated planner starts no more copies ahead."""
 
 
@@ -112,7 +112,7 @@ class Rollout:
     """Whether the rollout ended before all jobs did."""
     until: tuple[str, float] | None = None
     """Job without a window and time: the rollout ends when the job starts, or at that time."""
-    _looks: int = LOOKS
+    _previews_left: int = MAX_PREVIEWS
     _ends: list[tuple[float, str, int]] = field(default_factory=list)
     _begins: list[tuple[float, str, int]] = field(default_factory=list)
     _freed: dict[str, str] = field(default_factory=dict)
@@ -152,12 +152,12 @@ class Rollout:
         """Return the ends of closing parameter servers, and of chiefs whose workers are done."""
         jobs = self.planner.context.cluster.jobs
         stopped = [
-            end_of(key, server.planned, "Preempted", 143)
+            helper_end(key, server.planned, "Preempted", 143)
             for key, state in jobs.items()
             for server in state.servers
             if server.closing
         ]
-        return stopped + [end for key, state in jobs.items() if (end := expected_end(key, state)) is not None]
+        return stopped + [end for key, state in jobs.items() if (end := expected_chief_end(key, state)) is not None]
 
     def _is_known(self) -> bool:
         """Return whether the result that `until` asks for is known."""
@@ -211,7 +211,7 @@ class Rollout:
         """Pass events to the planner for one decision; returns the events that follow immediately."""
         jobs = self.planner.context.cluster.jobs
         instructions = self.planner.handle_all(events or (Tick(),), self.now)
-        self._count_looks()
+        self._count_previews()
         following: list[Event] = []
         for event in events:
             if isinstance(event, WorkerStarted) and (run := self._run(event.job, event.attempt)) is not None:
@@ -224,7 +224,7 @@ class Rollout:
             elif isinstance(event, WorkerEnded | ChiefEnded) and jobs[event.job].finished:
                 self.completions[event.job] = self.now
         touched = dict.fromkeys(event.job for event in events if isinstance(event, WorkerEnded))
-        ends = (expected_end(key, jobs[key]) for key in touched)
+        ends = (expected_chief_end(key, jobs[key]) for key in touched)
         following += [end for end in ends if end is not None]
         for instruction in instructions:
             match instruction:
@@ -235,7 +235,7 @@ class Rollout:
                         following.append(self._ended(key, run))
                         self._note_stop(key, run)
                 case CloseParameterServer(job=key, server=server):
-                    following.append(end_of(key, server, "Preempted", 143))
+                    following.append(helper_end(key, server, "Preempted", 143))
                 case OpenWindow(job=key, window=window):
                     self._note_start(key, window)
                     self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
@@ -246,13 +246,11 @@ class Rollout:
                     pass
         return [*following, *self._due()]
 
-    def _count_looks(self) -> None:
-        queue = self.planner.context.queue
-        if queue is None:
-            return
-        self._looks -= queue.looked_ahead == self.now
-        if self._looks <= 0:
-            queue.looked_ahead, queue.look_due = inf, True
+    def _count_previews(self) -> None:
+        reviews = self.planner.context.reviews
+        self._previews_left -= reviews.previewed == self.now
+        if self._previews_left <= 0:
+            reviews.previewed, reviews.preview_timer_set = inf, True
 
     def _note_start(self, key: str, window: Window) -> None:
         if key not in self.starts:
@@ -389,7 +387,7 @@ def _copy_planner(
     for key, state in old.jobs.items():  # keeps the order of the jobs, which breaks ties
         if key in chosen:
             _copy_job(simulated, state)
-    simulated.timers = context.timers.copied(cluster.jobs)
+    simulated.timers, simulated.reviews = context.timers.copied(cluster.jobs), shallow_copy(context.reviews)
     if simulated.queue is not None and context.queue is not None:
         return planner, simulated.queue.resume(context.queue, now)
     simulated.work.unbound, simulated.work.unhosted = set(context.work.unbound), set(context.work.unhosted)

@@ -157,7 +157,7 @@ def _extend_window(
     """Count the chunks that the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
     ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
-    learning.learn(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
+    learning.learn_pace(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
     note_trained(context, state, run)
     site_accounting.count_window(context.cluster, state, run, at)
     context.cluster.unbind([state.entries[chunk] for chunk in window.chunks if chunk in state.entries])

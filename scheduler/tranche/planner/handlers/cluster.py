@@ -47,7 +47,7 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     if moved or (before.unschedulable and not node.unschedulable):
         node_exclusion.repaired(context, node.name)
     if replace(before, foreign=node.foreign) != node or not before.foreign.fits(node.foreign):
-        readmit_node(context, node.name)  # not only because foreign pods use more of it
+        readmit_node(context, node.name)  # more use by foreign pods alone is no reason to try the node again
     if is_new or _offers(before) != _offers(node):
         shorten_pauses(context)
     cluster.nodes_changed()
@@ -74,9 +74,9 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
 
 
 def _leave_node(context: PlannerContext, node: NodeState, windows: Iterable[tuple[JobState, TrackedWindow]]) -> None:
-    """Close those of the windows whose pods are not bound to a node that takes them no more.
+    """Close those of the windows whose pods are not bound yet, because the node does not take these pods any more.
 
-    kube-scheduler would find no place for these pods, except on a fallback node. Pods that are bound run on.
+    kube-scheduler would find no place for these pods, except on a fallback node. Pods that are bound continue.
     """
     for state, run in list(windows):
         others = (context.cluster.nodes.get(name) for name in run.window.fallbacks)
@@ -107,7 +107,7 @@ def _offers(node: Node) -> tuple[Resources, Mapping[str, int], Mapping[str, str]
 def scheduler_changed(context: PlannerContext, event: KubeSchedulerChanged) -> None:
     """Note whether kube-scheduler responds; jobs preempt no others while it does not."""
     cluster = context.cluster
-    if cluster.scheduler_silent is not event.responds:
+    if cluster.scheduler_silent == (not event.responds):
         return
     cluster.scheduler_silent = not event.responds
     if event.responds and context.queue is not None:

@@ -3,9 +3,9 @@
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
+from tranche.planner.helper_end import HelperEnd
 from tranche.planner.job_actions import (
     SAVED_EXIT_CODES,
-    HelperEnd,
     close_workers,
     count_end,
     finish,
@@ -36,7 +36,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     by, why = progress_ledger.cause_of(server.planned, event)
     code, began = event.exit_code, event.started
     note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)
-    _judge_node(context, state, server, event)
+    _note_node_trouble(context, state, server, event)
     stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
     if stopped and not (server.closing or state.finished):
         reason = f"{server.title} ended soon ({event.outcome})"
@@ -72,7 +72,7 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
         pause_after_failure(context, state, f"{server.title} failed with {how_failed(event)}")
 
 
-def _judge_node(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
+def _note_node_trouble(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
     """Record what the end of a server or chief says about its node, and let the job avoid a node that had trouble."""
     node = server.planned.node
     if event.outcome == "Refused":

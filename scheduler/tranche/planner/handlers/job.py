@@ -74,9 +74,9 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         progress_ledger.restore(state, event.progress)
         cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
-        learning.conclude(context, state)
+        learning.record_completion(context, state)
     else:
-        learning.begin(context, state, event.progress.learnt if event.progress is not None else 1.0)
+        learning.predict_size(context, state, event.progress.learnt if event.progress is not None else 1.0)
     if event.plan is not None:
         _restore_plan(context, state, event.plan)
         _catch_up(context, state, event)
@@ -107,7 +107,7 @@ def remember(context: PlannerContext, event: JobSubmitted) -> None:
     if event.progress is not None:
         progress_ledger.restore(state, event.progress)
     if state.finished:
-        learning.conclude(context, state)
+        learning.record_completion(context, state)
 
 
 def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
@@ -160,7 +160,7 @@ def _catch_up(context: PlannerContext, state: JobState, event: JobSubmitted) -> 
     if event.plan is None or event.plan.generation == state.job.generation:
         return
     revised = any(staging.attempt in event.revised for staging in state.stagings.values() if staging.attempt)
-    data_staging.renew(context, state, revised=revised)
+    data_staging.retry_failed(context, state, revised=revised)
     for attempts, why in ((event.outdated, RESIZED), (event.revised, REVISED)):
         for run in [run for attempt, run in state.runs.items() if attempt in attempts]:
             run.obsolete = True
@@ -216,10 +216,10 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     state.hosts = (-1, None)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)
     if _declared_speed(job) != _declared_speed(old):
-        learning.restate(context, state)
+        learning.forget_learned_speed(context, state)
     state.unplannable = objection(context.policy, job)
     state.held_until, state.reviewed = 0.0, -1
-    data_staging.renew(context, state, revised="staging" in event.revised)
+    data_staging.retry_failed(context, state, revised="staging" in event.revised)
     if job.generation != old.generation:
         renew_placement(context, state)
     if job.suspended and not old.suspended:

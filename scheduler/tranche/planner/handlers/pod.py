@@ -52,7 +52,7 @@ def _server_overdue(context: PlannerContext, state: JobState, attempt: int) -> N
 
 
 def _less_room(context: PlannerContext, node: NodeState | None) -> None:
-    """Close windows that were planned in room that is taken."""
+    """Close windows without a bound pod that do not fit any more on a node whose free capacity has shrunk."""
     if node is not None:
         context.work.nodes.add(node.node.name)
         displace(context, (node.node.name,))

@@ -17,12 +17,12 @@ from tranche.state.progress_ledger import roll_back
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingProgress:
     """Progress of a job."""
 
     batches: float
     """Number of mini-batches of all chunks, by the last reports and the pace of running workers."""
-    of: float
+    total_batches: float
     """Number of durable mini-batches at which the job is done."""
     estimated: bool
     """Whether some running worker does not report, so that its progress is estimated from its run time alone."""
@@ -31,19 +31,19 @@ class Trained:
     timings: Timings
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """Trained part of the job, from 0 to 1."""
-        return self.batches / self.of if self.of > 0 else 0.0
+        return self.batches / self.total_batches if self.total_batches > 0 else 0.0
 
 
-def trained(state: JobState, now: float) -> Trained:
+def training_progress(state: JobState, now: float) -> TrainingProgress:
     """Return the progress of the job."""
     whole = state.job.chunks * state.job.batches_per_chunk_total
     pace = state.nominal_batch_seconds
     left = state.worker_seconds(now) / pace if pace > 0 else state.batches_left(range(state.job.chunks))
     silent = any(run.started is not None and run.first_report is None for run in state.runs.values())
     at, timings = state.reported or (None, Timings())
-    return Trained(min(whole, max(0.0, whole - left)), whole, silent, at, timings)
+    return TrainingProgress(min(whole, max(0.0, whole - left)), whole, silent, at, timings)
 
 
 def reported_chunks(state: JobState, attempt: int) -> Collection[int]:
@@ -90,19 +90,19 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
         context.publish(report.job)
     if report.attempt not in state.runs:
         known = is_saved(state)
-        state.checkpoint = _merged(state.checkpoint, report.attempt, durable)
+        state.checkpoint = _merged_checkpoint(state.checkpoint, report.attempt, durable)
         if not known and is_saved(state):
             watch_idle_servers(context, state)
-    _raise(state, durable, applied)
+    _raise_progress(state, durable, applied)
     for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
         gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
-        _pace(run, gained, event.at)
+        _note_pace(run, gained, event.at)
     state.reported = (event.at, report.timings)
     state.ledger_changed()
     context.rank_again(state)
     finished = [c for c in before if c in state.done]
     if finished:
-        _finish(context, state, finished)
+        _finish_chunks(context, state, finished)
 
 
 def _is_first(state: JobState, attempt: int) -> bool:
@@ -112,13 +112,13 @@ def _is_first(state: JobState, attempt: int) -> bool:
     return state.checkpoint is None or attempt > state.checkpoint.attempt
 
 
-def _merged(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]) -> Checkpoint:
+def _merged_checkpoint(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]) -> Checkpoint:
     if known is None or attempt > known.attempt:
         return Checkpoint(attempt, durable)
     return Checkpoint(attempt, {**known.batches, **{c: max(b, known.batches.get(c, 0.0)) for c, b in durable.items()}})
 
 
-def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, float]) -> None:
+def _raise_progress(state: JobState, durable: Mapping[int, float], applied: Mapping[int, float]) -> None:
     """Count progress beyond the known progress; a chunk in a window is done only when its worker has ended."""
     for chunk, batches in applied.items():
         if chunk in state.done:
@@ -137,7 +137,7 @@ def _raise(state: JobState, durable: Mapping[int, float], applied: Mapping[int, 
             state.applied.pop(chunk, None)
 
 
-def _pace(run: TrackedWindow, gained: float, at: float) -> None:
+def _note_pace(run: TrackedWindow, gained: float, at: float) -> None:
     """Record a running worker's progress since its last report, and its pace since its first report."""
     run.counted += gained
     if run.since is None:
@@ -150,7 +150,7 @@ def _pace(run: TrackedWindow, gained: float, at: float) -> None:
         run.batch_seconds = (at - began) / (run.counted - counted)
 
 
-def _finish(context: PlannerContext, state: JobState, chunks: list[int]) -> None:
+def _finish_chunks(context: PlannerContext, state: JobState, chunks: list[int]) -> None:
     context.cluster.unbind([state.entries[chunk] for chunk in chunks if chunk in state.entries])
     site_accounting.count_completions(context.cluster, state, chunks)
     state.windows_changed()

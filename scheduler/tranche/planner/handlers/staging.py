@@ -12,7 +12,7 @@ def staged(context: PlannerContext, event: ChunkStaged) -> None:
     if state is None:
         return
     context.cluster.copy_measured(state, event.site, event.seconds, context.now)
-    data_staging.arrive(state, event.chunk, event.site)
+    data_staging.note_copied(state, event.chunk, event.site)
     entry = state.entries.get(event.chunk)
     if entry is not None and entry.home.site == event.site:
         entry.ready_at = context.now
@@ -31,7 +31,7 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         staging.failures, staging.refusals, staging.trouble = 0, 0, ""
         context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks), context.now)
         for chunk in chunks:
-            data_staging.arrive(state, chunk, staging.site)
+            data_staging.note_copied(state, chunk, staging.site)
     else:
         staging.wanted = (*chunks, *staging.wanted)
         staging.failures += event.outcome == "Failed"
@@ -39,7 +39,7 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         staging.trouble = event.reason
         if event.node:
             node_exclusion.note_trouble(context, state, event.node, event.reason or NO_REASON)
-        data_staging.hold(context, state, staging, context.now)
+        data_staging.back_off(context, state, staging, context.now)
     context.work.unstaged[event.job] = None
     context.touch(state)
     context.publish(event.job)

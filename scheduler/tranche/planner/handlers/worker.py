@@ -10,7 +10,7 @@ from tranche.planner.job_actions import (
     count_end,
     end_window,
     finish,
-    has_started,
+    forget_rejections,
     how_failed,
     pause_after_disruption,
     pause_after_failure,
@@ -27,7 +27,7 @@ from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
 
 
-def _window(
+def _find_window(
     context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
 ) -> tuple[JobState, TrackedWindow] | None:
     """Return the job and window of an event; None if its attempt was counted as ended, so that the event is void."""
@@ -38,7 +38,7 @@ def _window(
 
 def bound(context: PlannerContext, event: WorkerBound) -> None:
     """Record the node of a pod, which may differ from the planned node."""
-    found = _window(context, event)
+    found = _find_window(context, event)
     if found is None:
         _note_server(context, event, started=False)
         return
@@ -91,7 +91,7 @@ def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: st
 
 def started(context: PlannerContext, event: WorkerStarted) -> None:
     """Record that a worker trains; nothing is published, since the pod's own status shows that it runs."""
-    found = _window(context, event)
+    found = _find_window(context, event)
     if found is None:
         _note_server(context, event, started=True)
         return
@@ -114,7 +114,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
         context.reconsider_preemption(state)
     note_placed(context, state, run.window.site, started=True)
     if state.node_rejections or state.refusals:
-        has_started(state)
+        forget_rejections(state)
     if context.cluster.health.exclusions:
         node_exclusion.note_started(context, run)
 
@@ -132,7 +132,7 @@ def _possible_start(run: TrackedWindow, at: float, now: float) -> float:
 
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
     """Count a worker's end, and finish, stop or pause its job if the end requires it."""
-    found = _window(context, event)
+    found = _find_window(context, event)
     if found is None:
         return
     state, run = found
@@ -160,7 +160,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         reason = f"worker {run.window.index} ended soon ({stopped})"
         if pause_after_disruption(context, state, run.opened, reason) and run.started is None:
             note_unplaced(context, state, None, reason, unstarted=True)
-    _judge_node(context, state, run, event, closing=closing, trained=trained)
+    _note_node_trouble(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)
     elif state.failed:
@@ -169,7 +169,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     context.publish(job.key)
 
 
-def _judge_node(
+def _note_node_trouble(
     context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, *, closing: bool, trained: float
 ) -> None:
     """Record what the end of a worker says about its node, and let the job avoid a node where its pod had trouble.

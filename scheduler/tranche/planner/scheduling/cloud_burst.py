@@ -44,12 +44,11 @@ NEAREST_SITES = 12
 """Number of sites with nodes, nearest first, where a job's chunks are expected to train."""
 
 
-def is_due(context: PlannerContext, queue: JobQueue, changed: Sequence[str], now: float) -> bool:
+def is_due(context: PlannerContext, changed: Sequence[str], now: float) -> bool:
     """Return whether a review of the waiting jobs is due now; otherwise set the timer for it.
 
     Args:
         context: Context of the planner.
-        queue: Queue, with the time of the next review.
         changed: Keys of jobs that events changed. A review is due immediately if one of them has waiting chunks that no
             review has considered.
         now: Clock, in seconds.
@@ -57,9 +56,9 @@ def is_due(context: PlannerContext, queue: JobQueue, changed: Sequence[str], now
     cluster = context.cluster
     states = [cluster.jobs[key] for key in changed if key in cluster.jobs]
     more = any(one.active and one.unassigned > 0 and one.returned != one.reviewed for one in states)
-    if more or now >= queue.review_at:
+    if more or now >= context.reviews.cloud_review_at:
         return True
-    _wake(context, queue)
+    _set_timer(context)
     return False
 
 
@@ -88,15 +87,17 @@ def review(context: PlannerContext, queue: JobQueue, now: float) -> None:
             soonest = min(soonest, max(state.held_until, state.window_ends[0]) - now)
         if looked == REVIEWED_JOBS:
             break
-    queue.review_at = now + max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if soonest < inf or looked else inf
-    _wake(context, queue)
+    pause = max(REVIEW_SECONDS, REVIEW_SHARE * soonest) if soonest < inf or looked else inf
+    context.reviews.cloud_review_at = now + pause
+    _set_timer(context)
 
 
-def _wake(context: PlannerContext, queue: JobQueue) -> None:
+def _set_timer(context: PlannerContext) -> None:
     """Set the timer for the next review unless it is set."""
-    if queue.review_due < queue.review_at < inf:
-        queue.review_due = queue.review_at
-        context.wake(queue.review_at, "")
+    reviews = context.reviews
+    if reviews.cloud_timer_at < reviews.cloud_review_at < inf:
+        reviews.cloud_timer_at = reviews.cloud_review_at
+        context.wake(reviews.cloud_review_at, "")
 
 
 def _in_rank_order(queue: JobQueue, now: float) -> list[JobState]:

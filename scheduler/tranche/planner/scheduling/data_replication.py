@@ -19,7 +19,7 @@ from heapq import heapify, heappush, heapreplace
 from math import inf
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.data_staging import demand, is_given_up
+from tranche.planner.data_staging import is_given_up, request_copies
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.gpu_choice import has_kinds, site_batch_seconds
@@ -28,15 +28,15 @@ from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
 
-LOOK_AHEAD_SECONDS = 30.0
+PREVIEW_SECONDS = 30.0
 """Interval between two previews of the queue."""
-LOOKED_AT = 40
+PREVIEWED_CHUNKS = 40
 """Number of waiting chunks, from the head of the queue, that a preview considers."""
-NEAREST = 12
+PREVIEWED_SITES = 12
 """Number of sites, nearest first by `_delays`, that a preview considers for a job's chunks."""
-LEAD = 4.0
-"""A copy is begun when the chunk needs it within LEAD · Δ: a copy begun too late delays the chunk, and one begun too
-early may never be used, because plans change."""
+LEAD_FACTOR = 4.0
+"""A copy is begun when the chunk needs it within this multiple of Δ: a copy begun too late delays the chunk, and one
+begun too early may never be used, because plans change."""
 
 
 def moves_data(state: JobState) -> bool:
@@ -130,28 +130,29 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
     state.uploaded_at = last
 
 
-def look_ahead(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    """Begin the copies that chunks near the head of the queue will need, at most once per `LOOK_AHEAD_SECONDS`."""
-    due = queue.looked_ahead + LOOK_AHEAD_SECONDS
+def copy_for_head(context: PlannerContext, queue: JobQueue, now: float) -> None:
+    """Begin the copies that chunks near the head of the queue will need, at most once per `PREVIEW_SECONDS`."""
+    reviews = context.reviews
+    due = reviews.previewed + PREVIEW_SECONDS
     if now < due:
-        if not queue.look_due:
-            queue.look_due = True
+        if not reviews.preview_timer_set:
+            reviews.preview_timer_set = True
             context.wake(due, "")
         return
     preview: Preview | None = None
     looked = 0
     for rank, state in queue.in_order():
-        queue.looked_ahead, queue.look_due = now, False
-        if looked >= LOOKED_AT:
+        reviews.previewed, reviews.preview_timer_set = now, False
+        if looked >= PREVIEWED_CHUNKS:
             break
         if not moves_data(state):
             continue
         preview = preview or Preview(context.cluster, queue, now)
         waiting = [chunk for chunk in state.waiting if chunk not in state.cloud]
-        chunks = waiting[: state.job.max_workers - len(state.runs)][: LOOKED_AT - looked]
+        chunks = waiting[: state.job.max_workers - len(state.runs)][: PREVIEWED_CHUNKS - looked]
         looked += len(chunks)
         for chunk, site, start, delta in preview.play(state, rank, chunks):
-            if start - now <= LEAD * delta:
+            if start - now <= LEAD_FACTOR * delta:
                 copy(context, queue, state, [chunk], site, now)
 
 
@@ -186,7 +187,7 @@ class Preview:
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
         seconds = _chunk_seconds(cluster, state)
         delta = _delays(cluster, state, seconds, now)
-        sites = sorted(sorted(delta, key=delta.__getitem__)[:NEAREST])
+        sites = sorted(sorted(delta, key=delta.__getitem__)[:PREVIEWED_SITES])
         kind = job.gpu_resource
         room = {
             site: self.free[site, kind] + queue.running.gpus_behind(state, rank, site, now) - self.taken[site, kind]
@@ -239,7 +240,7 @@ def copy(
     for until in () if reported else dict.fromkeys(ready):
         context.wake(until, state.job.key)
     if state.job.staged:
-        demand(context, state, sent, site)
+        request_copies(context, state, sent, site)
     else:
         site_accounting.count_uploads(context.cluster, state, sent, site)
         context.publish(state.job.key)

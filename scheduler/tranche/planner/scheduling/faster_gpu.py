@@ -3,7 +3,7 @@
 Source: ours [I] (decision 26). A chunk takes the GPUs that are free where its data are, and where GPU kinds differ,
 this may be a slow one. Once no chunk of its job waits and a faster GPU is idle, the worker saves and stops if its rest
 takes more than a factor times as long as it takes on the faster GPU, with the transfer of data that are not there, the
-restart included. Data that are not there are sent first, and the worker goes on meanwhile: it stops only when they have
+restart included. Data that are not there are sent first, and the worker trains meanwhile: it stops only when they have
 arrived and a fast GPU is still idle. Only declared and learnt speeds count, not that a window takes longer than
 predicted: nothing says that it would take less time elsewhere. Workers of a job whose stopped workers have lost their
 work are left alone.
@@ -28,10 +28,10 @@ from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_of
 
 WHY = "the rest of its chunks ends sooner on a faster GPU"
-MOST_LOST = 0.1
-"""Share of the trained mini-batches that a job may have lost: what stopped workers lose, a move would lose again."""
+MAX_LOST_FRACTION = 0.1
+"""Fraction of its trained mini-batches that a job may have lost: a move would lose what stopped workers have lost."""
 PAUSE_SECONDS = 0.001
-"""Time between two reviews for each job that has windows or waits: a review takes less than a tenth of it."""
+"""Least time between two reviews, per job that has windows or waits. A review takes less than a tenth of that time."""
 Taken = Counter[str]
 """Number of idle GPUs that are reserved in this review, by node."""
 
@@ -57,13 +57,14 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
     cluster, policy = context.cluster, queue.policy
     if not cluster.free.gpus_at(""):
         return
-    due = queue.moves_reviewed + PAUSE_SECONDS * len(queue.engaged)
+    reviews = context.reviews
+    due = reviews.moves_reviewed + PAUSE_SECONDS * len(queue.engaged)
     if now < due:
-        if not queue.moves_due:
-            queue.moves_due = True
+        if not reviews.moves_timer_set:
+            reviews.moves_timer_set = True
             context.wake(due, "")
         return
-    queue.moves_reviewed, queue.moves_due = now, False
+    reviews.moves_reviewed, reviews.moves_timer_set = now, False
     kinds = cluster.free.kinds()
     movable = [
         state
@@ -95,7 +96,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
     ]
     for run in sorted(training, key=lambda one: (-here[one.window.index], one.window.index)):
         index = run.window.index
-        # Those to which a move is worth it if its data are in place.
+        # A move to another node is not worthwhile even if the data are in place there.
         useful = [one for one in idle if here[index] > factor * (state.restart_seconds + batches[index] * one[1])]
         moves = _moves(cluster, state, run, batches[index], useful, taken, now)
         best = min(moves, key=lambda move: (move.seconds, move.node), default=None)
@@ -123,7 +124,7 @@ def _may_move(cluster: ClusterState, state: JobState, kinds: set[tuple[str, floa
 def _keeps_work(state: JobState) -> bool:
     """Return whether workers of the job have kept nearly all that they trained, as far as they have ended."""
     kept = len(state.done) * state.job.batches_per_chunk_total + sum(state.partial.values())
-    return state.lost_batches <= MOST_LOST * (kept + state.lost_batches)
+    return state.lost_batches <= MAX_LOST_FRACTION * (kept + state.lost_batches)
 
 
 def _would_start(cluster: ClusterState, state: JobState, run: TrackedWindow, move: _Move, now: float) -> bool:

@@ -9,7 +9,7 @@ from tranche.planner.scheduling.level_placement import LevelRooms
 from tranche.planner.scheduling.placement import free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Missing, Server
+from tranche.state.entities import JobState, MissingHelper, Server
 from tranche.state.node import NodeState
 
 
@@ -59,7 +59,7 @@ def start_helpers_at(context: PlannerContext, state: JobState, site: str, now: f
 
 
 def _start_helpers(
-    context: PlannerContext, state: JobState, places: Sequence[tuple[Missing, str, str | None]], now: float
+    context: PlannerContext, state: JobState, places: Sequence[tuple[MissingHelper, str, str | None]], now: float
 ) -> None:
     """Start parameter servers and chief, each at its site and node."""
     placed: list[Server] = []

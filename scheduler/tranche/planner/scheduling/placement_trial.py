@@ -12,7 +12,7 @@ from tranche.model import Resources
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.policies import QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Missing, TrackedWindow, helpers_of
+from tranche.state.entities import JobState, MissingHelper, TrackedWindow, helpers_of
 from tranche.state.node import Hosts, NodeState
 from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
 
@@ -123,7 +123,7 @@ class PlacementTrial:
         self.refusing = self.state.placement.refusing_sites(self.now)
 
     def find(
-        self, free: Sequence[NodeState], workers: int, helpers: Sequence[Missing] = ()
+        self, free: Sequence[NodeState], workers: int, helpers: Sequence[MissingHelper] = ()
     ) -> tuple[list[NodeState], list[Victim]] | None:
         """Return nodes for the workers and the victims to stop for them; None if preemption does not help.
 
@@ -140,7 +140,7 @@ class PlacementTrial:
                 return None
         return (self.nodes, self.fill_back()) if self.place_helpers(helpers) else None
 
-    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[Missing], helpers_first: bool) -> bool:
+    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[MissingHelper], helpers_first: bool) -> bool:
         """Place all workers of a gang with its helpers; returns whether they fit.
 
         Neither order finds all placements, so callers try both.
@@ -186,7 +186,7 @@ class PlacementTrial:
             self.rooms[node.node.name] = self.room(node) - self.state.job.worker.requests
             self.nodes.append(node)
 
-    def place_helpers(self, helpers: Sequence[Missing]) -> bool:
+    def place_helpers(self, helpers: Sequence[MissingHelper]) -> bool:
         """Place each helper: at a site with workers if possible, and on the node with the fewest GPUs for workers."""
         near = {node.node.site for node in self.nodes}
         for one in helpers:

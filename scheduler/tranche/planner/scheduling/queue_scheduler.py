@@ -14,7 +14,7 @@ from tranche.planner.scheduling import (
 )
 from tranche.planner.scheduling.bandwidth_group import best_connected
 from tranche.planner.scheduling.chunk_split import split_lagging
-from tranche.planner.scheduling.data_replication import copy_ahead, look_ahead, moves_data, upload_everywhere
+from tranche.planner.scheduling.data_replication import copy_ahead, copy_for_head, moves_data, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.faster_gpu import move_to_faster
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
@@ -54,7 +54,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         level_placement.observe(context, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
     reviewed = counts_recent and review_shares(context, now)
-    if context.cluster.clouds and cloud_burst.is_due(context, queue, changed, now):
+    if context.cluster.clouds and cloud_burst.is_due(context, changed, now):
         _review_clouds(context, queue, now)
     _refresh(context, queue, now)
     _serve_queue(context, queue, now)
@@ -69,7 +69,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     if counts_recent:
         expect_review(context, now, reviewed=reviewed)
     if traits.needs_local_data:
-        look_ahead(context, queue, now)
+        copy_for_head(context, queue, now)
 
 
 def _review_clouds(context: PlannerContext, queue: JobQueue, now: float) -> None:

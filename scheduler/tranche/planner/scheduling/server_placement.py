@@ -11,7 +11,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, Missing, Server
+from tranche.state.entities import JobState, MissingHelper, Server
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
@@ -105,7 +105,7 @@ def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
 
 
 def _place(
-    context: PlannerContext, state: JobState, sites: list[str | None], one: Missing
+    context: PlannerContext, state: JobState, sites: list[str | None], one: MissingHelper
 ) -> tuple[str, str | None] | None:
     """Choose site and node of one parameter server; None if it does not fit."""
     cluster, now = context.cluster, context.now

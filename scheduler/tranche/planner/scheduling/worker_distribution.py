@@ -160,8 +160,8 @@ def _period(context: PlannerContext, queue: JobQueue, now: float) -> int:
         return 0
     period = floor(now / seconds + PERIOD_TOLERANCE)
     end = (period + 1) * seconds
-    if queue.period_end < end and any(node_runs(state) for state in context.cluster.jobs.values()):
-        queue.period_end = end
+    if context.reviews.period_timer_at < end and any(node_runs(state) for state in context.cluster.jobs.values()):
+        context.reviews.period_timer_at = end
         context.wake(end, "")
     return period
 

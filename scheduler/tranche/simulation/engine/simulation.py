@@ -31,7 +31,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.job_actions import end_of, expected_end
+from tranche.planner.helper_end import expected_chief_end, helper_end
 from tranche.policies import Policy
 from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
@@ -309,7 +309,7 @@ class Simulation:
         for (key, attempt), server in list(self._servers.items()):
             if server.node == node:
                 del self._servers[key, attempt]
-                self._pending_events.append(end_of(key, server))
+                self._pending_events.append(helper_end(key, server))
 
     def _leave(self, worker: Worker, outcome: str) -> None:
         """End a pod: it no longer holds its GPUs."""
@@ -382,7 +382,7 @@ class Simulation:
                     self._servers[key, server.attempt] = server
                 case CloseParameterServer(job=key, server=server):
                     self._servers.pop((key, server.attempt), None)
-                    self._pending_events.append(end_of(key, server, "Preempted", 143))
+                    self._pending_events.append(helper_end(key, server, "Preempted", 143))
                 case StageData() if self.shared_uploads is not None:
                     self._share_links(*self.shared_uploads.send(self.planner.cluster, instruction, self.now))
                 case StageData() if self.uploads is not None:
@@ -593,7 +593,7 @@ class Simulation:
     def _complete(self, key: str, at: float) -> None:
         state = self.planner.cluster.jobs.get(key)
         account = self._accounts.get(key)
-        chief_end = expected_end(key, state) if state is not None else None
+        chief_end = expected_chief_end(key, state) if state is not None else None
         if chief_end is not None:
             self._pending_events.append(chief_end)
         if state is None or account is None or not state.finished:
