@@ -11,7 +11,7 @@ from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
-from tranche.live.cluster_restore import restore_planner
+from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects
 from tranche.live.lease_annotations import PlannerConfig, read_learned_state
 from tranche.model.explanation_text import without_moments

@@ -20,7 +20,7 @@ from tranche.client.scheduler_lease import read_lease
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.client.leader_election import LEASE
-from tranche.live.cluster_restore import restore_planner
+from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
 from tranche.live.lease_annotations import PlannerConfig, read_config, read_learned_state

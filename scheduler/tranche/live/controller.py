@@ -23,7 +23,7 @@ from tranche.kube.convert.trainingjob import (
 )
 from tranche.live import job_events, plan_fence
 from tranche.live.chunk_requests import ChunkRequestQueue
-from tranche.live.cluster_restore import ClusterTranslator, log_rejection
+from tranche.live.cluster_translator import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
 from tranche.live.forecasting import Forecasts
 from tranche.live.informers import Informers, status_path

@@ -12,7 +12,7 @@ from tranche.kube.api.names import GpuResources
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
 from tranche.kube.convert.site_membership import site_of
-from tranche.live.cluster_restore import restore_planner
+from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window

@@ -11,7 +11,7 @@ from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live.cluster_restore import ClusterTranslator, restore_planner
+from tranche.live.cluster_translator import ClusterTranslator, restore_planner
 from tranche.live.informers import ClusterObjects
 from tranche.live.lease_annotations import PlannerConfig
 from tranche.planner import NodeChanged, NodeRemoved, Planner
