@@ -17,7 +17,7 @@ from support.live_controller import NOW, noted, taken_over
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.model.topology import RACK_LEVEL
 from tranche.planner import Event, JobSubmitted, NodeChanged, SiteChanged, Tick
 from tranche.planner.journal import Fact

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from support.controller_course import Course, submitted, successor
 from support.live_controller import reported, taken_over
 from tranche.client.what_if import PlanningInputs, WhatIf, answer
-from tranche.live.lease_annotations import PlannerConfig, read_learned_state
+from tranche.live.lease_annotations import read_learned_state
+from tranche.live.planner_config import PlannerConfig
 from tranche.planner import Planner
 
 AGREEMENT_SECONDS = 5.0

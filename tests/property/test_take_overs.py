@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.controller_course import DISTRIBUTING, Course, gang_of, plans, submitted, successor, valued
 from support.live_controller import reported, taken_over
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.planner import Planner
 from tranche.policies.queue.selector import Selector
 

@@ -13,7 +13,8 @@ from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects
-from tranche.live.lease_annotations import PlannerConfig, read_learned_state
+from tranche.live.lease_annotations import read_learned_state
+from tranche.live.planner_config import PlannerConfig
 from tranche.model.explanation_text import without_moments
 from tranche.planner import Planner, Tick
 from tranche.state.entities import TrackedWindow

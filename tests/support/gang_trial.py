@@ -206,8 +206,8 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {key: resource(key, 1) for key in (KEY, URGENT)}
-        renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
-        async with served(self.pods, jobs, self.inbox, renewals, self.now) as self.api:
+        chunk_requests = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
+        async with served(self.pods, jobs, self.inbox, chunk_requests, self.now) as self.api:
             try:
                 await self._drive()
             finally:

@@ -11,7 +11,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 from tranche.live.informers import Informers
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.planner.journal import Fact
 

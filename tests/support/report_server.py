@@ -32,11 +32,13 @@ async def served(
     pods: Mapping[str, Pod],
     jobs: Mapping[str, TrainingJob],
     inbox: ReportInbox,
-    renewals: ChunkRequestQueue,
+    chunk_requests: ChunkRequestQueue,
     clock: Callable[[], float],
 ) -> AsyncIterator[str]:
     """Serve it; gives its address."""
-    app = create_report_app(pods, jobs, PlannerReceiver(inbox, renewals), TokenReviewer(Reviews()), Metrics(), clock)
+    app = create_report_app(
+        pods, jobs, PlannerReceiver(inbox, chunk_requests), TokenReviewer(Reviews()), Metrics(), clock
+    )
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=listening.set_result))
     try:

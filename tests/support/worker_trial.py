@@ -194,9 +194,9 @@ class _Run:
 
     async def play(self) -> Result:
         jobs = {KEY: resource(self.trial)}
-        self.renewals = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
+        self.chunk_requests = ChunkRequestQueue(self.planner, jobs, self.now, lambda: None)
         self.jobs = jobs
-        async with served(self.pods, jobs, self.inbox, self.renewals, self.now) as self.api:
+        async with served(self.pods, jobs, self.inbox, self.chunk_requests, self.now) as self.api:
             try:
                 await self._drive()
             finally:
@@ -217,7 +217,7 @@ class _Run:
             if reports := self.inbox.drain():
                 self._tell(*reports)
                 self.reported.append(training_progress(state, self.now()).batches)
-            self._tell(*self.renewals.drain())
+            self._tell(*self.chunk_requests.drain())
             self._disturb()
             self._tell(Tick())
             if self.now() - sampled > SAMPLE_SECONDS:
@@ -234,7 +234,7 @@ class _Run:
             self._execute(instruction)
         plan = plan_status(self.planner.plan_of(KEY, self.now()), resource(self.trial).metadata.uid, 1, 1)
         self.jobs[KEY] = resource(self.trial, plan=plan)
-        self.renewals.settle(KEY)
+        self.chunk_requests.settle(KEY)
 
     def _execute(self, instruction: Instruction) -> None:
         match instruction:

@@ -23,7 +23,8 @@ from tranche.live import Controller, ControllerSettings
 from tranche.live.informers import Informers
 from tranche.live.job_events import submission
 from tranche.live.journal_file import JournalError, journal
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.lease_annotations import config_annotation
+from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import PLANNER, Metrics, count_jobs
 from tranche.model import WhatIf
 from tranche.planner import HealthSettings, Planner
@@ -172,13 +173,13 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
             options.lease_namespace,
             options.identity or f"{socket.gethostname()}_{os.getpid()}",
             annotations=lambda: {
-                **config.limited(tenancy.current).annotations(),
+                **config_annotation(config.limited(tenancy.current)),
                 **controller.learned_annotations(),
                 **address,
             },
         )
         gate = PeerGate(client, options.api_account or f"{options.lease_namespace}:{ACCOUNT}")
-        receiver = PlannerReceiver(controller.reports, controller.renewals)
+        receiver = PlannerReceiver(controller.reports, controller.chunk_requests)
         app = create_planner_app(receiver, _views(controller, planner, options.gpu_resources), gate, watches.unsynced)
         limits = CONNECTIONS.within(raise_file_limit() - RESERVED)
         logger.info("policy %s", options.policy)

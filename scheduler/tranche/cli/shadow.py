@@ -8,7 +8,7 @@ from typing import Any
 from tranche.cli import process_options as common
 from tranche.extender.app import create_app, serve_metrics
 from tranche.kube.client.client import ApiClient
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.replay.jsonl_store import RecordError
 from tranche.runtime.http_server import serve

@@ -20,7 +20,8 @@ from tranche.client.what_if import SYSTEM_NAMESPACE, WhatIf, what_if
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
-from tranche.live.lease_annotations import PlannerConfig, read_config
+from tranche.live.lease_annotations import read_config
+from tranche.live.planner_config import PlannerConfig
 from tranche.web import job_views
 from tranche.web.job_views import JobDetail, JobSummary
 

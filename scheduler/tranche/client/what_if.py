@@ -23,7 +23,8 @@ from tranche.kube.client.leader_election import LEASE
 from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects, Informers
 from tranche.live.job_events import submission
-from tranche.live.lease_annotations import PlannerConfig, read_config, read_learned_state
+from tranche.live.lease_annotations import read_config, read_learned_state
+from tranche.live.planner_config import PlannerConfig
 from tranche.model.explanation_text import as_what_if
 from tranche.planner import Planner
 from tranche.planner.learned_state import LearnedState

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tranche.kube.api.resources import TrainingJob
-from tranche.live.job_events import over
+from tranche.live.job_events import is_job_over
 from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import ChunksRequested, Planner
 from tranche.planner.handlers.chunk_request import chunk_grant
@@ -63,7 +63,7 @@ class ChunkRequestQueue:
             TimeoutError: the plan with the grant could not be written in time, or the planner does not know the job.
         """
         state = self._planner.cluster.jobs.get(request.job)
-        if state is None and not over(self._jobs.get(request.job)):
+        if state is None and not is_job_over(self._jobs.get(request.job)):
             raise TimeoutError(f"the planner does not know job {request.job}")
         if state is None or request.attempt not in state.runs:
             return None

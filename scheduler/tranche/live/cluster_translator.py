@@ -142,7 +142,7 @@ class ClusterTranslator:
         found: list[JobSubmitted] = []
         succeeded: list[tuple[float, str, JobSubmitted]] = []
         for resource in self.objects.jobs.values():
-            ended = job_events.over(resource)
+            ended = job_events.is_job_over(resource)
             if ended and resource.status.phase != "Succeeded":
                 continue
             for submitted in self.guarded(resource, self._submission(resource, ended=ended)):
@@ -338,7 +338,7 @@ class ClusterTranslator:
         """Events with the specifications of all jobs that the planner plans."""
         for resource in list(self.objects.jobs.values()):
             with self.guard(resource):
-                if not job_events.over(resource):
+                if not job_events.is_job_over(resource):
                     yield JobChanged(to_job(resource, self._gpu_resources))
 
     def guarded(self, observed: Any, events: Iterator[E]) -> Iterator[E]:

@@ -27,16 +27,16 @@ from tranche.live.cluster_translator import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
 from tranche.live.forecasting import Forecasts
 from tranche.live.informers import Informers, status_path
-from tranche.live.lease_annotations import annotations_of, read_learned_state, scheduler_annotation
+from tranche.live.lease_annotations import learned_annotation, read_learned_state, scheduler_annotation
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
-from tranche.live.planner_metrics import Measurements
+from tranche.live.planner_metrics import PlannerMetrics
 from tranche.live.pods import pod_timeouts
 from tranche.live.pods.pod_absence import PodAbsenceChecker
 from tranche.live.pods.scheduler_watch import SchedulerWatch
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
-from tranche.live.status_renewal import Announcements, ProgressRenewal
+from tranche.live.status_renewal import EstimateRenewal, ProgressRenewal
 from tranche.live.status_writer import StatusWriter
 from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
@@ -92,7 +92,7 @@ class Controller:
         self.writer = StatusWriter(client, metrics.count_status_write, rejected=self._status_rejected)
         self.reports = ReportInbox(planner, clock)
         self._wake = asyncio.Event()
-        self.renewals = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
+        self.chunk_requests = ChunkRequestQueue(planner, watches.jobs.store, clock, self._wake.set)
         self.term = 0
         """Term of the leader election; 0 before this process leads."""
         self._since = self._restored_at = 0.0
@@ -112,10 +112,10 @@ class Controller:
         self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
         self._scheduler = SchedulerWatch(self.settings.scheduler_silence_seconds, self.settings.provisioning_seconds)
         self._timeouts = self._create_timeouts()
-        self._announcements = Announcements(self.settings)
+        self._estimates = EstimateRenewal(self.settings)
         self._progress = ProgressRenewal(self.settings)
         self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
-        self._measurements = Measurements(metrics, planner, clock)
+        self._planner_metrics = PlannerMetrics(metrics, planner, clock)
         self._decisions = DecisionLog(planner)
         self._next_timeouts = self._next_tenancy = 0.0
         self._silent_since: float | None = None
@@ -222,7 +222,7 @@ class Controller:
         if not self.reports.restored:
             return {}
         learned = learned_state_of(self.planner.cluster, self.clock())
-        return {**annotations_of(learned), **scheduler_annotation(self._silent_since)}
+        return {**learned_annotation(learned), **scheduler_annotation(self._silent_since)}
 
     def restore(self, learned: LearnedState | None = None) -> None:
         """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
@@ -236,7 +236,7 @@ class Controller:
         for event in found:
             self._publish(event.job.key)
         self.reports.restored = True
-        self._measurements.lead()
+        self._planner_metrics.lead()
         logger.info("term %d: restored %d jobs on %d nodes", self.term, len(found), len(self.watches.nodes.store))
 
     def _adopt(self, found: Sequence[JobSubmitted], events: Iterator[Event]) -> None:
@@ -248,9 +248,9 @@ class Controller:
 
     def _measured(self, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
-            stopped = self._measurements.running(event)
+            stopped = self._planner_metrics.running(event)
             yield event
-            self._measurements.handled(event, stopped)
+            self._planner_metrics.handled(event, stopped)
 
     def _apply(self, change: Change) -> None:
         """Let the planner handle a change that a watch reported."""
@@ -280,15 +280,15 @@ class Controller:
             for event in self._translator.guarded(new, self._translator.events_of("jobs", key, before, new)):
                 self.handle(event)
         if _is_user_change(old, new):
-            self._announcements.job_changed(key)
+            self._estimates.job_changed(key)
             self._forecasts.skip_quiet_time()
-        self.renewals.settle(key)
+        self.chunk_requests.settle(key)
         state = self.planner.cluster.jobs.get(key)
         if state is not None and (state.has_closing_servers or any(run.closing for run in state.runs.values())):
             self._next_timeouts = 0.0  # from this plan on, no pod of a closing window may be created
-        self._measurements.changed(key, old, new)
+        self._planner_metrics.changed(key, old, new)
         if new is None:
-            self._announcements.forget(key)
+            self._estimates.forget(key)
             self._progress.note(key, None, self.clock())
             self._forget_unpublished(key)
 
@@ -300,14 +300,14 @@ class Controller:
         self._changes.apply_all()
         if reports := self.reports.drain():
             self._handle(reports)
-        if asked := self.renewals.drain():
+        if asked := self.chunk_requests.drain():
             self._handle(asked)
             attempts: dict[str, list[int]] = {}
             for request in (one.request for one in asked):
                 attempts.setdefault(request.job, []).append(request.attempt)
             for key, of_job in attempts.items():
-                self.renewals.settle(key, of_job)
-        if self.reports.waiting or self.renewals.waiting:
+                self.chunk_requests.settle(key, of_job)
+        if self.reports.waiting or self.chunk_requests.waiting:
             self._wake.set()  # continue after other tasks have run
         elapsed = self.stopwatch()
         if elapsed >= self._next_timeouts:
@@ -318,7 +318,7 @@ class Controller:
                 if isinstance(timeout, KubeSchedulerChanged):
                     self._note_scheduler(responds=timeout.responds)
         now = self.clock()
-        for key in self._announcements.outdated(self._forecasts.refresh(now), now):
+        for key in self._estimates.outdated(self._forecasts.refresh(now), now):
             self._publish(key, lazy=True)
         if outdated := self._progress.outdated(self._share, now):
             self._publish(outdated, lazy=True)
@@ -339,9 +339,9 @@ class Controller:
 
     def handle(self, event: Event) -> None:
         """Let the planner handle an event now, and write what follows from it."""
-        stopped = self._measurements.running(event)
+        stopped = self._planner_metrics.running(event)
         self._handle((event,))
-        self._measurements.handled(event, stopped)
+        self._planner_metrics.handled(event, stopped)
 
     def _handle(self, given: Sequence[Event]) -> None:
         """Let the planner handle simultaneous events, and queue the status writes that follow."""
@@ -375,7 +375,7 @@ class Controller:
 
     def _instructed(self, instructions: list[Instruction]) -> None:
         self._unpublished.update((i.job, i.window.attempt) for i in instructions if isinstance(i, OpenWindow))
-        self._measurements.instructed(instructions)
+        self._planner_metrics.instructed(instructions)
 
     def _note_scheduler(self, *, responds: bool) -> None:
         self.metrics.set_scheduler_responds(responds=responds)
@@ -417,9 +417,9 @@ class Controller:
         self._unpublished -= open_windows
         progress, known = self.planner.progress_of(key), training_progress(state, now)
         self._revision += 1
-        self._announcements.note(key, plan)
+        self._estimates.note(key, plan)
         self._progress.note(key, known.fraction if state.runs else None, now)
-        self._measurements.planned(key, plan)
+        self._planner_metrics.planned(key, plan)
         self._decisions.planned(key, plan, now)
         known_conditions = resource.status.conditions
         condition = self._rejections.condition(resource, now, job_events.INVALID_SPEC)
@@ -504,7 +504,7 @@ class Controller:
 
 def _is_user_change(old: TrainingJob | None, new: TrainingJob | None) -> bool:
     """Return whether a user has changed the specification of a job, or has deleted a job that had not ended."""
-    if old is None or job_events.over(old):
+    if old is None or job_events.is_job_over(old):
         return False
     if new is None or new.metadata.deletion_timestamp is not None:
         return True

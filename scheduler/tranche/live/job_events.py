@@ -150,7 +150,7 @@ class Rejections:
         return status_object(resource, {"conditions": [condition]}) if condition is not None else None
 
 
-def over(resource: TrainingJob | None) -> bool:
+def is_job_over(resource: TrainingJob | None) -> bool:
     """Whether the planner no longer plans the job: it is deleted, terminating, or has ended."""
     return (
         resource is None
@@ -174,13 +174,13 @@ def events_of(
         ValueError: the new specification cannot be read.
     """
     replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
-    if replaced or (over(new) and not over(old)):
+    if replaced or (is_job_over(new) and not is_job_over(old)):
         known = old or new
         assert known is not None
         yield JobRemoved(known.key)
-    if new is None or over(new):
+    if new is None or is_job_over(new):
         return
-    if old is None or replaced or over(old):
+    if old is None or replaced or is_job_over(old):
         yield submission(new, gpu_resources, pods)
     elif new.metadata.generation != old.metadata.generation or _admission(new) != _admission(old):
         revised = _revised(old, new)

@@ -44,12 +44,12 @@ class Backlog(deque[Change]):
 
     async def catch_up(self) -> None:
         """Apply changes in bursts until the queue is empty or `PATIENCE_SECONDS` have passed."""
-        began = breath = self._stopwatch()
-        while self and breath - began < PATIENCE_SECONDS:
+        began = burst = self._stopwatch()
+        while self and burst - began < PATIENCE_SECONDS:
             self._apply(self.popleft())
-            if self._stopwatch() - breath >= BURST_SECONDS:
+            if self._stopwatch() - burst >= BURST_SECONDS:
                 await asyncio.sleep(0)
-                breath = self._stopwatch()
+                burst = self._stopwatch()
 
 
 class ReportInbox:

@@ -59,7 +59,7 @@ class StoppedWindow(NamedTuple):
     """``planned``, ``preempted`` or ``lost``."""
 
 
-class Measurements:
+class PlannerMetrics:
     """Observer that updates the metrics; it makes no decisions."""
 
     def __init__(self, metrics: Metrics, planner: Planner, clock: Callable[[], float]) -> None:

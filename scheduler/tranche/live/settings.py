@@ -14,15 +14,15 @@ class ControllerSettings:
     gpu_resources: GpuResources = GPU_RESOURCES
     """Resource name of the planned GPUs; ``cpu`` plans whole cores."""
     estimate_seconds: float = 300.0
-    """Estimates are written again only when they moved by more than this number of seconds"""
+    """Least change of an estimate, in seconds, after which it is written again; `estimate_fraction` applies too."""
     estimate_fraction: float = 0.1
-    """and by more than this fraction of the remaining time."""
+    """Least change of an estimate, as a fraction of the remaining time, after which it is written again."""
     progress_seconds: float = 10.0
-    """Progress of a running job is written again at most once in this number of seconds if nothing else changes"""
+    """Least time between two writes of a running job's progress if nothing else changes, in seconds."""
     progress_share: float = 0.01
-    """and if it has moved by this share of the job."""
+    """Least change of that progress, as a fraction of the job, after which it is written again."""
     tenancy_seconds: float = 5.0
-    """Time between two looks at the mounted limits of namespaces."""
+    """Time between two checks of the mounted limits of namespaces."""
     tick_seconds: float = 1.0
     """Maximum time between two checks of timers."""
     missing_pod_seconds: float = 0.5

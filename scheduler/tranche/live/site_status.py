@@ -21,11 +21,13 @@ MEMBERSHIP_SECONDS = 30.0
 class SiteStatuses:
     """Writes changed statuses of Sites, at most once a second."""
 
-    def __init__(self, watches: Informers, planner: Planner, writer: StatusWriter, book: ForeignNodeUsage) -> None:
+    def __init__(
+        self, watches: Informers, planner: Planner, writer: StatusWriter, foreign_usage: ForeignNodeUsage
+    ) -> None:
         self._watches = watches
         self._planner = planner
         self._writer = writer
-        self._book = book
+        self._foreign_usage = foreign_usage
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         """UID and status of each Site as last written: a Site that replaces another has no status yet."""
         self._next = 0.0
@@ -106,9 +108,9 @@ class SiteStatuses:
             if site in unlimited:
                 status, name = statuses[site], node.metadata.name
                 status["nodes"] += 1
-                offered = node_allocatable(node, self._book.gpu_resources)
+                offered = node_allocatable(node, self._foreign_usage.gpu_resources)
                 status["gpus"] += offered.gpus
-                status["allocatedGpus"] += self._book.foreign(name, offered.gpu_resource).gpus
+                status["allocatedGpus"] += self._foreign_usage.foreign(name, offered.gpu_resource).gpus
                 status["connected"] = bool(status["connected"] or node.ready)
         for state in self._planner.cluster.jobs.values():
             for run in state.runs.values():

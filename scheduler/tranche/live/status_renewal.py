@@ -12,37 +12,37 @@ from tranche.model import JobPlan
 from tranche.planner.forecast.estimates import Estimate
 
 PAUSE_SECONDS = 1.0
-"""Minimum gap between two looks, each at one job: the limit of these writes over all jobs together."""
+"""Least time between two comparisons of the progress of a job, and so between two of these writes over all jobs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
-    """Start, completion and predecessor of a job, as its status has them."""
+class WrittenEstimate:
+    """Planned start and completion in the status of a job, and the job that it waits behind."""
 
     start: float | None = None
     """Planned start in seconds; None without an estimate."""
     completion: float | None = None
     """Planned completion in seconds; None without an estimate."""
     behind: str = ""
-    """Key of the job that the explanation names as the one before it; empty if it names none."""
+    """Key of the job that the explanation names as the cause of the wait; empty if it names none."""
 
 
-_NOTHING = Announced()
+_NOTHING = WrittenEstimate()
 
 
-class Announcements:
-    """Start, completion and predecessor of each job, as last written to its status."""
+class EstimateRenewal:
+    """Search for jobs whose planned times, or the jobs that they wait behind, differ from their status."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
-        self._written: dict[str, Announced] = {}
+        self._written: dict[str, WrittenEstimate] = {}
         self._changed: dict[str, int] = {}
         """Jobs that users have changed or deleted, and how many forecasts still renew the explanations that name them.
         The first of two may have begun before the change."""
 
     def note(self, key: str, plan: JobPlan) -> None:
         """Record the estimates of a plan that is written now."""
-        self._written[key] = Announced(plan.estimated_start, plan.estimated_completion, plan.waits_behind)
+        self._written[key] = WrittenEstimate(plan.estimated_start, plan.estimated_completion, plan.waits_behind)
 
     def forget(self, key: str) -> None:
         """Drop a deleted job."""
@@ -85,7 +85,7 @@ class _Compared:
 
 
 class ProgressRenewal:
-    """Share of the mini-batches of each running job in its status, the one that was compared longest ago first."""
+    """Search for running jobs whose progress differs from their status; the job compared longest ago comes first."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings

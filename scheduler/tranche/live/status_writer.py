@@ -28,24 +28,28 @@ GONE_TEXTS = {404: ('" not found',), 409: ("uid mismatch", "UID in precondition"
 """Fragments of API server messages for an object that does not exist, or that another one has replaced, by status. With
 another message, status 404 says that the API server does not serve the kind, as while its CRD is replaced."""
 FIRST_PAUSE_SECONDS = 0.2
+"""Pause after the first failure that concerns all objects; it doubles with each further one."""
 LONGEST_PAUSE_SECONDS = 10.0
 """Longest pause after failures that concern all objects, such as an API server that does not respond."""
 FIRST_REJECTION_SECONDS = 30.0
+"""Pause after the first rejection of one object; it doubles with each further one."""
 LONGEST_REJECTION_SECONDS = 300.0
 """Longest pause after rejections of one object. A change of the object ends the pause."""
 LONGEST_RETRY_AFTER_SECONDS = 30.0
 """Cap of the server's Retry-After, which a proxy or a webhook may set to any value."""
 LAZY_SECONDS = 0.1
+"""Delay of a low-priority write while at most `FEW_LAZY` of them wait."""
+FEW_LAZY = 10
 LAZY_SECONDS_EACH = 0.01
-"""Further delay for each waiting low-priority write above `FEW`: if many jobs start at once, the changes of each, such
-as bound, started and estimated, become one write."""
-FEW = 10
+"""Further delay for each waiting low-priority write above `FEW_LAZY`: if many jobs start at once, the changes of each,
+such as bound, started and estimated, become one write."""
 LONGEST_LAZY_SECONDS = 2.0
-SPACE_SECONDS = 0.03
+"""Longest delay of a low-priority write."""
+LAZY_GAP_SECONDS = 0.03
 """Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
-BACKLOG = 50
+LAZY_PER_GAP = 50
 """For each multiple of this number of waiting low-priority writes, one more is written per gap."""
-LAPSE_SECONDS = 30.0
+MAX_LAPSE_SECONDS = 30.0
 """Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
 takes over."""
 DOUBTFUL_PARALLEL = 4
@@ -120,9 +124,9 @@ class StatusWriter:
         """Paths in progress that have a new high-priority change."""
         self._lazy: dict[str, float] = {}
         """Low-priority paths with the time of their first change, in that order."""
-        self._put_off = asyncio.Event()
-        self._notes: dict[str, Build] = {}
-        """Conditions to apply alone."""
+        self._has_lazy = asyncio.Event()
+        self._conditions: dict[str, Build] = {}
+        """Conditions to apply alone, by path."""
 
     def put(self, path: str, build: Build, *, lazy: bool = False) -> None:
         """Queue a write of the object at this path; a later call for the same path replaces an earlier one.
@@ -147,7 +151,7 @@ class StatusWriter:
 
         It is sent once and not repeated: an object that takes no condition is only in the log and in the metrics.
         """
-        self._notes[path] = build
+        self._conditions[path] = build
         if path not in self._busy:
             self._enqueue(path, waits=False)
 
@@ -165,7 +169,7 @@ class StatusWriter:
 
     def _postpone(self, path: str) -> None:
         self._lazy[path] = self._clock()
-        self._put_off.set()
+        self._has_lazy.set()
 
     def _enqueue(self, path: str, *, waits: bool = True) -> None:
         """Queue a path now, or set a timer if it has to wait after a failure."""
@@ -198,27 +202,27 @@ class StatusWriter:
         """
         self._leads = leads
         try:
-            await run_until_first_exit(**self._workers.run(), lazy_writes=self._defer())
+            await run_until_first_exit(**self._workers.run(), lazy_writes=self._write_lazily())
         finally:
             for failure in self._failures.values():
                 if failure.timer is not None:
                     failure.timer.cancel()
 
-    async def _defer(self) -> None:
+    async def _write_lazily(self) -> None:
         while True:
             while not self._lazy:
-                self._put_off.clear()
-                await self._put_off.wait()
-            delay = min(LAZY_SECONDS + LAZY_SECONDS_EACH * max(0, len(self._lazy) - FEW), LONGEST_LAZY_SECONDS)
+                self._has_lazy.clear()
+                await self._has_lazy.wait()
+            delay = min(LAZY_SECONDS + LAZY_SECONDS_EACH * max(0, len(self._lazy) - FEW_LAZY), LONGEST_LAZY_SECONDS)
             since = next(iter(self._lazy.values()))
             if (wait := since + delay - self._clock()) > 0.0:
                 await asyncio.sleep(min(wait, LAZY_SECONDS))
                 continue
-            ripe = [path for path, since in self._lazy.items() if since + delay <= self._clock()]
-            for path in ripe[: 1 + len(ripe) // BACKLOG]:
+            due = [path for path, since in self._lazy.items() if since + delay <= self._clock()]
+            for path in due[: 1 + len(due) // LAZY_PER_GAP]:
                 del self._lazy[path]
                 self._enqueue(path)
-            await asyncio.sleep(SPACE_SECONDS)
+            await asyncio.sleep(LAZY_GAP_SECONDS)
 
     async def _serve(self, namespace: str, path: str) -> float | None:
         """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""
@@ -230,7 +234,7 @@ class StatusWriter:
             self._busy.discard(path)
         urgent = path in self._urgent
         self._urgent.discard(path)
-        if path in self._notes:
+        if path in self._conditions:
             self._enqueue(path, waits=False)
         elif path in self._builds and (urgent or path in self._failures):
             self._enqueue(path)
@@ -239,9 +243,9 @@ class StatusWriter:
         return seconds
 
     async def _write_all(self, path: str) -> float | None:
-        await self._lead()
-        note = self._notes.pop(path, None)
-        if note is not None and (body := note()) is not None:
+        await self._await_lease()
+        condition = self._conditions.pop(path, None)
+        if condition is not None and (body := condition()) is not None:
             await self._write_condition(path, body)
         failure = self._failures.get(path)
         return await self._write(path) if failure is None or failure.due <= self._clock() else None
@@ -268,16 +272,16 @@ class StatusWriter:
         except ApiError as error:
             logger.warning("%s: the API server rejected a condition: %s", path, error)
 
-    async def _lead(self) -> None:
+    async def _await_lease(self) -> None:
         """Wait until this process holds the Lease.
 
         Raises:
-            LeadershipLostError: this takes longer than `LAPSE_SECONDS`.
+            LeadershipLostError: this takes longer than `MAX_LAPSE_SECONDS`.
         """
         since = time.monotonic()
         while not self._leads():
-            if time.monotonic() - since > LAPSE_SECONDS:
-                raise LeadershipLostError(f"Lease was not renewed for {LAPSE_SECONDS:g} s")
+            if time.monotonic() - since > MAX_LAPSE_SECONDS:
+                raise LeadershipLostError(f"Lease was not renewed for {MAX_LAPSE_SECONDS:g} s")
             await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     def _failed(self, path: str, build: Build, error: ApiError) -> None:

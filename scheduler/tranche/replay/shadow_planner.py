@@ -14,7 +14,7 @@ from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_re
 from tranche.kube.convert.site_membership import site_of
 from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.model import UNKNOWN_DURATION_SECONDS, Job, JobPlan, PodShape, Window
 from tranche.planner import JobSubmitted
 from tranche.replay.pod_history import group_key, is_foreign

@@ -15,7 +15,7 @@ from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError
 from tranche.kube.client.reflector import Reflector
 from tranche.live.informers import API, Informers
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.replay.export import Export, export_of
 from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_archive import PodMemory, decode_watched_pod

@@ -10,7 +10,7 @@ from tranche.cli.kubectl import main
 from tranche.cli.kubectl_tables import chunks_text
 from tranche.client.chunk_plan import RECOMPUTED, ChunkPlan, listed
 from tranche.client.what_if import PlanningInputs
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.web.chunk_plan import Chunk
 
 START, END = datetime(2026, 11, 22, 14, tzinfo=UTC), datetime(2026, 11, 22, 15, tzinfo=UTC)

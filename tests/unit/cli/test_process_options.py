@@ -9,7 +9,7 @@ from tranche.cli.option_types import TOPOLOGY_LEVELS
 from tranche.cli.process_options import run_process
 from tranche.estimate import LevelNetwork
 from tranche.kube.client.errors import ApiError
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.runtime.log_output import LogSettings
 
 REFUSED = ApiError(401, "Unauthorized", "no valid token")

@@ -13,7 +13,7 @@ from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live import Controller
 from tranche.live.informers import Informers
 from tranche.live.job_events import submission
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import Planner
 from tranche.planner.events import JobSubmitted

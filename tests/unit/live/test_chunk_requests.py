@@ -34,7 +34,7 @@ def write(controller: Controller) -> None:
 
 
 async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[ChunkGrant | None]":
-    task = asyncio.create_task(controller.renewals.ask(asked))
+    task = asyncio.create_task(controller.chunk_requests.ask(asked))
     await asyncio.sleep(0)
     return task
 
@@ -69,7 +69,7 @@ def test_job_change_before_planner_step_does_not_answer_request() -> None:
     async def scenario() -> None:
         controller = await one_worker()
         task = await begin(controller, request())
-        controller.renewals.settle(KEY)
+        controller.chunk_requests.settle(KEY)
         assert not await settled(task)
         task.cancel()
 
@@ -93,7 +93,7 @@ def test_exit_answer_does_not_wait_for_a_written_plan() -> None:
 def test_chunk_request_of_unplanned_attempt_is_answered_as_over() -> None:
     async def scenario() -> None:
         controller = await one_worker()
-        assert await controller.renewals.ask(request(attempt=7)) is None
+        assert await controller.chunk_requests.ask(request(attempt=7)) is None
         task = await begin(controller, request())
         reported(controller, "jobs", KEY, None)
         assert await settled(task)
@@ -110,12 +110,12 @@ def test_workers_of_a_job_that_cannot_be_read_are_not_stopped() -> None:
         controller = await taken_over(made, policy="chunk")
         assert KEY not in controller.planner.cluster.jobs
         with pytest.raises(TimeoutError):
-            await controller.renewals.ask(request())
+            await controller.chunk_requests.ask(request())
         ended = made.model_copy(update={"status": made.status.model_copy(update={"phase": "Failed"})})
         controller.watches.jobs.store[KEY] = ended
-        assert await controller.renewals.ask(request()) is None
+        assert await controller.chunk_requests.ask(request()) is None
         del controller.watches.jobs.store[KEY]
-        assert await controller.renewals.ask(request()) is None
+        assert await controller.chunk_requests.ask(request()) is None
 
     asyncio.run(scenario())
 
@@ -129,7 +129,7 @@ def test_a_plan_that_is_not_written_in_time_is_not_waited_for(monkeypatch: pytes
         controller.step()
         with pytest.raises(TimeoutError):
             await task
-        assert controller.renewals._waiting == {}
+        assert controller.chunk_requests._waiting == {}
 
     asyncio.run(scenario())
 
@@ -185,7 +185,7 @@ def test_1600_chunk_requests_leave_turns_for_the_lease(others: int, monkeypatch:
 
         monkeypatch.setattr(controller.planner, "handle_all", counted)
         asked = [ChunkRequest(wide.key, one, one, dict.fromkeys(run.window.chunks, 10.0)) for one, run in runs.items()]
-        tasks = [asyncio.create_task(controller.renewals.ask(one)) for one in asked]
+        tasks = [asyncio.create_task(controller.chunk_requests.ask(one)) for one in asked]
         tasks.append(asyncio.create_task(controller._plan()))
         largest, before = 0, 0
         while decided[-1] < WORKERS and not tasks[-1].done():
@@ -207,7 +207,7 @@ def test_repeated_request_replaces_the_earlier_one() -> None:
         second = await begin(controller, request())
         with pytest.raises(TimeoutError):
             await first
-        assert len(controller.renewals.drain()) == 1
+        assert len(controller.chunk_requests.drain()) == 1
         second.cancel()
 
     asyncio.run(scenario())

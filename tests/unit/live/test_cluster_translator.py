@@ -13,7 +13,7 @@ from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live.cluster_translator import ClusterTranslator, restore_planner
 from tranche.live.informers import ClusterObjects
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.planner import NodeChanged, NodeRemoved, Planner
 from tranche.planner.learned_state import LearnedState
 from tranche.replay.shadow_planner import decide

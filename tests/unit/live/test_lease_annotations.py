@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from support.live_controller import taken_over
-from tranche.live.lease_annotations import LEARNED_ANNOTATION, annotations_of, read_learned_state
+from tranche.live.lease_annotations import LEARNED_ANNOTATION, learned_annotation, read_learned_state
 from tranche.planner.learned_state import LearnedLink, LearnedState
 
 LEARNED = LearnedState([LearnedLink("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5}, 20.0, 3.0)
 
 
 def test_what_is_written_is_read() -> None:
-    assert read_learned_state(annotations_of(LEARNED)) == LEARNED
-    assert read_learned_state(annotations_of(LearnedState())) == LearnedState()
+    assert read_learned_state(learned_annotation(LEARNED)) == LEARNED
+    assert read_learned_state(learned_annotation(LearnedState())) == LearnedState()
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"nodes": {"n1": "fast"}}', 7])
@@ -37,4 +37,4 @@ def test_controller_writes_learned_state_only_while_leading() -> None:
 
 
 def test_annotation_keeps_its_name_over_versions() -> None:
-    assert list(annotations_of(LearnedState())) == ["tranche.dev/memory"]
+    assert list(learned_annotation(LearnedState())) == ["tranche.dev/memory"]

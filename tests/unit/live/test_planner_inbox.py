@@ -9,7 +9,7 @@ import pytest
 from support.live_controller import Stopwatch
 from tranche.live import Controller
 from tranche.live.informers import Informers
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.live.planner_inbox import Backlog, Change
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkRequest, Report
@@ -82,7 +82,7 @@ def test_reports_are_taken_only_while_the_lease_is_held() -> None:
         lease, watches = Lease(), Informers(None)  # type: ignore[arg-type]
         planner = PlannerConfig("chunk").planner()
         controller = Controller(None, watches, planner, Metrics(), clock=time.time, stopwatch=Stopwatch())  # type: ignore[arg-type]
-        receiver = PlannerReceiver(controller.reports, controller.renewals)
+        receiver = PlannerReceiver(controller.reports, controller.chunk_requests)
 
         async def assert_refused() -> None:
             with pytest.raises(NotLeadingError):

@@ -7,7 +7,7 @@ from typing import Any
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import Controller
-from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, Measurements
+from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, PlannerMetrics
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import KubeSchedulerChanged, PodStartFailed, WorkerEnded, WorkerStarted
@@ -220,7 +220,7 @@ def test_excluded_nodes_are_counted_by_site() -> None:
 def test_series_of_a_namespace_end_an_hour_after_its_last_job() -> None:
     controller, job = started()
     now = [NOW]
-    measured = Measurements(controller.metrics, controller.planner, lambda: now[0])
+    measured = PlannerMetrics(controller.metrics, controller.planner, lambda: now[0])
     other = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": "vision"})})
     name = "tranche_job_completion_seconds_count"
     measured.changed(job.key, None, job)
@@ -239,7 +239,7 @@ def test_series_of_a_namespace_end_an_hour_after_its_last_job() -> None:
 def test_series_of_a_namespace_continue_with_its_next_job() -> None:
     controller, job = started()
     now = [NOW]
-    measured = Measurements(controller.metrics, controller.planner, lambda: now[0])
+    measured = PlannerMetrics(controller.metrics, controller.planner, lambda: now[0])
     for version in (job, None, job):
         measured.changed(job.key, None if version else job, version)
     now[0] += EMPTY_NAMESPACE_SECONDS

@@ -6,7 +6,7 @@ from math import inf
 
 from support.live_controller import NOW, resource, taken_over, written
 from tranche.live.settings import ControllerSettings
-from tranche.live.status_renewal import Announcements, ProgressRenewal
+from tranche.live.status_renewal import EstimateRenewal, ProgressRenewal
 from tranche.model import JobPlan
 from tranche.planner import WorkerStarted
 from tranche.planner.forecast.estimates import Estimate
@@ -54,7 +54,7 @@ def plan_behind(other: str) -> JobPlan:
 
 
 def test_explanations_that_name_a_changed_job_are_renewed_once() -> None:
-    announced = Announcements(ControllerSettings())
+    announced = EstimateRenewal(ControllerSettings())
     behind = {key: Estimate(100.0, 200.0, behind=other) for key, other in (("a", "x"), ("b", "x"), ("c", "y"))}
     for key, other in (("a", "x"), ("b", "y"), ("c", "y")):
         announced.note(key, plan_behind(other))

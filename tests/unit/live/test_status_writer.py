@@ -15,7 +15,7 @@ from tranche.live.status_writer import StatusWriter
 
 
 def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_writer, "LAPSE_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "MAX_LAPSE_SECONDS", 0.0)
 
     async def scenario() -> None:
         writer = StatusWriter(None, lambda _: None)  # type: ignore[arg-type]

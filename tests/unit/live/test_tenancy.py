@@ -8,7 +8,8 @@ from support.live_controller import resource, taken_over
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.live import Controller
-from tranche.live.lease_annotations import PlannerConfig, read_config
+from tranche.live.lease_annotations import config_annotation, read_config
+from tranche.live.planner_config import PlannerConfig
 from tranche.model import Preemption
 from tranche.planner import TenancyChanged
 
@@ -87,6 +88,6 @@ def test_later_edit_of_the_job_is_clamped_too(tmp_path: Path) -> None:
 def test_limits_reach_a_what_if_through_the_lease(tmp_path: Path) -> None:
     tenancy = limited(tmp_path).tenancy.current
     published = PlannerConfig().limited(tenancy)
-    found = read_config({"metadata": {"annotations": published.annotations()}})
+    found = read_config({"metadata": {"annotations": config_annotation(published)}})
     assert found is not None
     assert found.settings().tenancy == tenancy

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.model import Node
 from tranche.planner import (
     CloseWindow,

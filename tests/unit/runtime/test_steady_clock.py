@@ -10,7 +10,7 @@ from support.live_controller import NOW
 from tranche.kube.client.client import ApiClient
 from tranche.live import Controller
 from tranche.live.informers import Informers
-from tranche.live.lease_annotations import PlannerConfig
+from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.steady_clock import SteadyClock
 from tranche_operator.app import Operator

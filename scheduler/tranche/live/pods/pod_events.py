@@ -28,10 +28,10 @@ from tranche.planner import (
     WorkerStarted,
 )
 
-OUTRANKS = "for which kube-scheduler evicted it by priority"
+EVICTED_BY_PRIORITY = "for which kube-scheduler evicted it by priority"
 GONE = "its pod is gone"
 FRESH_SECONDS = 5.0
-"""A start observed within this number of seconds is dated now, because status times have whole seconds only."""
+"""Age in seconds up to which an observed start counts as now, because the times in a pod's status are whole seconds."""
 
 
 def _unknown_node(name: str) -> NodeObject | None:
@@ -147,7 +147,7 @@ def _helper_end(who: Identity, ended: Outcome) -> ParameterServerEnded | ChiefEn
 def _stopped_by(pod: Pod | None, node: NodeObject | None, preemptor: str) -> str:
     """Say who stopped a pod; with a preemptor as a relative clause about it."""
     if preemptor:
-        return OUTRANKS
+        return EVICTED_BY_PRIORITY
     return stopped_by(pod, node) if pod is not None else GONE
 
 

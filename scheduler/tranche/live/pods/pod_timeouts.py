@@ -243,7 +243,7 @@ class Timeouts:
         return RIGID_TOLERANCE_SECONDS if depends else inf
 
     def _server_patience(self, state: JobState, server: Server, pod: Pod) -> float:
-        """The same for a parameter server or chief, without which no worker trains.
+        """Most seconds that the node of a parameter server or chief may be unreachable; without it, no worker trains.
 
         Workers that are cut off at the same site may reach it, and train as long as their site tolerates.
         """
