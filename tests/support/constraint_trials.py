@@ -31,7 +31,7 @@ from tranche.planner import (
     WorkerRejected,
     wait_reason_of,
 )
-from tranche.planner.forecast.counterfactual import lifted
+from tranche.planner.forecast.counterfactual import without_limits
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.explanation import explain
 from tranche.planner.forecast.wait_reason import PERMANENT, Precedence
@@ -215,7 +215,7 @@ def remove(simulation: Simulation, world: World, key: str, reason: WaitReason) -
     """Take the constraint away at the moment; returns how, or "" if the reason itself says it."""
     state = simulation.planner.cluster.jobs[key]
     if reason.is_permanent or reason.kind is WaitReasonKind.QUOTA:
-        for quota in lifted(reason.shortages):
+        for quota in without_limits(reason.shortages):
             simulation.at(world.moment, QuotaChanged(quota))
     if reason.kind is WaitReasonKind.ROOM:
         event, how = room_event(simulation.planner, state, reason)

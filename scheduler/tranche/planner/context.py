@@ -153,7 +153,7 @@ class PlannerContext:
                 self.touch(self.cluster.jobs[key])
         else:
             known = self.cluster.nodes.get(node or "")
-            self.queue.grown.add(known.node.site if known is not None else "")
+            self.queue.freed_sites.add(known.node.site if known is not None else "")
 
     def rank_fell(self, state: JobState) -> None:
         """Reconsider jobs that may preempt the job's windows now, because its rank fell."""
@@ -175,7 +175,7 @@ class PlannerContext:
         if namespace not in self.cluster.quotas.by_namespace:
             return
         if self.queue is not None:
-            self.queue.grown.add("")
+            self.queue.freed_sites.add("")
         for state in self.cluster.jobs.values() if self.queue is None else ():
             if state.job.namespace == namespace:
                 self.touch(state)

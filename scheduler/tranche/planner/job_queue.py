@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tranche.model import Job, PodShape
 from tranche.planner.running_jobs import RunningJobsBySite
-from tranche.policies import Policy, QueuePolicy, Standing
+from tranche.policies import Policy, QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Arrival, JobState
 from tranche.state.placement_record import PreemptionScope
@@ -27,7 +27,7 @@ class QueueEntry(NamedTuple):
     Of two entries, the smaller comes first.
     """
 
-    rank: Standing
+    rank: TieredRank
     arrival: Arrival
     number: int
     """Number that no other entry has, so that comparisons end here."""
@@ -38,7 +38,7 @@ class QueueEntry(NamedTuple):
 class Candidate(NamedTuple):
     """The head of a demand class with its rank at the time of the cycle."""
 
-    rank: Standing
+    rank: TieredRank
     arrival: Arrival
     number: int
     """Number of the class, different for each class of a heap."""
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
     """The head."""
 
     @property
-    def position(self) -> tuple[Standing, Arrival]:
+    def position(self) -> tuple[TieredRank, Arrival]:
         """Position of the head among the waiting jobs; the smaller comes first."""
         return self.rank, self.arrival
 
@@ -58,7 +58,7 @@ that start with them and the topology level that they require, the group of a gr
 the workers, and what the jobs may preempt."""
 
 
-RANKED_SECONDS = 30.0
+RERANK_SECONDS = 30.0
 """Interval for re-ranking partially running jobs at sites without events, because their rank improves while they train.
 
 It applies only to policies with a queue for each site. At sites with events, they are ranked again at each event."""
@@ -79,11 +79,11 @@ class DemandClass:
     number: int = 0
     """Position among the classes: by site, then by time of creation."""
     heap: list[QueueEntry] = field(default_factory=list)
-    crowded: int = 64
+    cleanup_length: int = 64
     """Length of the heap at which void entries are removed from it."""
-    tried: JobState | None = None
+    last_tried: JobState | None = None
     """Head of the class when the class last tried to preempt."""
-    falling: dict[str, JobState] = field(default_factory=dict)
+    training: dict[str, JobState] = field(default_factory=dict)
     """Jobs of the class with workers that train already, so that their rank values decrease."""
     scope: PreemptionScope = field(init=False)
     """For how many windows at a time one of these jobs may preempt others."""
@@ -106,26 +106,28 @@ class JobQueue:
         self.running = RunningJobsBySite()
         self.stale: dict[str, None] = {}
         """Keys of jobs whose rank or demand may have changed since the last cycle, in order."""
-        self.grown: set[str] = set()
+        self.freed_sites: set[str] = set()
         """Sites where capacity was freed ("": anywhere, or ranks have changed), so that waiting jobs may fit there."""
         self._classes: dict[str, dict[Demand, DemandClass]] = {}
-        """Demand classes by site of the data; empty classes are removed."""
-        self._fresh: dict[int, DemandClass] = {}
+        """Demand classes by site of the data, then by demand; empty classes are removed."""
+        self._changed_classes: dict[int, DemandClass] = {}
+        """Classes whose head has changed since the last cycle, by identity."""
         self._entries: dict[tuple[str, str], QueueEntry] = {}
         """Valid entry of each waiting job at each site with its data, by job and site."""
-        self._homes: dict[tuple[str, str], tuple[Job, DemandClass]] = {}
-        self._seen: dict[str, set[str]] = {}
-        """Sites that `_homes` has for each job."""
+        self._class_of_entry: dict[tuple[str, str], tuple[Job, DemandClass]] = {}
+        """Last specification and class of each job at each site, by job and site."""
+        self._sites_with_class: dict[str, set[str]] = {}
+        """Sites that `_class_of_entry` has for each job."""
         self._sites: dict[str, tuple[str, ...]] = {}
         """Sites at which each job has entries."""
         self.engaged: dict[str, JobState] = {}
-        """Jobs that want windows or have some, by key."""
-        self._count = 0
-        self._created = 0
+        """Jobs that could use windows or have some, by key."""
+        self._entry_count = 0
+        self._class_count = 0
         self._revision = 0
-        self.preempting: set[int] | None = None
+        self.preempting_classes: set[int] | None = None
         """Identities of the classes whose head may preempt again; None: all classes. See `may_preempt`."""
-        self._fallen: set[str] = set()
+        self._sites_preempting_again: set[str] = set()
         """Sites passed to `invalidate_preemption` since the last cycle."""
         self._ranked = -inf
         """Time at which all decreasing ranks were last computed."""
@@ -136,12 +138,12 @@ class JobQueue:
         """Return all waiting jobs in order of rank."""
         entries = list(self._entries.values())
         if self.policy.traits.ranks_by_group:  # within a class by tier and arrival; across classes by today's ranks
-            entries = [e._replace(rank=self.policy.standing(e.state, self.cluster, 0.0)) for e in entries]
+            entries = [e._replace(rank=self.policy.tiered_rank(e.state, self.cluster, 0.0)) for e in entries]
         return list(dict.fromkeys(entry.state for entry in sorted(entries)))
 
-    def in_order(self) -> Iterator[tuple[Standing, JobState]]:
+    def in_order(self) -> Iterator[tuple[TieredRank, JobState]]:
         """Yield the waiting jobs with their ranks in order of rank, each job once; computed lazily."""
-        heap = [(one.heap[0], 0, one.heap) for one in self._all() if one.heap]
+        heap = [(one.heap[0], 0, one.heap) for one in self._all_classes() if one.heap]
         heapify(heap)
         seen: set[str] = set()
         while heap:
@@ -178,8 +180,8 @@ class JobQueue:
         self.running.remove(key)
         for site in self._sites.pop(key, ()):
             self._remove_entry(key, site)
-        for site in self._seen.pop(key, ()):
-            del self._homes[key, site]
+        for site in self._sites_with_class.pop(key, ()):
+            del self._class_of_entry[key, site]
 
     def resume(self, other: "JobQueue", now: float) -> Iterator[None]:
         """Take over the state of another planner's queue, including which jobs have failed to preempt.
@@ -188,7 +190,9 @@ class JobQueue:
         """
         self._classes = {site: {} for site in other._classes}
         self.stale = dict.fromkeys(self.cluster.jobs)
-        tried = {(one.site, one.demand): one.tried.job.key for one in other._all() if one.tried is not None}
+        tried = {
+            (one.site, one.demand): one.last_tried.job.key for one in other._all_classes() if one.last_tried is not None
+        }
         stale = {key: None for key in other.stale if key in self.cluster.jobs}
         return self._resume(tried, stale, other._ranked, now)
 
@@ -202,38 +206,40 @@ class JobQueue:
         for _ in self.refresh(now):
             yield
         self.candidates(now)
-        for one in self._all():
-            one.tried = self.cluster.jobs.get(tried.get((one.site, one.demand), ""))
+        for one in self._all_classes():
+            one.last_tried = self.cluster.jobs.get(tried.get((one.site, one.demand), ""))
         self.stale = stale
         self._ranked = ranked
 
     def candidates(self, now: float) -> list[Candidate]:
         """Return a heap of the heads of the classes that may have a job that can start now."""
         everywhere = (
-            self._ranked == now or not self.policy.traits.needs_local_data or now >= self._ranked + RANKED_SECONDS
+            self._ranked == now or not self.policy.traits.needs_local_data or now >= self._ranked + RERANK_SECONDS
         )
         if everywhere:
             self._ranked = now
             self._check_restart_costs()
-            for one in self._all():
-                if one.falling:
+            for one in self._all_classes():
+                if one.training:
                     self._rerank_running(one, now)
-            self.preempting = None
+            self.preempting_classes = None
         else:
             fallen = (
-                {id(one) for one in self._all() if one.site in self._fallen or not one.site} if self._fallen else ()
+                {id(one) for one in self._all_classes() if one.site in self._sites_preempting_again or not one.site}
+                if self._sites_preempting_again
+                else ()
             )
-            several = {id(one) for one in self._grown() if one.slots > 1}
-            self.preempting = {*self._fresh, *fallen, *several}
-        self._fallen.clear()
-        if not (self.grown or self._fresh or self.policy.traits.head_of_line_blocking):
+            several = {id(one) for one in self._classes_with_freed_capacity() if one.slots > 1}
+            self.preempting_classes = {*self._changed_classes, *fallen, *several}
+        self._sites_preempting_again.clear()
+        if not (self.freed_sites or self._changed_classes or self.policy.traits.head_of_line_blocking):
             return []
-        if "" in self.grown or self.policy.traits.head_of_line_blocking:
-            chosen = self._all()
+        if "" in self.freed_sites or self.policy.traits.head_of_line_blocking:
+            chosen = self._all_classes()
         else:
-            for one in self._at_grown():
-                self._fresh[id(one)] = one
-            chosen = list(self._fresh.values())
+            for one in self._classes_at_freed_sites():
+                self._changed_classes[id(one)] = one
+            chosen = list(self._changed_classes.values())
         if not everywhere:
             for one in chosen:
                 self._rerank_running(one, now)
@@ -245,14 +251,14 @@ class JobQueue:
             else:
                 self._classes[one.site].pop(one.demand, None)
         heapify(heap)
-        self._fresh = {}
-        self.grown.clear()
+        self._changed_classes = {}
+        self.freed_sites.clear()
         return heap
 
-    def others(
-        self, left: list[Candidate], blocked: DemandClass | None, rank: Standing, state: JobState, now: float
+    def candidates_after_preemption(
+        self, left: list[Candidate], blocked: DemandClass | None, rank: TieredRank, state: JobState, now: float
     ) -> list[Candidate]:
-        """Return the candidates after a preemption: those left, and classes that may use what the preemption freed.
+        """Return the candidates after a preemption: the remaining ones, and classes that may use the freed capacity.
 
         Args:
             left: Candidates that the cycle has not served yet.
@@ -261,41 +267,41 @@ class JobQueue:
             state: That job.
             now: Clock, in seconds.
         """
-        before = self.preempting
-        self._fresh.update((id(one.demand_class), one.demand_class) for one in left)
+        before = self.preempting_classes
+        self._changed_classes.update((id(one.demand_class), one.demand_class) for one in left)
         after = (rank, state.arrival)
         found = [one._replace(number=one.demand_class.number) for one in self.candidates(now)]
         heap = [one for one in found if one.demand_class is not blocked and one.position > after]
         heapify(heap)
-        self.preempting = before
+        self.preempting_classes = before
         return heap
 
     def invalidate_preemption(self, sites: Collection[str]) -> None:
         """Let waiting jobs try to preempt again at these sites ("": anywhere).
 
-        The caller calls it when jobs that run there rank further behind, when stopping them costs less, or when their
+        Call it when jobs that run there rank further behind than before, when stopping them costs less, or when their
         remaining time is longer than expected.
         """
         if "" in sites or not self.policy.traits.needs_local_data:
-            self.grown.add("")
+            self.freed_sites.add("")
             self._ranked = -inf
         else:
-            self.grown.update(sites)
-            self._fallen.update(sites)
+            self.freed_sites.update(sites)
+            self._sites_preempting_again.update(sites)
 
-    def _all(self) -> list[DemandClass]:
+    def _all_classes(self) -> list[DemandClass]:
         return [one for there in self._classes.values() for one in there.values()]
 
     def _rerank_running(self, one: DemandClass, now: float) -> None:
-        for state in list(one.falling.values()):
-            self._enter(state, self.policy.standing(state, self.cluster, now), one.site)
+        for state in list(one.training.values()):
+            self._enter(state, self.policy.tiered_rank(state, self.cluster, now), one.site)
 
     def _check_restart_costs(self) -> None:
         """Let all jobs try to preempt again if the mean restart cost has fallen: preemption may be worthwhile now."""
         known, before = self.cluster.restarts, self._costs
         self._costs = (known.start_seconds or 0.0, known.save_seconds or 0.0)
         if self._costs[0] < before[0] or self._costs[1] < before[1]:
-            self.grown.add("")
+            self.freed_sites.add("")
 
     def may_preempt(self, one: DemandClass, state: JobState) -> bool:
         """Return whether the head of a class could preempt another job now.
@@ -309,37 +315,39 @@ class JobQueue:
             return False
         if not self.policy.traits.preemptive:
             return False
-        return self.preempting is None or id(one) in self.preempting or one.tried is not state
+        return self.preempting_classes is None or id(one) in self.preempting_classes or one.last_tried is not state
 
-    def _grown(self) -> Iterable[DemandClass]:
+    def _classes_with_freed_capacity(self) -> Iterable[DemandClass]:
         """Return the classes for which capacity was freed."""
-        return self._all() if "" in self.grown else self._at_grown()
+        return self._all_classes() if "" in self.freed_sites else self._classes_at_freed_sites()
 
-    def _at_grown(self) -> Iterator[DemandClass]:
-        for site in sorted({*self.grown, ""}) if self.grown else ():
+    def _classes_at_freed_sites(self) -> Iterator[DemandClass]:
+        for site in sorted({*self.freed_sites, ""}) if self.freed_sites else ():
             yield from self._classes.get(site, {}).values()
 
-    def heads_before(self, rank: tuple[Standing, Arrival], now: float) -> Iterator[tuple[str, JobState]]:
+    def heads_before(self, rank: tuple[TieredRank, Arrival], now: float) -> Iterator[tuple[str, JobState]]:
         """Yield the heads of the classes that rank ahead of the given rank, each with the site at which it waits."""
-        for one in self._all():
+        for one in self._all_classes():
             first = self.candidate(one, one.number, now)
             if first is not None and first.position < rank:
                 yield one.site, first.state
 
     def other_waits(self, state: JobState) -> bool:
         """Return whether a job other than this one is the head of a class."""
-        return any(self.head(one) not in (None, state) for one in self._all())
+        return any(self.head(one) not in (None, state) for one in self._all_classes())
 
     def settle(self) -> None:
         """End a cycle: capacity that the cycle itself freed needs no further consideration."""
-        self.grown.clear()
+        self.freed_sites.clear()
 
     def candidate(self, one: DemandClass, number: int, now: float) -> Candidate | None:
         """Return the head of a class with its current rank; None if the class is empty."""
         state = self.head(one)
         if state is None:
             return None
-        rank = self.policy.standing(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
+        rank = (
+            self.policy.tiered_rank(state, self.cluster, now) if self.policy.traits.ranks_by_group else one.heap[0].rank
+        )
         return Candidate(rank, state.arrival, number, one, state)
 
     def current(self, known: Candidate, now: float) -> Candidate | None:
@@ -375,9 +383,9 @@ class JobQueue:
 
     def _remove_entry(self, key: str, site: str) -> None:
         self._entries.pop((key, site), None)
-        home = self._homes.get((key, site))
+        home = self._class_of_entry.get((key, site))
         if home is not None:
-            home[1].falling.pop(key, None)
+            home[1].training.pop(key, None)
 
     def note_running(self, state: JobState, now: float) -> None:
         """Update the job among the running jobs that may be preempted, by its open windows."""
@@ -389,7 +397,7 @@ class JobQueue:
             if not run.closing and not self.cluster.is_unlimited(run.home.site):
                 held[run.home.site] = held.get(run.home.site, 0) + state.job.gpus
         if held and preemptible(state, self.policy):
-            rank = self.policy.standing(state, self.cluster, now)
+            rank = self.policy.tiered_rank(state, self.cluster, now)
             self.running.put(state, rank, self.policy.rank_decrease_per_second(state, now), held, now)
         else:
             self.running.remove(state.job.key)
@@ -422,29 +430,29 @@ class JobQueue:
             if site not in sites:
                 self.drop(state, site)
         if sites:
-            rank = policy.standing(state, self.cluster, now)
+            rank = policy.tiered_rank(state, self.cluster, now)
             self._sites[state.job.key] = sites
-            falling = bool(state.runs) and policy.rank_decrease_per_second(state, now) != 0
+            training = bool(state.runs) and policy.rank_decrease_per_second(state, now) != 0
             for site in sites:
                 self._enter(state, rank, site)
-                if falling:
-                    self._class_of(state, site).falling[state.job.key] = state
+                if training:
+                    self._class_of(state, site).training[state.job.key] = state
 
-    def _enter(self, state: JobState, rank: Standing, site: str) -> None:
+    def _enter(self, state: JobState, rank: TieredRank, site: str) -> None:
         job = state.job
         one = self._class_of(state, site)
         entry = self._entries.get((job.key, site))
         order = (rank[0], 0.0, 0.0) if self.policy.traits.ranks_by_group else rank
         if entry is None or entry.rank != order or entry.state is not state:
-            self._count += 1
-            entry = self._entries[job.key, site] = QueueEntry(order, state.arrival, self._count, state, site)
+            self._entry_count += 1
+            entry = self._entries[job.key, site] = QueueEntry(order, state.arrival, self._entry_count, state, site)
             heappush(one.heap, entry)
-            if len(one.heap) > one.crowded:
+            if len(one.heap) > one.cleanup_length:
                 one.heap = [entry for entry in one.heap if self._valid(entry)]
                 heapify(one.heap)
-                one.crowded = 64 + 2 * len(one.heap)
+                one.cleanup_length = 64 + 2 * len(one.heap)
         if self.head(one) is state:
-            self._fresh[id(one)] = one
+            self._changed_classes[id(one)] = one
 
     def _class_of(self, state: JobState, site: str) -> DemandClass:
         job = state.job
@@ -453,7 +461,7 @@ class JobQueue:
             self.cluster.quotas.covering(job),
         )
         scope = self.cluster.preemption_scope(state)
-        known = self._homes.get((job.key, site))
+        known = self._class_of_entry.get((job.key, site))
         same = known is not None and known[0] is job and known[1].demand[3:] == (group, scope)
         if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
             return known[1]
@@ -462,13 +470,13 @@ class JobQueue:
         demand = (job.worker, members, joining, group, scope)
         one = self._classes.setdefault(site, {}).get(demand)
         if one is None:
-            self._created += 1
-            number = (list(self._classes).index(site) << 32) + self._created
+            self._class_count += 1
+            number = (list(self._classes).index(site) << 32) + self._class_count
             one = self._classes[site][demand] = DemandClass(demand, site, number)
         if known is not None and known[1] is not one:
             self._remove_entry(job.key, site)
-        self._homes[job.key, site] = (job, one)
-        self._seen.setdefault(job.key, set()).add(site)
+        self._class_of_entry[job.key, site] = (job, one)
+        self._sites_with_class.setdefault(job.key, set()).add(site)
         return one
 
 

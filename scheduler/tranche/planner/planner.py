@@ -11,7 +11,7 @@ from tranche.model import JobPlan, JobProgress, Node, format_chunks
 from tranche.planner import data_staging, dispatch, invariants, node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import Event, JobRemoved, JobSubmitted, Tick
-from tranche.planner.forecast.counterfactual import affordable, verified
+from tranche.planner.forecast.counterfactual import rollout_budget, verify_estimate
 from tranche.planner.forecast.estimates import Estimate, forecast
 from tranche.planner.forecast.explanation import explain, ignored_claims
 from tranche.planner.forecast.steps import Steps, run_to_completion
@@ -123,7 +123,7 @@ class Planner:
             state = self.cluster.jobs.get(key)
             if state is not None and state.active:
                 self.cluster.forecast_errors.planned(key, now, one.start, one.completion, state.size_sigma)
-        self.rollouts_left = affordable(self.cluster)
+        self.rollouts_left = rollout_budget(self.cluster)
 
     def estimate_of(self, key: str, now: float) -> Estimate | None:
         """Return the job's estimate of the last forecast, and verify the job or the quota that it waits for.
@@ -137,7 +137,7 @@ class Planner:
         if self.rollouts_left and not (state.runs or estimate.verified):
             reason = wait_reason_of(self.cluster, self.policy, state, estimate, now)
             if reason.kind in VERIFIED and not reason.is_permanent and estimate.start > now:
-                estimate, used = verified(
+                estimate, used = verify_estimate(
                     self.context, self.blank, state, estimate, now, self.rollouts_left, reason.shortages
                 )
                 self.rollouts_left -= used

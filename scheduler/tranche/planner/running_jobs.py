@@ -1,15 +1,15 @@
 """Running jobs of a preemptive queue policy by rank, where ranks decrease linearly while jobs train.
 
 Within its tier, a job's rank at time t is ``anchor − slope·t`` until its windows change. The order among jobs of one
-slope never changes, so there is one sorted list for each slope and number of GPUs, and jobs behind a given rank are
-found by bisection in each list: O(lists · log jobs).
+slope never changes, so there is one sorted list for each slope and number of GPUs, and jobs that rank behind a given
+one are found by bisection in each list: O(lists · log jobs).
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tranche.policies import Standing
+from tranche.policies import TieredRank
 from tranche.state.entities import Arrival, JobState
 
 RankKey = tuple[float, float, float, Arrival]
@@ -40,7 +40,7 @@ class RunningJobs:
         """Return the keys of the jobs."""
         return list(self._where)
 
-    def put(self, state: JobState, rank: Standing, slope: float, gpus: int, now: float) -> None:
+    def put(self, state: JobState, rank: TieredRank, slope: float, gpus: int, now: float) -> None:
         """Add a job that holds `gpus` GPUs, or update its rank."""
         key = state.job.key
         self.remove(key)
@@ -59,7 +59,7 @@ class RunningJobs:
             if not places:
                 del self._lists[group]
 
-    def gpus_behind(self, state: JobState, rank: Standing, now: float, *, any_resource: bool = False) -> int:
+    def gpus_behind(self, state: JobState, rank: TieredRank, now: float, *, any_resource: bool = False) -> int:
         """Return the number of GPUs held by other jobs that rank behind the given one."""
         (tier, first, second), arrival = rank, state.arrival
         total, resource = 0, state.job.gpu_resource
@@ -75,7 +75,7 @@ class RunningJobs:
                 total -= gpus
         return total
 
-    def behind(self, state: JobState, rank: Standing, now: float) -> list[tuple[RankKey, JobState]]:
+    def jobs_behind(self, state: JobState, rank: TieredRank, now: float) -> list[tuple[RankKey, JobState]]:
         """Return the other jobs that rank behind the given one with their sort keys, best rank first."""
         (tier, first, second), arrival = rank, state.arrival
         found: list[RankKey] = []
@@ -98,7 +98,7 @@ class RunningJobsBySite:
         """Return the keys of all jobs."""
         return list(self._where)
 
-    def put(self, state: JobState, rank: Standing, slope: float, held: Mapping[str, int], now: float) -> None:
+    def put(self, state: JobState, rank: TieredRank, slope: float, held: Mapping[str, int], now: float) -> None:
         """Add a job, or update its rank; `held` is the number of GPUs that it holds, by site."""
         for site in self._where.get(state.job.key, ()):
             if site not in held:
@@ -114,7 +114,9 @@ class RunningJobsBySite:
         for site in self._where.pop(key, ()):
             self._at[site].remove(key)
 
-    def gpus_behind(self, state: JobState, rank: Standing, site: str, now: float, *, any_resource: bool = False) -> int:
+    def gpus_behind(
+        self, state: JobState, rank: TieredRank, site: str, now: float, *, any_resource: bool = False
+    ) -> int:
         """Return the number of GPUs held at the site ("" for all sites) by other jobs that rank behind this one.
 
         Only GPUs of the resource that the job requests count, unless `any_resource` is set.
@@ -124,12 +126,12 @@ class RunningJobsBySite:
             total += one.gpus_behind(state, rank, now, any_resource=any_resource)
         return total
 
-    def behind(self, state: JobState, rank: Standing, site: str, now: float) -> list[JobState]:
+    def jobs_behind(self, state: JobState, rank: TieredRank, site: str, now: float) -> list[JobState]:
         """Return the other jobs with windows there that rank behind the given one, best rank first."""
         lists = self._lists_at(site)
         if len(lists) == 1:
-            return [other for one in lists for _, other in one.behind(state, rank, now)]
-        found = [place for one in lists for place in one.behind(state, rank, now)]
+            return [other for one in lists for _, other in one.jobs_behind(state, rank, now)]
+        found = [place for one in lists for place in one.jobs_behind(state, rank, now)]
         return list({state.job.key: state for _, state in sorted(found, key=lambda pair: pair[0])}.values())
 
     def _lists_at(self, site: str) -> Collection[RunningJobs]:

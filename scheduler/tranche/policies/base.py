@@ -22,7 +22,7 @@ from tranche.state.node import NodeState
 
 Rank = tuple[float, float]
 """Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""
-Standing = tuple[float, float, float]
+TieredRank = tuple[float, float, float]
 """Order of a job in a queue: its tier, then its rank."""
 
 
@@ -166,7 +166,7 @@ class QueuePolicy(Policy):
         """
         return -float(state.job.priority)
 
-    def standing(self, state: JobState, cluster: ClusterState, now: float) -> Standing:
+    def tiered_rank(self, state: JobState, cluster: ClusterState, now: float) -> TieredRank:
         """Return the job's place in the whole queue: tier, then rank."""
         return (self.tier(state, cluster), *self.rank(state, cluster, now))
 
@@ -174,7 +174,7 @@ class QueuePolicy(Policy):
         """Return why the first job ranks before the second: the priority class, the order of arrival, or the rank."""
         if first.job.priority > second.job.priority:
             return f"which has the higher priority class {class_of(first.job.priority)}"
-        if self.standing(first, cluster, now) == self.standing(second, cluster, now):
+        if self.tiered_rank(first, cluster, now) == self.tiered_rank(second, cluster, now):
             return "which came earlier"
         return self.traits.precedence_reason
 

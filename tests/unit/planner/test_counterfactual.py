@@ -65,7 +65,7 @@ def test_it_is_made_sure_once_a_forecast(left_out: list[str]) -> None:
     assert left_out == ["ending", "staying"] * 2
 
 
-@pytest.mark.parametrize(("bound", "amount"), [("MAX_ROLLOUTS", 1), ("COPIED", 7)])  # two nodes and five jobs
+@pytest.mark.parametrize(("bound", "amount"), [("MAX_ROLLOUTS", 1), ("MAX_COPIED", 7)])  # two nodes and five jobs
 def test_explanation_without_rehearsal_names_job_making_room(
     bound: str, amount: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +78,7 @@ def test_explanation_without_rehearsal_names_job_making_room(
 
 
 def test_who_comes_far_behind_is_not_looked_at(left_out: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counterfactual, "FIRST", 1)
+    monkeypatch.setattr(counterfactual, "MAX_VERIFIED", 1)
     p = crowded()
     p.forecast(0.0)
     assert "behind default/ending" in p.plan_of(MINE, 0.0).explanation

@@ -18,8 +18,8 @@ def test_rank_falls_with_time_and_fast_job_overtakes_slow_one() -> None:
     slow, fast, new = state("slow"), state("fast"), state("new")
     running.put(slow, (0.0, 100.0, 0.0), 1.0, 2, now=0.0)
     running.put(fast, (0.0, 150.0, 0.0), 8.0, 4, now=0.0)
-    assert names(running.behind(new, (0.0, 50.0, 0.0), now=0.0)) == ["slow", "fast"]
-    assert names(running.behind(new, (0.0, 50.0, 0.0), now=10.0)) == ["fast", "slow"]
+    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=0.0)) == ["slow", "fast"]
+    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=10.0)) == ["fast", "slow"]
     assert running.gpus_behind(new, (0.0, 80.0, 0.0), now=10.0) == 2
     assert running.gpus_behind(new, (0.0, 69.0, 0.0), now=10.0) == 6
 
@@ -39,7 +39,7 @@ def test_a_job_is_never_behind_itself() -> None:
     running.put(own, (0.0, 100.0, 0.0), 0.0, 3, now=0.0)
     running.put(other, (0.0, 200.0, 0.0), 0.0, 2, now=0.0)
     assert running.gpus_behind(own, (0.0, 90.0, 0.0), now=0.0) == 2
-    assert names(running.behind(own, (0.0, 90.0, 0.0), now=0.0)) == ["other"]
+    assert names(running.jobs_behind(own, (0.0, 90.0, 0.0), now=0.0)) == ["other"]
 
 
 def test_removed_or_replaced_job_leaves_no_rank() -> None:
@@ -58,7 +58,7 @@ def test_job_with_windows_at_two_sites_ranks_at_both() -> None:
     one, new = state("one"), state("new")
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"a": 2, "b": 3}, now=0.0)
     assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b", "c", "")] == [2, 3, 0, 5]
-    assert running.behind(new, (0.0, 50.0, 0.0), "", 0.0) == [one]
+    assert running.jobs_behind(new, (0.0, 50.0, 0.0), "", 0.0) == [one]
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"b": 1}, now=0.0)
     assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b")] == [0, 1]
     running.remove("default/one")

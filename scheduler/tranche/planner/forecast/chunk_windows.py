@@ -34,7 +34,7 @@ class PlannerView(Protocol):
     estimates: dict[str, Estimate]
 
 
-STEPS = 20_000
+MAX_STEPS = 20_000
 """Maximum number of simulated starts and ends; chunks after these are lined up without preemption."""
 EVENTS_PER_STEP = 100
 """Number of simulated starts and ends between two yields."""
@@ -240,7 +240,7 @@ class SlotSimulation:
         pool.items.sort(key=lambda item: item.order)
 
     def play(self) -> Iterator[None]:
-        """Simulate until all chunks of the job are done, or until `STEPS` events; the rest is lined up then."""
+        """Simulate until all chunks of the job are done, or until `MAX_STEPS` events; the rest is lined up then."""
         left = len(self.own)
         dirty = {id(pool): pool for pool in self._pools}
         steps, pause = 0, EVENTS_PER_STEP
@@ -248,7 +248,7 @@ class SlotSimulation:
             while dirty:
                 self._choose(dirty.pop(next(iter(dirty))), dirty)
             times = [heap[0][0] for heap in (self._ends, self._wakes) if heap]
-            if not times or steps >= STEPS:
+            if not times or steps >= MAX_STEPS:
                 break
             self.now = max(self.now, min(times))
             while self._ends and self._ends[0][0] <= self.now:

@@ -17,7 +17,7 @@ from tranche.planner.forecast.rollout import DECISIONS, PlannedChunk, PlannerFac
 from tranche.planner.forecast.steps import Steps
 from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement_trial import could_run
-from tranche.policies import QueuePolicy, Standing
+from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import Arrival, JobState, QueuedChunk
 
@@ -89,9 +89,9 @@ def _estimates_of_rollout(rollout: Rollout, policy: QueuePolicy) -> Steps[dict[s
     known = simulated.jobs if rollout.cut_short else rollout.chunks
     active = [simulated.jobs[key] for key in known if simulated.jobs[key].active]
     open_ended = [state for state in active if not is_cut_off(simulated, policy, state)]
-    ranks: dict[str, tuple[Standing, Arrival]] = {}
+    ranks: dict[str, tuple[TieredRank, Arrival]] = {}
     for state in open_ended:
-        ranks[state.job.key] = (policy.standing(state, simulated, rollout.now), state.arrival)
+        ranks[state.job.key] = (policy.tiered_rank(state, simulated, rollout.now), state.arrival)
         yield
     fluid = Fluid(simulated, rollout.now)
     for state in sorted(open_ended, key=lambda state: ranks[state.job.key]):

@@ -68,7 +68,7 @@ def _notes(cluster: ClusterState, policy: Policy, state: JobState, now: float) -
     if state.runs and state.placement.failures:
         notes.append(f"last failure: {state.placement.message}")
     if state.awaits_faster and job.is_gang:
-        notes.append("free GPUs are too far apart, and it declines them for a time")
+        notes.append("free GPUs are too far apart, and the job declines them for a time")
     elif state.awaits_faster and state.waiting and cluster.free.of(cluster.hosts(state), ""):
         notes.append("free GPUs are slower and would complete its waiting chunks later")
     if isinstance(policy, QueuePolicy) and (note := policy.note(state, now)):
@@ -159,7 +159,7 @@ def _workers(state: JobState) -> str:
     """Count the job's workers by site; for a gang whose workers have ended, name the site of its chief."""
     active = [run for run in state.runs.values() if not run.closing]
     if not active and state.chief is not None:
-        return f"its chief goes on at {state.chief.planned.site}"
+        return f"its chief continues at {state.chief.planned.site}"
     where = Counter(run.window.site for run in active)
     places = ", ".join(f"{count} at {site}" for site, count in sorted(where.items()))
     most = ", all that maxReplicas allows" if state.unassigned and len(active) >= state.job.max_workers else ""
@@ -290,9 +290,9 @@ def _precedence(reason: WaitReason, cluster: ClusterState, policy: Policy, state
         case Precedence.COST:
             return "which is not worth stopping"
         case Precedence.RUNNING:
-            return "which has it already"
+            return "which already holds that capacity"
         case Precedence.RESTRAINED:
-            return f"which is not stopped for it{_restraint(cluster, state, now)}"
+            return f"which is not stopped for this job{_restraint(cluster, state, now)}"
 
 
 def _restraint(cluster: ClusterState, state: JobState, now: float) -> str:

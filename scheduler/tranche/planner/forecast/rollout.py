@@ -48,9 +48,9 @@ def shallow_copy(original: T) -> T:
 
 DECISIONS = 500
 """Maximum number of decisions in a rollout."""
-TIMER = 0.1
-"""Share of a decision that a decision without events counts: it is cheap, because only time has passed."""
-STUCK_SECONDS = 3600.0
+TIMER_DECISIONS = 0.1
+"""Number of decisions as which a decision without events counts: it is cheap, because only time has passed."""
+OVERDUE_POD_SECONDS = 3600.0
 """Assumed time for which a pod that does not stop holds its room from now on."""
 MAX_PREVIEWS = 20
 """Number of previews for data copies in a rollout; after these, the simulated planner starts no more copies ahead."""
@@ -111,7 +111,7 @@ class Rollout:
     cut_short: bool = False
     """Whether the rollout ended before all jobs did."""
     until: tuple[str, float] | None = None
-    """Job without a window and time: the rollout ends when the job starts, or at that time."""
+    """Key of a job that has no window, and a time: the rollout ends when the job starts, or at that time."""
     _previews_left: int = MAX_PREVIEWS
     _ends: list[tuple[float, str, int]] = field(default_factory=list)
     _begins: list[tuple[float, str, int]] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Rollout:
                 self.now = max(self.now, min(times))
                 self._freed = {}
                 events = self._due()
-            decisions -= 1 if events else TIMER
+            decisions -= 1 if events else TIMER_DECISIONS
             events = self._decide(events)
             yield
 
@@ -168,7 +168,7 @@ class Rollout:
         for state in self.planner.context.cluster.jobs.values():
             for run in state.runs.values():
                 if run.closing:
-                    at = self.now + STUCK_SECONDS if run.overdue else self.now
+                    at = self.now + OVERDUE_POD_SECONDS if run.overdue else self.now
                     heappush(self._ends, (at, state.job.key, run.window.attempt))
                 elif run.started is None:
                     begin = max(self.now, run.opened + state.job.restart_seconds)

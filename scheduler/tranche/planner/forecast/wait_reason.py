@@ -287,7 +287,7 @@ def _short(cluster: ClusterState, state: JobState, estimate: Estimate) -> tuple[
 
 def _precedence(cluster: ClusterState, policy: Policy, state: JobState, other: JobState, now: float) -> Precedence:
     if isinstance(policy, QueuePolicy):
-        first, second = ((policy.standing(one, cluster, now), one.arrival) for one in (other, state))
+        first, second = ((policy.tiered_rank(one, cluster, now), one.arrival) for one in (other, state))
         if first < second:
             return Precedence.ORDER
     elif _is_first_in_slots(other, state):

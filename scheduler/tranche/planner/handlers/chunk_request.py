@@ -113,7 +113,7 @@ def _is_contested(
     """Return whether a job of higher rank waits for the capacity or quota that the job's worker holds."""
     if not queue.other_waits(state):  # the rank of a wide job is expensive
         return False
-    rank = (queue.policy.standing(state, context.cluster, now), state.arrival)
+    rank = (queue.policy.tiered_rank(state, context.cluster, now), state.arrival)
     for site, head in queue.heads_before(rank, now):
         if head is state:
             continue

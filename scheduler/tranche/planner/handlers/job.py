@@ -48,8 +48,8 @@ def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     if job.staged and not (isinstance(policy, QueuePolicy) and policy.traits.needs_local_data):
         return (
             "StagingNotPlanned",
-            f"policy {policy.name} does not plan where data are brought: leave out spec.data.staging, or choose a "
-            "policy that does (such as chunk)",
+            f"policy {policy.name} does not plan to which sites data are copied: leave out spec.data.staging, or "
+            "choose a policy that does (such as chunk)",
         )
     return None
 

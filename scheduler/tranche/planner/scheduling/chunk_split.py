@@ -19,10 +19,10 @@ from tranche.state.node import NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.remaining_work import WindowRest, by_service, rest_of
 
-LEAST_SECONDS = 30.0
+MIN_TRAINED_SECONDS = 30.0
 """Least time of training before a window is split. The queue gives the rest to any site with its data and a free GPU,
-so it may stay where it is: without a least time, it would be split again at the same instant."""
-WHY = "the rest of its chunks ends sooner on another node"
+perhaps to the same GPU: without a least time, the window would be split again at the same instant."""
+REASON = "the rest of its chunks ends sooner on another node"
 
 
 def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -38,7 +38,7 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
         state for state in queue.engaged.values() if may_split(state) and preempts_any(cluster, queue.policy, state)
     ]
     taken: set[str] = set()
-    for state in sorted(lagging, key=lambda one: (queue.policy.standing(one, cluster, now), one.arrival)):
+    for state in sorted(lagging, key=lambda one: (queue.policy.tiered_rank(one, cluster, now), one.arrival)):
         training = [run for run in state.runs.values() if not run.ending and has_trained(run, now)]
         rests = [(rest_of(state, run, now), run) for run in training]
         for rest, run in sorted(rests, key=lambda item: (-item[0].seconds, item[1].window.index)):
@@ -47,7 +47,7 @@ def split_lagging(context: PlannerContext, queue: JobQueue, now: float) -> None:
             best = min(elsewhere, key=lambda name: (elsewhere[name], name), default="")
             if best and rest.seconds > factor * elsewhere[best]:
                 taken.add(best)
-                if not stop_own(context, state, run, WHY):
+                if not stop_to_move(context, state, run, REASON):
                     break
 
 
@@ -56,16 +56,19 @@ def may_split(state: JobState) -> bool:
     return state.active and state.stoppable and not (state.job.is_gang or state.unassigned or by_service(state))
 
 
-def stop_own(context: PlannerContext, state: JobState, run: TrackedWindow, why: str) -> bool:
-    """Stop a worker of the job for another place, as a preemption; return whether the job may stop another one now."""
+def stop_to_move(context: PlannerContext, state: JobState, run: TrackedWindow, why: str) -> bool:
+    """Stop a worker so that its chunks can train elsewhere; return whether the job may stop another worker now.
+
+    It counts as a preemption that the job makes for itself, so it must succeed before the next one.
+    """
     state.placement.preempted_at = context.now
     close_window(context, state, run, why)
     return context.cluster.preemption_scope(state) is PreemptionScope.ALL
 
 
 def has_trained(run: TrackedWindow, now: float) -> bool:
-    """Return whether the worker has trained for a while."""
-    return run.started is not None and now - run.started >= LEAST_SECONDS
+    """Return whether the worker has trained for at least `MIN_TRAINED_SECONDS`."""
+    return run.started is not None and now - run.started >= MIN_TRAINED_SECONDS
 
 
 def _seconds_on(

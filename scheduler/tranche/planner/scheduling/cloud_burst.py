@@ -102,7 +102,7 @@ def _set_timer(context: PlannerContext) -> None:
 
 def _in_rank_order(queue: JobQueue, now: float) -> list[JobState]:
     policy, cluster = queue.policy, queue.cluster
-    return sorted(queue.engaged.values(), key=lambda state: (policy.standing(state, cluster, now), state.arrival))
+    return sorted(queue.engaged.values(), key=lambda state: (policy.tiered_rank(state, cluster, now), state.arrival))
 
 
 def _uses_nodes(state: JobState) -> bool:

@@ -23,7 +23,7 @@ from tranche.planner.data_staging import is_given_up, request_copies
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.gpu_choice import has_kinds, site_batch_seconds
-from tranche.policies import Policy, Standing
+from tranche.policies import Policy, TieredRank
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import ARRIVED, JobState
@@ -182,7 +182,7 @@ class Preview:
             heapify(self.ends[place])
         return self.ends[place]
 
-    def play(self, state: JobState, rank: Standing, chunks: list[int]) -> list[tuple[int, str, float, float]]:
+    def play(self, state: JobState, rank: TieredRank, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
         cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
         seconds = _chunk_seconds(cluster, state)

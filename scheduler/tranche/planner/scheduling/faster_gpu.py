@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import is_given_up
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.chunk_split import LEAST_SECONDS, has_trained, may_split, stop_own
+from tranche.planner.scheduling.chunk_split import MIN_TRAINED_SECONDS, has_trained, may_split, stop_to_move
 from tranche.planner.scheduling.data_replication import copy
 from tranche.planner.scheduling.gpu_choice import has_kinds, worthwhile
 from tranche.planner.scheduling.placement import free_hosts
@@ -27,7 +27,7 @@ from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_of
 
-WHY = "the rest of its chunks ends sooner on a faster GPU"
+REASON = "the rest of its chunks ends sooner on a faster GPU"
 MAX_LOST_FRACTION = 0.1
 """Fraction of its trained mini-batches that a job may have lost: a move would lose what stopped workers have lost."""
 PAUSE_SECONDS = 0.001
@@ -72,7 +72,7 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
         if _may_move(cluster, state, kinds, policy.faster_factor()) and preempts_any(cluster, policy, state)
     ]
     taken = Taken()
-    for state in sorted(movable, key=lambda one: (policy.standing(one, cluster, now), one.arrival)):
+    for state in sorted(movable, key=lambda one: (policy.tiered_rank(one, cluster, now), one.arrival)):
         _review(context, queue, state, taken, now)
 
 
@@ -82,7 +82,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
     started = [run for run in state.runs.values() if not run.ending and run.started is not None]
     training = [run for run in started if has_trained(run, now)]
     for since in {run.started for run in started if run not in training and run.started is not None}:
-        context.wake(since + LEAST_SECONDS, state.job.key)
+        context.wake(since + MIN_TRAINED_SECONDS, state.job.key)
     batches = {run.window.index: rest_of(state, run, now).batches for run in training}
     here = {
         run.window.index: batches[run.window.index]
@@ -104,7 +104,7 @@ def _review(context: PlannerContext, queue: JobQueue, state: JobState, taken: Ta
             continue
         taken[best.node] += state.job.gpus
         if not best.missing:
-            if not stop_own(context, state, run, WHY):
+            if not stop_to_move(context, state, run, REASON):
                 return
         elif unsent := [chunk for chunk in best.missing if chunk not in state.copies.get(best.site, {})]:
             copy(context, queue, state, unsent, best.site, now)

@@ -51,7 +51,7 @@ class LevelRooms:
         most = self._widest if widest is None else min(widest, self._widest)
         return narrowest_fit(self._rooms, self._domains, self._members, most)
 
-    def hold(self, members: Mapping[str, int]) -> bool:
+    def holds(self, members: Mapping[str, int]) -> bool:
         """Return whether each of the nodes has room for this number of members."""
         return all(self._rooms.get(name, 0) >= count for name, count in members.items())
 
@@ -77,16 +77,16 @@ class Fits:
         return self._known[demand]
 
 
-def prefers(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+def takes_narrowest_level(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
     """Return whether the gang takes the narrowest level that has room for it, because it or the policy says so."""
     if state.job.required_level or state.job.preferred_level:
         return True
     return isinstance(policy, QueuePolicy) and policy.prefers_levels(state, cluster)
 
 
-def applies(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
+def places_by_level(cluster: ClusterState, policy: Policy, state: JobState) -> bool:
     """Return whether the members of the job are placed by topology level."""
-    return state.job.is_gang and (policy.traits.places_by_level or prefers(cluster, policy, state))
+    return state.job.is_gang and (policy.traits.places_by_level or takes_narrowest_level(cluster, policy, state))
 
 
 def groups_by_level(cluster: ClusterState, state: JobState) -> Iterator[list[Hosts[NodeState]]]:
@@ -103,7 +103,7 @@ def groups_by_level(cluster: ClusterState, state: JobState) -> Iterator[list[Hos
         yield hosts.by_level[level]
 
 
-def place(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:
+def find_nodes(context: PlannerContext, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:
     """Return nodes with room for all members of a gang, at the narrowest level; none if it declines or does not fit.
 
     Args:
@@ -134,7 +134,7 @@ def seconds_to_accept(cluster: ClusterState, policy: Policy, state: JobState, le
     return policy.seconds_to_accept(state, cluster, level, known.waited(now) if known is not None else 0.0)
 
 
-def observe(context: PlannerContext, now: float) -> None:
+def observe_waits(context: PlannerContext, now: float) -> None:
     """Update what is known about the waits of all gangs, before places are given at a decision.
 
     For each level that a waiting gang could use, the time until there is capacity is observed, even after the gang
@@ -162,7 +162,7 @@ def observe(context: PlannerContext, now: float) -> None:
         del records.jobs[key]
 
 
-def settle(context: PlannerContext, now: float) -> None:
+def end_declines(context: PlannerContext, now: float) -> None:
     """Stop the clock of gangs for which no place is left, after places were given at a decision."""
     cluster, fits = context.cluster, Fits(context.cluster)
     for key, known in cluster.locality.jobs.items():
@@ -188,5 +188,5 @@ def continue_moves(context: PlannerContext, now: float) -> None:
             continue
         free = {node.node.name: node for node in free_hosts(cluster, state, "", now)}
         rooms = LevelRooms(cluster, state, free.values())
-        if rooms.hold(Counter(names)):
+        if rooms.holds(Counter(names)):
             open_windows(context, state, "", [free[name] for name in names], now)

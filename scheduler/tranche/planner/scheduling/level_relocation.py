@@ -31,7 +31,7 @@ from tranche.state.entities import JobState
 from tranche.state.node import NodeState
 from tranche.state.topology_fit import Fit
 
-MOVES = "moves to a narrower topology level"
+MOVE_REASON = "moves to a narrower topology level"
 """Why the windows of a moving gang close."""
 MOVE_PAUSE_RESTARTS = 2.0
 """Least time between two moves of one gang, in restart costs."""
@@ -50,10 +50,10 @@ class Running:
     """S of the job."""
 
 
-def relocate(context: PlannerContext, queue: JobQueue, now: float, *, has_grown: bool) -> None:
+def relocate(context: PlannerContext, queue: JobQueue, now: float, *, capacity_freed: bool) -> None:
     """Preempt for the job that waits first, and move a running gang if capacity was freed before this decision."""
     preempt_for_first(context, queue, now)
-    if has_grown:
+    if capacity_freed:
         move_one(context, now)
 
 
@@ -73,7 +73,7 @@ def restore(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
     for preemptor, why, at in (*ended, *stopped):
         if preemptor and not preemptor.startswith("pod/"):
             known.preempted_at = max(known.preempted_at, at)
-        elif why == MOVES:
+        elif why == MOVE_REASON:
             known.moved_at = max(known.moved_at, at)
 
 
@@ -100,7 +100,7 @@ def move_one(context: PlannerContext, now: float) -> None:
         _, state, nodes = best
         records.of(state.job.key).moved_at = now
         records.moving[state.job.key] = tuple(node.node.name for node in nodes)
-        close_window(context, state, next(iter(state.runs.values())), MOVES)
+        close_window(context, state, next(iter(state.runs.values())), MOVE_REASON)
 
 
 def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> None:
@@ -159,8 +159,8 @@ def _why(context: PlannerContext, state: JobState, victim: Running) -> str:
 def _first_waiting(context: PlannerContext, queue: JobQueue, now: float) -> JobState | None:
     """Return the waiting job that ranks first; None if it is none that may preempt."""
     waiting = [state for state in context.cluster.jobs.values() if wants_windows(state, now)]
-    standing = queue.policy.standing
-    first = min(waiting, key=lambda one: (standing(one, context.cluster, now), one.arrival), default=None)
+    tiered_rank = queue.policy.tiered_rank
+    first = min(waiting, key=lambda one: (tiered_rank(one, context.cluster, now), one.arrival), default=None)
     if first is None or not _takes_part(first) or first.cloud or first.runs:
         return None
     return first if first.uploaded_at is None or now >= first.uploaded_at else None

@@ -43,11 +43,15 @@ def free_hosts(cluster: ClusterState, state: JobState, site: str, now: float) ->
         ready = {there: state.can_start_at(there, now) for there in {node.node.site for node in nodes}}
         nodes = [node for node in nodes if ready[node.node.site]]
     record = state.placement
-    return untried(cluster, state, nodes, now) if (record.nodes or record.refusals) and not site else nodes
+    return (
+        without_refusing_sites(cluster, state, nodes, now) if (record.nodes or record.refusals) and not site else nodes
+    )
 
 
-def untried(cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float) -> list[NodeState]:
-    """Return the nodes at sites where no pod of the job was without a place lately; all if the others lack room.
+def without_refusing_sites(
+    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float
+) -> list[NodeState]:
+    """Return the nodes at sites where all recent pods of the job found a place; all nodes if these lack room.
 
     kube-scheduler knows constraints that hold for a whole site, such as the zone of a volume.
     """

@@ -31,7 +31,7 @@ def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
         empty = {name: node.capacity for name, node in cluster.nodes.items()}
         trials = [PlacementTrial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
         return any(
-            trial.place_gang((), helpers_of(state.job), first)
+            trial.place_gang((), helpers_of(state.job), helpers_first=first)
             for trial, first in zip(trials, (False, True), strict=True)
         )
     rooms = (node.capacity for node in cluster.hosts(state))
@@ -138,9 +138,9 @@ class PlacementTrial:
         for _ in range(workers):
             if not self.place_worker(self.state.job.worker.requests, free):
                 return None
-        return (self.nodes, self.fill_back()) if self.place_helpers(helpers) else None
+        return (self.nodes, self.drop_needless_victims()) if self.place_helpers(helpers) else None
 
-    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[MissingHelper], helpers_first: bool) -> bool:
+    def place_gang(self, free: Sequence[NodeState], helpers: Sequence[MissingHelper], *, helpers_first: bool) -> bool:
         """Place all workers of a gang with its helpers; returns whether they fit.
 
         Neither order finds all placements, so callers try both.
@@ -206,7 +206,7 @@ class PlacementTrial:
         gpus = room.gpus if request.gpus else node.capacity.gpus
         return (node.node.site not in near, gpus, -room.cpu, node.node.name)
 
-    def fill_back(self) -> list[Victim]:
+    def drop_needless_victims(self) -> list[Victim]:
         """Drop victims that turn out not to be needed, best rank first; returns the remaining victims."""
         for position in sorted(self.chosen, reverse=True):
             freed = self._victims[position].freed()
@@ -225,23 +225,23 @@ class PlacementTrial:
         """Go up the ranks until the request would fit on some node, choose the victims there, and return the node."""
         rooms: dict[str, Resources] = {}
         position = 0
-        while (victim := self._victim(position)) is not None:
+        while (victim := self._victim_at(position)) is not None:
             for name, amount in victim.freed().items() if position not in self.chosen else ():
                 node = self._usable(name, hosts)
                 if node is not None and node.node.site not in self.refusing:
                     rooms[name] = (rooms.get(name) or self.room(node)) + amount
                     if request.fits(rooms[name]):
-                        self._stop(name, position)
+                        self._choose_victims_on(name, position)
                         return node
             position += 1
         return None
 
-    def _victim(self, position: int) -> Victim | None:
+    def _victim_at(self, position: int) -> Victim | None:
         while len(self._victims) <= position and (victim := next(self.further, None)) is not None:
             self._victims.append(victim)
         return self._victims[position] if position < len(self._victims) else None
 
-    def _stop(self, node: str, last: int) -> None:
+    def _choose_victims_on(self, node: str, last: int) -> None:
         """Choose all victims on the node up to that position."""
         for position, victim in enumerate(self._victims[: last + 1]):
             freed = victim.freed() if position not in self.chosen else {}

@@ -16,7 +16,7 @@ from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
-from tranche.policies import QueuePolicy, Standing
+from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import Hosts, NodeState
@@ -25,7 +25,7 @@ from tranche.state.quota_usage import Kind, Shortage, kind_of
 
 
 def preempt(
-    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, free: int, now: float
+    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: TieredRank, free: int, now: float
 ) -> bool:
     """Close windows of jobs that rank behind if that gives the job a worker; returns whether any was closed."""
     cluster, job = context.cluster, state.job
@@ -36,7 +36,7 @@ def preempt(
     room = free + queue.running.gpus_behind(state, rank, site, now)
     if room < workers * job.gpus:
         return False
-    behind = queue.running.behind(state, rank, site, now)
+    behind = queue.running.jobs_behind(state, rank, site, now)
     request = preemption_request(context, queue.policy, state, site, now)
     trial = _trial(request, cluster, behind, free_hosts(cluster, state, site, now))
     stopped: dict[str, JobState] = {}
@@ -73,7 +73,7 @@ def _trial(
     level at which it can start, of any level that it may use.
     """
     state, now = request.state, request.now
-    if not (state.job.is_gang and level_placement.prefers(cluster, request.policy, state)):
+    if not (state.job.is_gang and level_placement.takes_narrowest_level(cluster, request.policy, state)):
         return PlacementTrial(cluster, state, now, request.victims(behind))
     victims = list(request.victims(behind))
     for groups in level_placement.groups_by_level(cluster, state):

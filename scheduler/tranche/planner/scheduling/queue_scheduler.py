@@ -24,7 +24,7 @@ from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.planner.unplaced_pods import preempts_any
-from tranche.policies import Standing
+from tranche.policies import TieredRank
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState, SlotBinding
 from tranche.state.node import NodeState
@@ -48,10 +48,10 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
                 upload_everywhere(context, arriving, now)
     if traits.allocates_workers:
         distribute(context, queue, now)
-    has_grown = bool(queue.grown)
+    capacity_freed = bool(queue.freed_sites)
     if traits.places_by_level:
         level_placement.continue_moves(context, now)
-        level_placement.observe(context, now)
+        level_placement.observe_waits(context, now)
     counts_recent = context.cluster.shares.halflife_seconds > 0
     reviewed = counts_recent and review_shares(context, now)
     if context.cluster.clouds and cloud_burst.is_due(context, changed, now):
@@ -59,8 +59,8 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     _refresh(context, queue, now)
     _serve_queue(context, queue, now)
     if traits.places_by_level:
-        level_placement.settle(context, now)
-        level_relocation.relocate(context, queue, now, has_grown=has_grown)
+        level_placement.end_declines(context, now)
+        level_relocation.relocate(context, queue, now, capacity_freed=capacity_freed)
     queue.settle()
     if queue.policy.split_factor() > 0:
         split_lagging(context, queue, now)
@@ -121,7 +121,7 @@ class SchedulingCycle:
             return False
         (rank, _, number, one, state), free, may_preempt = found
         if self._is_too_large(one, state, rank, free, may_preempt=may_preempt):
-            one.tried = state
+            one.last_tried = state
             return True
         queue, now, before = self.queue, self.now, len(state.runs)
         preempted = _serve(
@@ -139,20 +139,20 @@ class SchedulingCycle:
             exhausted = not (strict or unlimited or _has_own_obstacle(one, state, now))
             self.passed_over += [] if exhausted else [state]
         else:
-            one.tried = state
+            one.last_tried = state
         if not exhausted:
             queue.drop(state, one.site)
         if preempted:
-            self.heap = queue.others(self.heap, one if exhausted else None, rank, state, now)
+            self.heap = queue.candidates_after_preemption(self.heap, one if exhausted else None, rank, state, now)
         elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
             heappush(self.heap, following)
         return True
 
-    def _blocks_others(self, one: DemandClass, state: JobState, rank: Standing) -> bool:
+    def _blocks_others(self, one: DemandClass, state: JobState, rank: TieredRank) -> bool:
         """Record what a job that waits after it was served keeps from others; returns whether a strict queue ends."""
         queue, cluster, now = self.queue, self.context.cluster, self.now
         held, unlimited = cluster.shortage(state) is not None, cluster.is_unlimited(one.site)
-        one.tried = None if held else state  # what failed for lack of quota may succeed with it
+        one.last_tried = None if held else state  # what failed for lack of quota may succeed with it
         if held and queue.policy.traits.preemptive:
             short = coming_quota(cluster, state)
             self.coming += [short] if short is not None else []
@@ -168,7 +168,9 @@ class SchedulingCycle:
             self.full.add(one.site)
         return False
 
-    def _is_too_large(self, one: DemandClass, state: JobState, rank: Standing, free: int, *, may_preempt: bool) -> bool:
+    def _is_too_large(
+        self, one: DemandClass, state: JobState, rank: TieredRank, free: int, *, may_preempt: bool
+    ) -> bool:
         """Return whether the job gets no worker by the number of GPUs alone, as most heads of classes do not.
 
         Its class needs no further consideration then, and the site is full if no GPU is free or held by jobs behind.
@@ -220,7 +222,9 @@ class SchedulingCycle:
         return None
 
 
-def _is_full(context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: Standing, now: float) -> bool:
+def _is_full(
+    context: PlannerContext, queue: JobQueue, state: JobState, site: str, rank: TieredRank, now: float
+) -> bool:
     """Return whether no job behind this one can get a GPU there: none is free, and none is held by jobs behind."""
     if context.cluster.free.gpus_at(site):
         return False
@@ -246,7 +250,7 @@ def _serve(
     queue: JobQueue,
     state: JobState,
     site: str,
-    rank: Standing,
+    rank: TieredRank,
     now: float,
     *,
     may_preempt: bool,
@@ -263,7 +267,7 @@ def _serve(
         return False
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
-        behind = queue.running.behind(state, rank, "", now) if preempts_any(context.cluster, policy, state) else []
+        behind = queue.running.jobs_behind(state, rank, "", now) if preempts_any(context.cluster, policy, state) else []
         return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
@@ -303,7 +307,7 @@ def _take_free(
     if job.is_gang and context.queue is not None and context.queue.policy.groups_by_bandwidth():
         nodes = best_connected(context.cluster, state, nodes)
     if job.is_gang and job.helper_count:
-        by_level = level_placement.prefers(context.cluster, context.policy, state)
+        by_level = level_placement.takes_narrowest_level(context.cluster, context.policy, state)
         found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit, by_level=by_level)
         if found is not None:
             gang_placement.start_helpers(context, state, found[1], now)
@@ -315,8 +319,8 @@ def _take_free(
         return
     if not job.is_gang:
         wanted = _most_workers(context, state, wanted)
-    if job.is_gang and level_placement.applies(context.cluster, context.policy, state):
-        places = level_placement.place(context, state, nodes, now)
+    if job.is_gang and level_placement.places_by_level(context.cluster, context.policy, state):
+        places = level_placement.find_nodes(context, state, nodes, now)
         if places:
             open_windows(context, state, site, places, now)
         return

@@ -10,7 +10,7 @@ from tranche.planner.instructions import StageData
 from tranche.planner.job_actions import NO_ROOM, close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
-from tranche.planner.scheduling.placement import untried
+from tranche.planner.scheduling.placement import without_refusing_sites
 from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.planner.unplaced_pods import scope_now
@@ -256,7 +256,7 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
         groups.setdefault(None if is_gang else state.data_sites.get(chunk), []).append(chunk)
     for site, chunks in sorted(groups.items(), key=lambda item: item[0] or ""):
         known = site is not None and _site_serves(context, state, site)
-        sites = (site,) if known and site is not None else _untried_sites(context, state, now)
+        sites = (site,) if known and site is not None else _sites_without_refusals(context, state, now)
         placements, colocated = policy.dispatch(context.cluster, state, chunks, now, sites)
         state.colocated = state.colocated or colocated
         for placed in placements:
@@ -286,12 +286,12 @@ def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, n
             context.work.unbound.add(state.job.key)
 
 
-def _untried_sites(context: PlannerContext, state: JobState, now: float) -> tuple[str, ...] | None:
-    """Return the sites with room where no pod of the job was without a place lately; None: any site."""
+def _sites_without_refusals(context: PlannerContext, state: JobState, now: float) -> tuple[str, ...] | None:
+    """Return the sites with room where all recent pods of the job found a place; None: any site."""
     if not (state.placement.nodes or state.placement.refusals):
         return None
     eligible = context.cluster.eligible(state.job.worker)
-    nodes = untried(context.cluster, state, eligible, now)
+    nodes = without_refusing_sites(context.cluster, state, eligible, now)
     return tuple(sorted({node.node.site for node in nodes})) if len(nodes) < len(eligible) else None
 
 

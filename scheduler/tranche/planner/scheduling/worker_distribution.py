@@ -50,7 +50,7 @@ def distribute(context: PlannerContext, queue: JobQueue, now: float) -> None:
         if not run.closing:
             close_window(context, state, run, f"policy {policy.name} gave its worker to other jobs")
     queue.stale.update(dict.fromkeys(cluster.jobs))
-    queue.grown.add("")
+    queue.freed_sites.add("")
 
 
 def _apply(cluster: ClusterState, draft: Draft) -> None:
