@@ -49,9 +49,9 @@ class Controller:
             ApiError: if a request fails that should succeed, or the API server is unreachable.
             ValueError: if an object cannot be decoded.
         """
-        observed, actions = await self._look(key, fresh=False)
+        observed, actions = await self._observe_and_decide(key, fresh=False)
         if not observed.is_fresh and not all(isinstance(action, SAFE_WITH_CACHED_JOB) for action in actions):
-            observed, actions = await self._look(key, fresh=True)
+            observed, actions = await self._observe_and_decide(key, fresh=True)
         if observed.job is None and not observed.pods:
             self._cache.forget(key)
             return None
@@ -65,7 +65,7 @@ class Controller:
         self._deferred.put(observed, later)
         return await self._executor.execute(observed, now)
 
-    async def _look(self, key: str, *, fresh: bool) -> tuple[Observed, list[Action]]:
+    async def _observe_and_decide(self, key: str, *, fresh: bool) -> tuple[Observed, list[Action]]:
         """Observe a job and decide what to do."""
         observed = await self._reader.observe(key, fresh=fresh)
         observed = replace(observed, is_busy=self._waiting() >= self._settings.busy_jobs)

@@ -195,11 +195,11 @@ class ActionExecutor:
     async def _try(self, run: _ActionRun, action: Action) -> None:
         async with run.limit:
             try:
-                await self._one(run, action)
+                await self._dispatch(run, action)
             except ApiError as error:
                 run.failures.append(error)
 
-    async def _one(self, run: _ActionRun, action: Action) -> None:
+    async def _dispatch(self, run: _ActionRun, action: Action) -> None:
         match action:
             case ReleasePod():
                 await self._release(run, action)
@@ -328,7 +328,7 @@ class ActionExecutor:
         if action.preempted_by and refused < INSISTENT_REFUSALS:
             self._report_refusal(run, action, message)
             return False
-        text = f"pod {action.name} is deleted, because several disruption budgets select it and none can be asked"
+        text = f"pod {action.name} is deleted: several disruption budgets select it, so it cannot be evicted"
         run.events.append(EmitEvent("Warning", "BudgetsBypassed", text, action.name))
         return await self._stop(run, action)
 

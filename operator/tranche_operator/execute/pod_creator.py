@@ -25,7 +25,7 @@ _REFUSED = frozenset({400, 403, 413, 422})
 CREATION_SECONDS = 40.0
 """Time for a request: longer than a webhook may take (30 s), so that the API server names the one that did not answer.
 """
-PASSING = re.compile(
+TRANSIENT_403 = re.compile(
     'User ".*" cannot create resource|not yet ready to handle request|'
     "status unknown for quota|looking up service account"
 )
@@ -111,7 +111,7 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     """
     if error.status in _REFUSED or is_object_rejected(error):
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
-        passing = error.status >= 500 or (error.status == 403 and PASSING.search(error.message) is not None)
+        passing = error.status >= 500 or (error.status == 403 and TRANSIENT_403.search(error.message) is not None)
         return Refusal(name, reason or "Refused", error.message, passing)
     if error.status != 409:
         raise error
@@ -119,14 +119,14 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     metadata = msgspec.convert(found.get("metadata"), Metadata)
     if owner_uid(metadata) is not None and job_key(metadata) == job.key:
         released = metadata.deletion_timestamp is not None and FINALIZER_LEDGER not in metadata.finalizers
-        return _kept(name, metadata) if released and owner_uid(metadata) != job.metadata.uid else None
+        return _name_kept(name, metadata) if released and owner_uid(metadata) != job.metadata.uid else None
     return Refusal(name, "NameTaken", "a pod of this name exists and does not belong to this TrainingJob: delete it")
 
 
-def _kept(name: str, metadata: Metadata) -> Refusal:
+def _name_kept(name: str, metadata: Metadata) -> Refusal:
     """Return the refusal because of a pod of a deleted job that should be gone."""
     by = f"the finalizer {metadata.finalizers[0]} keeps it" if metadata.finalizers else "its containers do not stop"
-    message = f"a pod of this name of a deleted TrainingJob is still there, since {by}"
+    message = f"a pod with this name, of a deleted TrainingJob, still exists, because {by}"
     return Refusal(name, "NameTaken", message, passing=True)
 
 

@@ -61,14 +61,14 @@ class Reader:
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = None if fresh or not known.complete else self._cache.jobs.get(key)
-        if job is not None and missing_pods(self.recall(key, job, pods), job, entries_of(job), self._now()):
+        if job is not None and missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now()):
             job = None  # pods are created from a fresh read only
         is_fresh = job is None
         if job is None:
             job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
-        observed = self.recall(key, job, pods, is_fresh=is_fresh)
+        observed = self.combine(key, job, pods, is_fresh=is_fresh)
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
@@ -93,7 +93,7 @@ class Reader:
             is_fresh=is_fresh,
         )
 
-    def recall(
+    def combine(
         self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...], *, is_fresh: bool = True
     ) -> Observed:
         """Combine a job and pods that were read already with the cached results."""

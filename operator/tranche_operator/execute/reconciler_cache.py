@@ -50,7 +50,7 @@ class ReconcilerCache:
         rejections = self.rejections_of(staging=staging)
         before = rejections.get(key)
         known = before if before is not None and before.pod == pod else None
-        rejection = rejections[key] = _again(known, pod, reason, message, settings, now)
+        rejection = rejections[key] = _repeated(known, pod, reason, message, settings, now)
         return rejection
 
     def is_transient(self, key: str, settings: Settings, now: datetime) -> bool:
@@ -63,7 +63,7 @@ class ReconcilerCache:
     ) -> int:
         """Record that the eviction of a pod was refused; the pause doubles with each refusal. Returns their number."""
         refusals = self.refusals.setdefault(key, {})
-        refusal = refusals[pod] = _again(refusals.get(pod), pod, reason, message, settings, now)
+        refusal = refusals[pod] = _repeated(refusals.get(pod), pod, reason, message, settings, now)
         return refusal.count
 
     def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
@@ -132,7 +132,7 @@ class ReconcilerCache:
         self.unwritten.pop(key, None)
 
 
-def _again(
+def _repeated(
     before: Rejection | None, pod: str, reason: str, message: str, settings: Settings, now: datetime
 ) -> Rejection:
     count = before.count + 1 if before is not None else 1

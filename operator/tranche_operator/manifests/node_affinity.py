@@ -30,7 +30,7 @@ def label_terms(labels: Mapping[str, str]) -> list[Term]:
     ]
 
 
-def narrow(spec: dict[str, Any], terms: Sequence[Term]) -> None:
+def restrict(spec: dict[str, Any], terms: Sequence[Term]) -> None:
     """Restrict the pod spec, in place, to nodes that match one of the terms and the spec's own requirements.
 
     Terms of the user without expressions match no node by definition, so they are dropped. If none is left, the user's
@@ -45,11 +45,11 @@ def narrow(spec: dict[str, Any], terms: Sequence[Term]) -> None:
         own = [term for term in required.get("nodeSelectorTerms") or [] if any(term.values())]
         if not own:
             return
-        combined = [_both(term, other) for term in terms for other in own]
+        combined = [_with_expressions_of(term, other) for term in terms for other in own]
     node_affinity[REQUIRED] = {"nodeSelectorTerms": combined}
 
 
-def _both(term: Term, other: Term) -> Term:
+def _with_expressions_of(term: Term, other: Term) -> Term:
     """Return a term that requires the expressions of both terms."""
     merged = {
         kind: copy.deepcopy([*(other.get(kind) or []), *(term.get(kind) or [])])

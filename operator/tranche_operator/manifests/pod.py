@@ -124,7 +124,7 @@ def checked_roles(job: TrainingJob) -> frozenset[str]:
     return frozenset({names.ROLE_WORKER, *(role for role, present in has.items() if present)})
 
 
-def gated(pod: Manifest) -> Manifest:
+def with_gate(pod: Manifest) -> Manifest:
     """Return the pod with the scheduling gate of a gang."""
     return {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": names.GANG_GATE}]}}
 
@@ -227,7 +227,7 @@ def _spec(
         variables = {**variables, "TRANCHE_RESUME_DIR": earlier}
     if volumes:
         spec["volumes"] = [*(spec.get("volumes") or []), *volumes]
-    _for_each_container(spec, lambda container: _equip(container, variables, mounts))
+    _for_each_container(spec, lambda container: _add_variables_and_mounts(container, variables, mounts))
     _keep_last_log(spec, training)
     return spec
 
@@ -291,7 +291,7 @@ def _token_volume(settings: Settings) -> Manifest:
     return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
 
-def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manifest]) -> None:
+def _add_variables_and_mounts(container: Manifest, variables: Mapping[str, str], mounts: list[Manifest]) -> None:
     """Add our variables to a container, before its own so that these may refer to them, and our volume mounts.
 
     A mount of the container at the same path is kept instead of ours.
@@ -307,9 +307,9 @@ def _equip(container: Manifest, variables: Mapping[str, str], mounts: list[Manif
 
 def _place(spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None) -> None:
     if entry.node is not None:
-        node_affinity.narrow(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
+        node_affinity.restrict(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
     elif site is not None:
-        node_affinity.narrow(spec, node_affinity.label_terms(site.node_selector))
+        node_affinity.restrict(spec, node_affinity.label_terms(site.node_selector))
     if site is not None:
         _tolerate_silence(spec, ceil(parse_duration(site.disconnect_tolerance)))
 

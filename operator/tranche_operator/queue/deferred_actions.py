@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from tranche.kube.client.client import ApiError
-from tranche_operator.queue.quiet_time import quiet
+from tranche_operator.queue.quiet_time import wait_until_idle
 from tranche_operator.queue.work_queue import LONGEST_RETRY_AFTER_SECONDS
 from tranche_operator.reconcile.actions import Action, DeletePod, ReleasePod
 from tranche_operator.reconcile.observed import Observed
@@ -99,7 +99,7 @@ class DeferredActionQueue:
                 await self._changed.wait()
             due, _ = next(iter(self._waiting.values()))
             await asyncio.sleep(max(0.0, due - self._clock()))
-            await quiet(self._busy, self._clock, due)
+            await wait_until_idle(self._busy, self._clock, due)
             await asyncio.gather(*(self._do(*one) for one in self._take(1 + len(self._waiting) // BACKLOG)))
 
     def _take(self, count: int) -> list[tuple[Observed, Action]]:

@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
-from tranche_operator.queue.quiet_time import quiet
+from tranche_operator.queue.quiet_time import wait_until_idle
 from tranche_operator.reconcile.actions import EmitEvent
 from tranche_operator.reconcile.event_merge import AT_ONCE, SPACING_SECONDS, merge
 
 logger = logging.getLogger(__name__)
 
-MOST = 10_000
+MAX_WAITING = 10_000
 """Largest number of waiting events; further ones are dropped."""
 BACKLOG = 50
 """Number of waiting events for each additional parallel write."""
@@ -82,8 +82,8 @@ class EventQueue:
             waiting.event = merge((waiting.event, event))
             waiting.job, waiting.at, waiting.count = job, self._now(), waiting.count + 1
             return
-        if len(self._waiting) >= MOST:
-            logger.warning("%s: event %s dropped: %d events are waiting", job.key, event.reason, MOST)
+        if len(self._waiting) >= MAX_WAITING:
+            logger.warning("%s: event %s dropped: %d events are waiting", job.key, event.reason, MAX_WAITING)
             return
         now = self._clock()
         due = now if event.reason in AT_ONCE else max(now, self._spaced.get(kind, now))
@@ -96,7 +96,7 @@ class EventQueue:
         """Write events until cancelled."""
         while True:
             due = await self._first_due()
-            await quiet(self._busy, self._clock, due)
+            await wait_until_idle(self._busy, self._clock, due)
             taken = self._take()
             await asyncio.gather(*(self._write(one.job, one.event, one.at, one.count) for one in taken))
 

@@ -9,7 +9,7 @@ PATIENCE_SECONDS = 5.0
 """Longest wait for running reconciles."""
 
 
-async def quiet(busy: Callable[[], bool], clock: Callable[[], float], since: float) -> None:
+async def wait_until_idle(busy: Callable[[], bool], clock: Callable[[], float], since: float) -> None:
     """Wait until no reconcile is running, at most until `PATIENCE_SECONDS` after `since`.
 
     Args:

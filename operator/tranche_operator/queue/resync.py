@@ -61,7 +61,7 @@ class Resync:
         """Resync periodically until cancelled."""
         while True:
             try:
-                await self.look()
+                await self.list_and_enqueue()
             except (ApiError, ValueError) as error:
                 asked = min(getattr(error, "retry_after", None) or 0.0, LONGEST_RETRY_AFTER_SECONDS)
                 pause = max(RETRY_SECONDS, asked)
@@ -74,7 +74,7 @@ class Resync:
                     await asyncio.sleep(REQUEST_DELAY_SECONDS)
             self._wanted.clear()
 
-    async def look(self) -> int:
+    async def list_and_enqueue(self) -> int:
         """List all jobs and pods and enqueue the keys that need a reconcile.
 
         Returns:
@@ -110,7 +110,7 @@ class Resync:
     def _check_listed(self, key: str, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
         own = tuple(pods.pop(key, ()))
         try:
-            return self._check(self._reader.recall(key, TrainingJob.model_validate(item), own))
+            return self._check(self._reader.combine(key, TrainingJob.model_validate(item), own))
         except ValueError as error:
             logger.warning("%s: invalid TrainingJob: %s", key, " ".join(str(error).split()))
             return False

@@ -79,7 +79,7 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
             actions.append(EmitEvent("Warning", "SiteMissing", message))
             continue
         pod = _manifest(job, entry, settings, site)
-        pod = manifests.gated(pod) if is_gated else pod
+        pod = manifests.with_gate(pod) if is_gated else pod
         is_staging = isinstance(entry, PlannedStaging)
         actions.append(CreatePod(pod, _describe(entry), entry.site, is_staging=is_staging))
     return actions

@@ -20,7 +20,7 @@ from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
 
-def abandon(pods: Iterable[PodView]) -> list[Action]:
+def release_and_delete(pods: Iterable[PodView]) -> list[Action]:
     """Release and delete the pods of a job that is deleted or being deleted: the planner no longer counts them.
 
     A pod that no TrainingJob controls (``kubectl delete --cascade=orphan`` leaves such pods) is released, since the
@@ -39,7 +39,7 @@ def is_orphaned(job: TrainingJob) -> bool:
     return job.metadata.deletion_timestamp is not None and names.FINALIZER_ORPHAN in job.metadata.finalizers
 
 
-def settle(
+def clean_up_counted(
     job: TrainingJob,
     pods: Iterable[PodView],
     entries: Mapping[str, Entry],
@@ -71,7 +71,9 @@ def settle(
 
 
 def _stop_sidecars(pod: PodView) -> tuple[Action, ...]:
-    message = f"The training container of pod {pod.name} has ended; the pod is deleted, since other containers run on."
+    message = (
+        f"The training container of pod {pod.name} has ended; the pod is deleted, because other containers still run."
+    )
     return (*_delete(pod), EmitEvent("Normal", "SidecarsStopped", message, pod.name))
 
 
@@ -120,7 +122,7 @@ def eviction_updates(
     return []
 
 
-def finish(
+def clean_up_finished(
     job: TrainingJob,
     phase: str,
     pods: tuple[PodView, ...],

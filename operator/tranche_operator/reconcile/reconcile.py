@@ -57,18 +57,18 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     if job is not None and pod_teardown.is_orphaned(job):
         return []  # the pods are released when the garbage collector has made them independent
     if job is None or job.metadata.deletion_timestamp is not None:
-        return in_order(pod_teardown.abandon(observed.pods))
+        return in_order(pod_teardown.release_and_delete(observed.pods))
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
     strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
     entries = entries_of(job)
     counts = _count_pods(own, entries)
     job_phase = compute_phase(job, counts, now)
-    actions = pod_teardown.abandon(strangers)
+    actions = pod_teardown.release_and_delete(strangers)
     updates: list[ConditionUpdate] = []
     if job_phase.phase in TERMINAL:
-        actions += pod_teardown.finish(job, job_phase.phase, own, entries, settings, now)
+        actions += pod_teardown.clean_up_finished(job, job_phase.phase, own, entries, settings, now)
     else:
-        more, updates = _steer(observed, job, own, entries, settings, now)
+        more, updates = _actions_of_active_job(observed, job, own, entries, settings, now)
         actions += more
     found = stuck_pod.updates(job, own, now)
     actions += stuck_pod.actions(job, own, found, now)
@@ -81,7 +81,7 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     return _with_one_requeue(in_order(actions))
 
 
-def _steer(
+def _actions_of_active_job(
     observed: Observed,
     job: TrainingJob,
     own: tuple[PodView, ...],
@@ -98,7 +98,7 @@ def _steer(
     refused = pod_creation.standing_rejection(observed.staging_rejection, bringing)
     unwanted = pod_teardown.unwanted_pods(job, own, entries)
     actions = [
-        *pod_teardown.settle(job, own, entries, observed.reported, settings, now),
+        *pod_teardown.clean_up_counted(job, own, entries, observed.reported, settings, now),
         *pod_teardown.evict(unwanted, entries, observed.refusals, now),
         *pod_creation.open_service(observed, job, entries),
         *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, training, settings)),

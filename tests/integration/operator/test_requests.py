@@ -80,7 +80,7 @@ def creations(lab: Lab, *, gated: bool = False) -> list[CreatePod]:
     assert job is not None
     assert job.status.plan is not None
     pods = [manifests.worker_pod(job, one, SETTINGS) for one in job.status.plan.workers]
-    return [CreatePod(manifests.gated(pod) if gated else pod, "w", SITE) for pod in pods]
+    return [CreatePod(manifests.with_gate(pod) if gated else pod, "w", SITE) for pod in pods]
 
 
 def make_pod(lab: Lab, windows: int = 1, *, gated: bool = False, **spec: Any) -> PodView:

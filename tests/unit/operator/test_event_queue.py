@@ -63,7 +63,7 @@ def test_events_wait_no_longer_than_the_limit() -> None:
 
 
 def test_a_full_event_queue_drops_further_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_queue, "MOST", 2)
+    monkeypatch.setattr(event_queue, "MAX_WAITING", 2)
     found = written([(0.0, event(number)) for number in range(3)], busy_until=0.1)
     assert [message for _, message, _ in found] == ["message 0", "message 1"]
 

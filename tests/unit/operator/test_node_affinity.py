@@ -19,7 +19,7 @@ def terms_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_each_node_is_a_term_of_its_own_the_planned_one_first() -> None:
     spec: dict[str, Any] = {}
-    node_affinity.narrow(spec, node_affinity.node_terms(["n2", "n1", "n2"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n2", "n1", "n2"]))
     assert terms_of(spec) == [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in ("n2", "n1")
     ]
@@ -29,21 +29,21 @@ def test_preferences_and_other_affinities_of_the_user_stay() -> None:
     spec: dict[str, Any] = {
         "affinity": {"podAntiAffinity": {"x": 1}, "nodeAffinity": {"preferredDuringScheduling": [1]}}
     }
-    node_affinity.narrow(spec, node_affinity.node_terms(["n1"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n1"]))
     assert spec["affinity"]["podAntiAffinity"] == {"x": 1}
     assert spec["affinity"]["nodeAffinity"]["preferredDuringScheduling"] == [1]
 
 
 def test_an_affinity_that_is_null_is_like_none() -> None:
     spec: dict[str, Any] = {"affinity": None}
-    node_affinity.narrow(spec, node_affinity.node_terms(["n1"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n1"]))
     assert len(terms_of(spec)) == 1
 
 
 def test_empty_user_term_still_matches_no_node() -> None:
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     spec: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}, zone]}}}}
-    node_affinity.narrow(spec, node_affinity.node_terms(["n1", "n2"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n1", "n2"]))
     assert all("matchExpressions" in term for term in terms_of(spec))
     assert len(terms_of(spec)) == 2
 
@@ -51,7 +51,7 @@ def test_empty_user_term_still_matches_no_node() -> None:
 def test_an_affinity_that_no_node_can_meet_stays_as_it_is() -> None:
     spec: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}}
     before = copy.deepcopy(spec)
-    node_affinity.narrow(spec, node_affinity.node_terms(["n1"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n1"]))
     assert spec == before
 
 
@@ -75,7 +75,7 @@ NODES = {"n1": {"zone": "a"}, "n2": {"zone": "b", "gpu": "a"}, "n3": {"gpu": "b"
 def test_node_is_allowed_if_listed_and_matching_user_terms(terms: list[dict[str, Any]], listed: list[str]) -> None:
     own: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}, "containers": []}
     narrowed = copy.deepcopy(own)
-    node_affinity.narrow(narrowed, node_affinity.node_terms(listed))
+    node_affinity.restrict(narrowed, node_affinity.node_terms(listed))
     before, after = (pod_constraints(pod_of_template({"spec": spec})) for spec in (own, narrowed))
     for name, labels in NODES.items():
         allowed = before.objection(name, labels, ()) is None and name in listed
@@ -87,7 +87,7 @@ def test_every_term_names_one_node(terms: list[dict[str, Any]]) -> None:
     spec: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
     if not any(any(term.values()) for term in terms):
         return
-    node_affinity.narrow(spec, node_affinity.node_terms(["n1", "n2"]))
+    node_affinity.restrict(spec, node_affinity.node_terms(["n1", "n2"]))
     for term in terms_of(spec):
         assert [field["key"] for field in term["matchFields"]] == ["metadata.name"]
         assert len(term["matchFields"][0]["values"]) == 1
@@ -95,6 +95,6 @@ def test_every_term_names_one_node(terms: list[dict[str, Any]]) -> None:
 
 def test_the_labels_of_a_site_are_one_term() -> None:
     spec: dict[str, Any] = {}
-    node_affinity.narrow(spec, node_affinity.label_terms({"zone": "c", "pool": "gpu"}))
+    node_affinity.restrict(spec, node_affinity.label_terms({"zone": "c", "pool": "gpu"}))
     (term,) = terms_of(spec)
     assert [(e["key"], e["values"]) for e in term["matchExpressions"]] == [("pool", ["gpu"]), ("zone", ["c"])]

@@ -68,7 +68,7 @@ def test_other_pod_of_the_name_is_a_refusal(metadata: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("finalizers", "reason"),
-    [(["x.io/keep"], "since the finalizer x.io/keep keeps it"), ([], "since its containers do not stop")],
+    [(["x.io/keep"], "because the finalizer x.io/keep keeps it"), ([], "because its containers do not stop")],
 )
 def test_pod_of_namesake_that_does_not_go_is_a_refusal(finalizers: list[str], reason: str) -> None:
     leaving = {"deletionTimestamp": "2026-11-21T11:00:00Z", "finalizers": finalizers}
