@@ -174,7 +174,7 @@ def test_success_of_members_does_not_end_job_before_chief() -> None:
         p.handle(WorkerEnded(KEY, attempt, "Succeeded", 40.0), 40.0)
     assert not state_of(p).finished
     assert not state_of(p).runs
-    assert "chief goes on" in p.plan_of(KEY, 41.0).explanation
+    assert "chief continues" in p.plan_of(KEY, 41.0).explanation
     again = planner("chunk", [node("n1", gpus=2), node("n2", gpus=0)])
     again.restore([JobSubmitted(gang(), p.plan_of(KEY, 41.0), p.progress_of(KEY))], 41.0)
     for one in (p, again):
