@@ -188,7 +188,8 @@ class NamespaceQuotas:
     def _foreign(self, observed: QuotaObject, quota: Quota, holds: Holds) -> dict[str, int]:
         foreign = used_of(observed, quota)
         for pod, priority, requests in self._pods.get(quota.namespace, {}).values():
-            if quota.covers(priority, requests) and holds(pod):
+            has_deadline = pod.spec.active_deadline_seconds is not None
+            if quota.covers(priority, requests, has_deadline=has_deadline) and holds(pod):
                 for limit in quota.limits:
                     foreign[limit.resource] -= limit.amount(requests)
         return {resource: max(0, number) for resource, number in foreign.items()}

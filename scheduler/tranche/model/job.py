@@ -46,6 +46,8 @@ class PodShape:
 
     requests: Resources
     constraints: Constraints = field(default_factory=Constraints)
+    has_deadline: bool = False
+    """Whether the pod template sets ``activeDeadlineSeconds``, by which scopes of a ResourceQuota select."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,11 +427,11 @@ class ClusterState:
         """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
         if not self.quotas.by_namespace:
             return None
-        return self.quotas.shortage(state.job, state.job.min_available, state.missing_requests)
+        return self.quotas.shortage(state.job, state.job.min_available, state.missing_shapes)
 
     def shortages(self, state: JobState) -> tuple[Shortage, ...]:
         """Return all limits that keep the job from one more worker, as `shortage` returns the first."""
-        return tuple(self.quotas.shortages(state.job, state.job.min_available, state.missing_requests))
+        return tuple(self.quotas.shortages(state.job, state.job.min_available, state.missing_shapes))
 
     def bind(self, entry: QueuedChunk) -> None:
         """Put a chunk into the queues of the slots that it is bound to."""
@@ -533,7 +533,7 @@ class ClusterState:
         """Reserve what admission has added to a parameter server or chief; returns the node with less room."""
         before, server.requests = server.requests, server.requests.larger(requests)
         self.quotas.give(state.job.key, server.planned.attempt)
-        self.quotas.take(state.job, server.planned.attempt, server.requests)
+        self.quotas.take(state.job, server.planned.attempt, server.requests, server.shape_in(state.job))
         node = self.nodes.get(server.planned.node or "")
         if node is not None:
             node.reserve(server.requests - before)
@@ -589,7 +589,7 @@ class ClusterState:
     def add_server(self, state: JobState, server: Server) -> None:
         """Give a parameter server or chief its place: add it to what its job, node and quotas have."""
         state.servers.append(server)
-        self.quotas.take(state.job, server.planned.attempt, server.requests)
+        self.quotas.take(state.job, server.planned.attempt, server.requests, server.shape_in(state.job))
         node = self.nodes.get(server.planned.node or "")
         if node is not None:
             node.reserve(server.requests)

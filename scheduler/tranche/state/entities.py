@@ -185,6 +185,10 @@ class Server:
         """Name in messages about its job."""
         return "its chief" if self.planned.is_chief else f"parameter server {self.planned.index}"
 
+    def shape_in(self, job: Job) -> PodShape | None:
+        """Return what its job requires for pods of its role."""
+        return job.chief if self.planned.is_chief else job.server
+
 
 @dataclass(slots=True, eq=False)
 class Staging:
@@ -523,9 +527,9 @@ class JobState:
         return self.missing_servers if self.job.is_gang else []
 
     @property
-    def missing_requests(self) -> list[Resources]:
-        """Requests of the chief and the parameter servers that have no place."""
-        return [one.shape.requests for one in self.missing_servers]
+    def missing_shapes(self) -> list[PodShape]:
+        """Requirements of the chief and the parameter servers that have no place."""
+        return [one.shape for one in self.missing_servers]
 
     @property
     def reporters(self) -> list[Server]:

@@ -8,13 +8,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
-from tranche.model import Job, Quota, QuotaLimit, Resources
+from tranche.model import Job, PodShape, Quota, QuotaLimit, Resources
 
 Pod = tuple[str, int]
 """Job key and attempt."""
-Kind = tuple[str, int, Resources]
-"""Namespace, priority and requests: pods of a kind count against the same limits by the same amounts."""
+
+
+class Kind(NamedTuple):
+    """Pods of a kind count against the same limits by the same amounts."""
+
+    namespace: str
+    priority: int
+    requests: Resources
+    has_deadline: bool
+
+
 NO_PODS: Mapping[Kind, int] = MappingProxyType({})
 
 
@@ -35,9 +45,8 @@ class Shortage:
 
     def limit_counts(self, job: Job) -> bool:
         """Return whether workers of the job count against the limit."""
-        requests, quota = job.worker.requests, self.quota
-        applies = quota.namespace == job.namespace and quota.covers(job.priority, requests)
-        return applies and self.limit.amount(requests) > 0
+        kind = kind_of(job, job.worker.requests)
+        return is_covered(self.quota, kind) and self.limit.amount(kind.requests) > 0
 
 
 @dataclass(slots=True, eq=False)
@@ -64,18 +73,18 @@ class Quotas:
         """Return a copy that can be changed independently."""
         return Quotas({name: dict(quotas) for name, quotas in self.by_namespace.items()}, dict(self._taken))
 
-    def take(self, job: Job, attempt: int, requests: Resources) -> None:
-        """Count a pod of the job from now on."""
-        kind = self._taken[job.key, attempt] = kind_of(job, requests)
+    def take(self, job: Job, attempt: int, requests: Resources, shape: PodShape | None = None) -> None:
+        """Count a pod of the job from now on; its shape is by default that of a worker."""
+        kind = self._taken[job.key, attempt] = kind_of(job, requests, shape)
         if self._counts is not None:
-            counts = self._counts.setdefault(kind[0], {})
+            counts = self._counts.setdefault(kind.namespace, {})
             counts[kind] = counts.get(kind, 0) + 1
 
     def give(self, job: str, attempt: int) -> None:
         """Stop counting a pod; a pod that does not count is ignored."""
         kind = self._taken.pop((job, attempt), None)
         if kind is not None and self._counts is not None:
-            counts = self._counts[kind[0]]
+            counts = self._counts[kind.namespace]
             left = counts.pop(kind) - 1
             if left:
                 counts[kind] = left
@@ -93,10 +102,10 @@ class Quotas:
         if not self.by_namespace:
             return ""
         quotas = self.by_namespace.get(job.namespace, {})
-        return " ".join(sorted(q.key for q in quotas.values() if q.covers(job.priority, job.worker.requests)))
+        return " ".join(sorted(q.key for q in quotas.values() if is_covered(q, kind_of(job, job.worker.requests))))
 
     def shortage(
-        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NO_PODS
+        self, job: Job, workers: int, others: Iterable[PodShape] = (), *, besides: Mapping[Kind, int] = NO_PODS
     ) -> Shortage | None:
         """Return the first limit that more pods of the job would exceed; None if all may be created.
 
@@ -105,19 +114,20 @@ class Quotas:
         return next(self.shortages(job, workers, others, besides=besides), None)
 
     def shortages(
-        self, job: Job, workers: int, others: Iterable[Resources] = (), *, besides: Mapping[Kind, int] = NO_PODS
+        self, job: Job, workers: int, others: Iterable[PodShape] = (), *, besides: Mapping[Kind, int] = NO_PODS
     ) -> Iterator[Shortage]:
         """Yield the limits that more pods of the job would exceed.
 
         Args:
             job: The job of the pods.
             workers: Number of workers that start together.
-            others: Requests of parameter servers and chief that start with them.
+            others: Requirements of parameter servers and chief that start with them.
             besides: Number of further pods to count, by kind (negative: fewer).
         """
-        pods = [(job.worker.requests, workers), *((requests, 1) for requests in others)]
+        pods = [(kind_of(job, job.worker.requests), workers)]
+        pods += [(kind_of(job, shape.requests, shape), 1) for shape in others]
         for _, quota in sorted(self.by_namespace.get(job.namespace, {}).items()):
-            asked = [(requests, n) for requests, n in pods if quota.covers(job.priority, requests)]
+            asked = [(kind.requests, n) for kind, n in pods if is_covered(quota, kind)]
             for limit in quota.limits:
                 more = sum(n * limit.amount(requests) for requests, n in asked)
                 used = self.used(quota, limit, besides)
@@ -132,8 +142,9 @@ class Quotas:
         """Return how many workers of the job could start now, at most `wanted`."""
         if not self.by_namespace:
             return max(0, wanted)
+        kind = kind_of(job, job.worker.requests)
         for quota in self.by_namespace.get(job.namespace, {}).values():
-            if quota.covers(job.priority, job.worker.requests):
+            if is_covered(quota, kind):
                 for limit in quota.limits:
                     if each := limit.amount(job.worker.requests):
                         wanted = min(wanted, (limit.hard - self.used(quota, limit)) // each)
@@ -144,20 +155,22 @@ class Quotas:
         if self._counts is None:
             self._counts = {}
             for kind, count in Counter(self._taken.values()).items():
-                self._counts.setdefault(kind[0], {})[kind] = count
+                self._counts.setdefault(kind.namespace, {})[kind] = count
         kinds: Iterable[tuple[Kind, int]] = self._counts.get(quota.namespace, {}).items()
         ours = _sum(quota, limit, kinds) + _sum(quota, limit, besides.items())
         return limit.foreign + ours
 
 
-def kind_of(job: Job, requests: Resources) -> Kind:
-    """Return the kind of a pod of the job with these requests."""
-    return (job.namespace, job.priority, requests)
+def kind_of(job: Job, requests: Resources, shape: PodShape | None = None) -> Kind:
+    """Return the kind of a pod of the job with these requests; its shape is by default that of a worker."""
+    return Kind(job.namespace, job.priority, requests, (shape or job.worker).has_deadline)
+
+
+def is_covered(quota: Quota, kind: Kind) -> bool:
+    """Return whether pods of that kind count against the quota."""
+    covers = quota.covers(kind.priority, kind.requests, has_deadline=kind.has_deadline)
+    return covers and kind.namespace == quota.namespace
 
 
 def _sum(quota: Quota, limit: QuotaLimit, kinds: Iterable[tuple[Kind, int]]) -> int:
-    return sum(
-        count * limit.amount(requests)
-        for (namespace, priority, requests), count in kinds
-        if namespace == quota.namespace and quota.covers(priority, requests)
-    )
+    return sum(count * limit.amount(kind.requests) for kind, count in kinds if is_covered(quota, kind))

@@ -77,7 +77,7 @@ def test_scopes_say_which_tiers_count(spec: dict[str, Any], priorities: frozense
 @pytest.mark.parametrize(
     "spec",
     [
-        {"scopes": ["Terminating"]},
+        {"scopes": ["Terminating", "NotTerminating"]},
         {"scopes": ["BestEffort", "NotBestEffort"]},
         {"scopes": ["CrossNamespacePodAffinity"]},
         {"scopeSelector": expression("PriorityClass", "In", "system")},
@@ -91,8 +91,16 @@ def test_a_quota_whose_scope_covers_none_of_our_pods_is_left_out(spec: dict[str,
 def test_quota_counts_pod_without_cpu_and_memory_as_best_effort() -> None:
     quota = quota_of(observed({"pods": "1"}, scopes=["NotBestEffort"]))
     assert quota is not None
-    assert quota.covers(-9, Resources(cpu=1, gpus=1, pods=1))
-    assert not quota.covers(-9, Resources(gpus=1, pods=1))
+    assert quota.covers(-9, Resources(cpu=1, gpus=1, pods=1), has_deadline=False)
+    assert not quota.covers(-9, Resources(gpus=1, pods=1), has_deadline=False)
+
+
+@pytest.mark.parametrize("scope", ["Terminating", "NotTerminating"])
+def test_scope_of_deadlines_selects_pods_with_or_without_one(scope: str) -> None:
+    quota = quota_of(observed({"pods": "1"}, scopes=[scope]))
+    assert quota is not None
+    assert quota.covers(-9, Resources(pods=1), has_deadline=True) is (scope == "Terminating")
+    assert quota.covers(-9, Resources(pods=1), has_deadline=False) is (scope == "NotTerminating")
 
 
 def test_quota_with_unreadable_quantity_raises() -> None:

@@ -1,5 +1,6 @@
 """ResourceQuotas in planning: no plan exceeds a quota, and other jobs do not wait for it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -180,6 +181,31 @@ def test_job_without_room_for_its_server_preempts_for_no_quota() -> None:
     submit(p, "victim", seconds=1000, priority=-10)
     server = PodShape(Resources(64_000, 2**30, 0, 1))
     assert of_type(CloseWindow, submit(p, "mine", 1.0, servers=1, server=server)) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("terminating", [True, False])
+def test_scope_of_deadlines_counts_the_pods_that_it_selects(policy: str, terminating: bool) -> None:
+    p = planner(policy, [node("n1", gpus=8)])
+    p.handle(gpus(1, terminating=terminating), 0.0)
+    with_deadline, without = replace(worker(), has_deadline=True), worker()
+    covered, other = (with_deadline, without) if terminating else (without, with_deadline)
+    assert opened(submit(p, "covered", chunks=2, worker=covered)) == ["covered"]
+    assert opened(submit(p, "other", chunks=2, worker=other)) == ["other", "other"]
+    p.handle(WorkerEnded("team-a/other", 2, "Succeeded", 1.0), 1.0)
+    assert opened(p.handle(WorkerEnded("team-a/covered", 1, "Succeeded", 1.0), 1.0)) == ["covered"]
+
+
+def test_helper_without_deadline_counts_against_its_own_quota() -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    pods = QuotaLimit("pods", "pods", 1)
+    p.handle(QuotaChanged(Quota("team-a", "short", (pods,), terminating=True)), 0.0)
+    p.handle(QuotaChanged(Quota("team-a", "long", (pods,), terminating=False)), 0.0)
+    server, short = PodShape(Resources(1000, 2**30, 0, 1)), replace(worker(), has_deadline=True)
+    assert opened(submit(p, "first", servers=1, server=server, worker=short)) == ["first"]
+    assert opened(submit(p, "without", 1.0)) == []
+    p.handle(WorkerEnded("team-a/first", 1, "Preempted", 2.0, {}), 2.0)
+    assert opened(submit(p, "second", 3.0, worker=short)) == []
 
 
 def test_quota_use_is_correct_after_pods_of_a_job_change_size() -> None:

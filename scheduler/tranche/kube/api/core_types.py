@@ -140,6 +140,7 @@ class PodSpec(Narrow, frozen=True):
     affinity: Affinity | None = None
     tolerations: tuple[PodToleration, ...] = ()
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     scheduling_gates: tuple[Gate, ...] = ()
     volumes: tuple[PodVolume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()

@@ -64,7 +64,7 @@ def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: Gpu
     shape, status = pod_shape(pod, gpu_resources), resource.status.admitted
     asked = requests_by_name(pod)
     extended = other_requests(asked, gpu_resources)
-    shape = PodShape(shape.requests, replace(shape.constraints, extended=extended)) if extended else shape
+    shape = replace(shape, constraints=replace(shape.constraints, extended=extended)) if extended else shape
     if status is None or status.generation != resource.metadata.generation:
         return shape
     admitted = next((one for one in status.pods if one.role == role), None)
@@ -81,7 +81,7 @@ def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: Gpu
             asked | {name: parse_bytes(amount) for name, amount in admitted.requests.items()}, gpu_resources
         ),
     )
-    return PodShape(shape.requests.larger(requests), constraints)
+    return replace(shape, requests=shape.requests.larger(requests), constraints=constraints)
 
 
 def other_requests(requests: Mapping[str, int], gpu_resources: GpuResources) -> tuple[tuple[str, int], ...]:

@@ -71,7 +71,8 @@ def pod_shape(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> PodShape
     Raises:
         ValueError: a quantity cannot be read.
     """
-    return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod))
+    has_deadline = pod.spec.active_deadline_seconds is not None
+    return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod), has_deadline)
 
 
 def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resources:

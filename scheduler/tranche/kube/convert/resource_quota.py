@@ -1,8 +1,7 @@
 """Conversion of ResourceQuotas: limits on requests and on the number of pods, and the priority tiers that they cover.
 
 Other limits (``limits.cpu``, storage, services) are enforced by the API server alone; the planner receives its
-rejection as `WorkerRejected`. Pods of TrainingJobs have a priority class and no ``activeDeadlineSeconds``, so a quota
-with the scope ``Terminating``, or with an unknown scope, does not cover them.
+rejection as `WorkerRejected`. A quota with an unknown scope does not cover pods of TrainingJobs.
 """
 
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES)
     """
     selector = observed.spec.scope_selector
     scopes = [ScopeExpression(name, "Exists") for name in observed.spec.scopes]
-    priorities, best_effort = frozenset(PRIORITIES.values()), {True, False}
+    priorities, best_effort, terminating = frozenset(PRIORITIES.values()), {True, False}, {True, False}
     for scope in [*scopes, *(selector.match_expressions if selector else ())]:
         match scope.scope_name:
             case "PriorityClass":
@@ -45,8 +44,10 @@ def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES)
                 best_effort &= {True}
             case "NotBestEffort":
                 best_effort &= {False}
+            case "Terminating":
+                terminating &= {True}
             case "NotTerminating":
-                pass
+                terminating &= {False}
             case _:
                 return None
     limits = tuple(
@@ -54,7 +55,7 @@ def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES)
         for name, value in sorted((observed.status.hard or observed.spec.hard).items())
         if (measure := _measure(name, gpu_resources)) is not None
     )
-    if not limits or not priorities or not best_effort:
+    if not (limits and priorities and best_effort and terminating):
         return None
     return Quota(
         observed.metadata.namespace,
@@ -62,6 +63,7 @@ def quota_of(observed: QuotaObject, gpu_resources: GpuResources = GPU_RESOURCES)
         limits,
         None if priorities == frozenset(PRIORITIES.values()) else priorities,
         None if len(best_effort) > 1 else best_effort.pop(),
+        None if len(terminating) > 1 else terminating.pop(),
     )
 
 

@@ -21,7 +21,7 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import Hosts, NodeState
 from tranche.state.placement_record import PreemptionScope
-from tranche.state.quota_usage import Kind, Shortage, kind_of
+from tranche.state.quota_usage import Kind, Shortage, is_covered, kind_of
 
 
 def preempt(
@@ -144,7 +144,7 @@ def free_quota(
     """
     state, now = request.state, request.now
     workers = state.job.min_available
-    quotas, job, missing = context.cluster.quotas, state.job, state.missing_requests
+    quotas, job, missing = context.cluster.quotas, state.job, state.missing_shapes
     less = _ending(context.cluster, job.namespace, overdue=True)
     chosen: list[Victim] = []
     short_of = ""
@@ -153,8 +153,8 @@ def free_quota(
         victim = next(victims, None)
         if victim is None:
             return False
-        requests, short_of = victim.runs[0].requests, short.quota.key
-        if short.quota.covers(victim.state.job.priority, requests) and short.limit.amount(requests):
+        kind, short_of = kind_of(victim.state.job, victim.runs[0].requests), short.quota.key
+        if is_covered(short.quota, kind) and short.limit.amount(kind.requests):
             chosen.append(victim)
             less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
     fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers and not job.required_level
@@ -182,7 +182,7 @@ def coming_quota(cluster: ClusterState, state: JobState) -> Shortage | None:
     if short is None:
         return None
     less = _ending(cluster, state.job.namespace, overdue=False)
-    left = cluster.quotas.shortage(state.job, state.job.min_available, state.missing_requests, besides=less)
+    left = cluster.quotas.shortage(state.job, state.job.min_available, state.missing_shapes, besides=less)
     return short if left is None else None
 
 

@@ -75,7 +75,7 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
         return False
     if len(state.servers) >= state.job.helper_count:
         return True
-    if context.cluster.quotas.shortage(state.job, 0, state.missing_requests) is not None:
+    if context.cluster.quotas.shortage(state.job, 0, state.missing_shapes) is not None:
         return False
     placed = _place_all(context, state)
     state.unhosted = placed is None

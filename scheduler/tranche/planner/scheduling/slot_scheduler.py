@@ -147,7 +147,7 @@ def _may_start(
         and state.held_until <= now
         and not state.excludes(entry.home.node, now)
         and len(state.runs) + besides < state.job.max_workers
-        and context.cluster.quotas.shortage(state.job, 1, state.missing_requests, besides=kinds) is None
+        and context.cluster.quotas.shortage(state.job, 1, state.missing_shapes, besides=kinds) is None
         and (
             place_servers(context, state)
             if places_servers
