@@ -288,14 +288,18 @@ class ClusterTranslator:
         return self._node_events(name)
 
     def _node_events(self, name: str) -> Iterator[Event]:
-        """The event for a node if it differs from what the planner knows."""
+        """The events for a node if it differs from what the planner knows.
+
+        A node that was deleted and registered again at once is another machine, although the store never missed it.
+        """
         observed, node = self.objects.nodes.get(name), None
         if observed is not None:
             with self.guard(observed):
                 node = self.nodes.node(observed, self.objects.sites)
-        if node is None and name in self._planner.cluster.nodes:
+        known = self._planner.cluster.nodes.get(name)
+        if known is not None and (node is None or node.uid != known.node.uid):
             yield NodeRemoved(name)
-        elif node is not None and not self._planner.knows(node):
+        if node is not None and not self._planner.knows(node):
             yield NodeChanged(node)
 
     def _site_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> Iterator[Event]:

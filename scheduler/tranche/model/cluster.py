@@ -131,6 +131,8 @@ class Node:
     """Mini-batches per second of the node's GPU kind, relative to the kind that `Job.step_seconds` was measured on."""
     kind: str | None = None
     """GPU kind as the installation defines it (`GpuKinds`); None: that of the vendor's device labels."""
+    uid: str = ""
+    """UID of the Node object; a node that is registered again under its name has another one. Empty: unknown."""
 
     @property
     def gpu_kind(self) -> str:

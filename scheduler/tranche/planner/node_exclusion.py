@@ -128,7 +128,8 @@ def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:
     """Continue the exclusions that an earlier planner decided, for nodes that still exist."""
     for known in exclusions:
         node = context.cluster.nodes.get(known.node)
-        if node is not None and node.node.site == known.site and context.settings.health.jobs:
+        is_same = node is not None and known.uid in ("", node.node.uid)
+        if node is not None and is_same and node.node.site == known.site and context.settings.health.jobs:
             known.trial_job = ""
             context.cluster.health.exclusions[known.node] = known
             context.wake(known.until, "")
@@ -166,7 +167,8 @@ def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None
         return
     if weaker is not None:
         _end_exclusion(context, weaker)
-    known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, evidence[-1].trouble)
+    detail, uid = evidence[-1].trouble, node.node.uid
+    known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, detail, uid=uid)
     health.exclusions[node.node.name] = known
     _begin(context, node, known, earlier.count if earlier is not None else 0)
 

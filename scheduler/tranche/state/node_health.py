@@ -95,6 +95,8 @@ class Exclusion:
     phase: ExclusionPhase = ExclusionPhase.EXCLUDED
     trial_job: str = ""
     """Key of the job whose pods run there on trial; empty if there is none."""
+    uid: str = ""
+    """UID of the node; empty: unknown."""
 
     @property
     def reason(self) -> str:

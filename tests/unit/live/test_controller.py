@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.live_controller import NOW, condition_alone, reported, resource, taken_over, written
+from support.live_controller import NOW, condition_alone, noted, reported, resource, taken_over, written
 from tranche.kube.api.core_types import QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
@@ -15,6 +15,7 @@ from tranche.live import Controller
 from tranche.model import Report
 from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
+from tranche.state.node_health import Exclusion
 
 
 def test_unreadable_job_gets_condition_and_keeps_its_ledger() -> None:
@@ -128,6 +129,19 @@ def test_link_without_bandwidth_does_not_end_the_planner(bandwidth: str | int) -
     controller.step()
     assert set(controller.planner.cluster.sites) == {"b"}
     assert written(controller, "j")["plan"]["explanation"]
+
+
+def test_node_registered_again_at_once_is_not_excluded() -> None:
+    """Both changes are applied after the store has the new node, so that the planner never misses one of that name."""
+    controller = asyncio.run(taken_over())
+    health = controller.planner.cluster.health
+    health.exclusions["n1"] = Exclusion("n1", "good", NOW, NOW + 300, 2, 1, "exit code 1")
+    old = controller.watches.nodes.store["n1"]
+    metadata = msgspec.structs.replace(old.metadata, uid="new-machine")
+    noted(controller, "nodes", "n1", None)
+    noted(controller, "nodes", "n1", msgspec.structs.replace(old, metadata=metadata))
+    controller.step()
+    assert not health.exclusions
 
 
 def test_node_with_absurd_gpu_count_is_ignored() -> None:

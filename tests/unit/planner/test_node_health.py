@@ -381,6 +381,14 @@ def test_exclusion_survives_a_change_of_leader() -> None:
     assert after.cluster.jobs["default/a"].runs
 
 
+def test_exclusion_ends_if_a_new_leader_finds_another_machine() -> None:
+    p = excluded_node()
+    after = planner("chunk", [node("bad", uid="new-machine"), node("n1"), node("n2"), node("n3")])
+    p.cluster.health.exclusions["bad"].uid = "old-machine"
+    recall(after.context, learned_state_of(p.cluster, 0.0))
+    assert not after.cluster.health.exclusions
+
+
 def test_explanation_names_the_excluded_node_and_the_kubelet() -> None:
     p = planner("chunk", [node("bad", gpus=2), *(node(f"n{i}") for i in range(3))])
     for name in ("one", "two"):

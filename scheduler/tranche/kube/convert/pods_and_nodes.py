@@ -320,6 +320,7 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resources: 
         taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),
         unschedulable=observed.spec.unschedulable,
         ready=observed.ready,
+        uid=observed.metadata.uid,
     )
 
 
