@@ -1,6 +1,9 @@
 """Staging pods as the live planner receives them, and jobs with them as it reads and writes these."""
 
 import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import msgspec
@@ -9,7 +12,8 @@ import pytest
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.container_start import StartProblem
-from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
+from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods.pod_events import events_of
@@ -19,6 +23,7 @@ from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import JobPlan, PlannedStaging, Resources
 from tranche.planner import KubeSchedulerChanged, StagingEnded
 
+NO_NODES: Mapping[str, NodeObject] = MappingProxyType({})
 CONTAINER = {"name": "copy", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
 
 
@@ -68,13 +73,21 @@ def test_refused_staging_pod_names_its_node() -> None:
     assert event == StagingEnded("default/j", 1, "Refused", 0.0, "n1", "OutOfcpu")
 
 
+def node_object(name: str, *, ready: bool) -> NodeObject:
+    since = datetime.fromtimestamp(NOW, UTC).isoformat()
+    condition = {"type": "Ready", "status": "True" if ready else "Unknown", "lastTransitionTime": since}
+    return msgspec.convert({"metadata": {"name": name}, "status": {"conditions": [condition]}}, NodeObject)
+
+
 class TestTimeouts:
     """Staging pods that do not get as far as copying."""
 
     PULLING: ClassVar = {"name": "copy", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
     NO_ROOM: ClassVar = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
 
-    def due(self, status: dict[str, Any], node: str, *times: float) -> list[Any]:
+    def due(
+        self, status: dict[str, Any], node: str, *times: float, nodes: Mapping[str, NodeObject] = NO_NODES
+    ) -> list[Any]:
         """Return the events at these times, for a job with one staging pod."""
         controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
         one = msgspec.to_builtins(pod("Pending"))
@@ -85,12 +98,18 @@ class TestTimeouts:
             0.5,
             30.0,
             {found.key: found},
-            UnreachableNodes({}, {}),
+            UnreachableNodes(nodes, {}),
             start_limits={StartProblem.IMAGE_PULL: 600.0},
             scheduler=SchedulerWatch(30.0, 630.0),
         )
         states = list(controller.planner.cluster.jobs.values())
         return [(at, event) for at in times for event in timeouts.due(states, NOW + at, at)]
+
+    @pytest.mark.parametrize(("others_respond", "seconds"), [(True, 60.0), (False, UNDECLARED_TOLERANCE_SECONDS)])
+    def test_copy_on_a_silent_node_is_made_on_another(self, others_respond: bool, seconds: float) -> None:
+        nodes = {"n1": node_object("n1", ready=False), "n2": node_object("n2", ready=others_respond)}
+        times = (0.0, seconds - 1.0, seconds)
+        assert self.due({}, "n1", *times, nodes=nodes) == [(seconds, StagingEnded("default/j", 1, "Lost"))]
 
     def test_staging_pod_that_does_not_start_fails(self) -> None:
         reason = "ErrImagePull: no such image"

@@ -47,9 +47,9 @@ from tranche.planner.job_actions import NOT_TAKEN
 from tranche.state.entities import JobState, Server, Staging, TrackedWindow
 
 RIGID_TOLERANCE_SECONDS = 60.0
-"""Most seconds that a node may be unreachable while a gang or a parameter server, without which other pods cannot
-continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports and results
-of earlier attempts are fenced."""
+"""Most seconds that a node may be unreachable while a gang, a parameter server or a copy of data, without which other
+pods cannot continue, or a pod that is to stop runs there. A later pod is safe before the node returns, because reports
+and results of earlier attempts are fenced, and copies may be made twice."""
 LONGEST_GRACE_SECONDS = 600.0
 """Longest grace period during which the room of a pod that stops counts as free, and for which another pod waits there;
 a longer one keeps the room."""
@@ -332,7 +332,7 @@ class Timeouts:
             return None
         node = pod.spec.node_name
         end = StagingEnded(state.job.key, staging.attempt, "Lost")
-        if self._unreachable.lost(node, now):
+        if self._unreachable.lost(node, now, self._staging_patience(node)):
             return _Wait(0.0, end)
         self._open_pods.append(pod)
         if not node:
@@ -343,6 +343,14 @@ class Timeouts:
         reason, message = delay.event.reason, delay.event.message
         text = f"{reason}: {message}" if message else reason
         return delay._replace(event=end._replace(outcome="Failed", node=node, reason=text))
+
+    def _staging_patience(self, node: str) -> float:
+        """Most seconds that the node of a staging pod may be unreachable.
+
+        Windows wait for the copy. The next pod makes it on another node, unless the whole site is disconnected.
+        """
+        is_cut_off = self._unreachable.is_silent(node) and self._unreachable.is_site_silent(node)
+        return inf if is_cut_off else RIGID_TOLERANCE_SECONDS
 
     def _unplaced_staging(self, staging: Staging, pod: Pod, end: StagingEnded) -> _Wait:
         """Wait of a staging pod that has no node.

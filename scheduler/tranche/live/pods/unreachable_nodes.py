@@ -34,6 +34,12 @@ class UnreachableNodes:
         node = self._nodes.get(name)
         return node is not None and not node.ready
 
+    def is_site_silent(self, name: str) -> bool:
+        """Whether all nodes of the node's site exist and are not ready, as when the site is disconnected."""
+        node = self._nodes.get(name)
+        site = site_of(node.metadata.labels, self._sites) if node is not None else None
+        return not any(one.ready and site_of(one.metadata.labels, self._sites) == site for one in self._nodes.values())
+
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
 
