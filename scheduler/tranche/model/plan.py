@@ -91,7 +91,7 @@ PodOutcome = Literal["Succeeded", "Preempted", "Failed", "Lost", "Refused"]
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPods:
-    """Pods of a job that found no place or were rejected, since one was placed."""
+    """Pods of a job that found no place, were rejected or did not start, since one was placed or started."""
 
     failures: int
     nodes: tuple[str, ...] = ()
@@ -106,6 +106,8 @@ class UnplacedPods:
     """Time before which nothing of the job starts; 0 if it is not held."""
     failed_preemptions: int = 0
     """Number of times that the job stopped others and its pods were not placed, since it succeeded."""
+    unstarted: bool = False
+    """Whether one of these pods had a place and ended before it started."""
 
 
 PodCounts = tuple[tuple[str, int], ...]

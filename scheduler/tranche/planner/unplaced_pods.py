@@ -193,6 +193,7 @@ def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
         record.paused_until,
         held,
         record.failed_preemptions,
+        record.unstarted,
     )
 
 
@@ -208,6 +209,7 @@ def restore_unplaced(context: PlannerContext, state: JobState, known: UnplacedPo
         placed=not known.failures,
         failed_preemptions=known.failed_preemptions,
         failures=known.failures,
+        unstarted=known.unstarted,
         nodes=nodes if known.failures else {},
         refusals={}
         if known.failures

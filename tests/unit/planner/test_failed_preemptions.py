@@ -442,6 +442,25 @@ def test_zone_of_a_volume_is_known_after_a_takeover() -> None:
     assert _zonal_windows(following, now, windows=5)[0] == 0
 
 
+def test_refused_pods_are_known_after_a_takeover() -> None:
+    """A pod that has a place proves nothing about the next one, because the earlier ones had places too."""
+    lab = Refused("Refused")
+    one = job("bad", 300.0, seconds=60.0)
+    lab.submit(one, 300.0)
+    lab.pass_time(300.0, 60.0)
+    plan, progress = lab.planner.plan_of("default/bad", 361.0), lab.planner.progress_of("default/bad")
+    following = planner("chunk", [node("n00")])
+    following.restore([JobSubmitted(one, plan, progress)], 361.0)
+    following.handle(Tick(), 400.0)
+    for attempt, run in following.cluster.jobs["default/bad"].runs.items():
+        following.handle(WorkerBound("default/bad", attempt, run.window.node or ""), 400.0)
+        assert following.cluster.jobs["default/bad"].placement.failures
+        following.handle(WorkerStarted("default/bad", attempt, 401.0), 401.0)
+        assert not following.cluster.jobs["default/bad"].placement.failures
+        return
+    pytest.fail("no window has opened")
+
+
 @pytest.mark.parametrize("ahead", [-HOUR, 0.0, HOUR])
 def test_hold_is_not_longer_under_a_leader_whose_clock_is_behind(ahead: float) -> None:
     """Five nodes in a row hold the job for an hour, by the clock of the first leader, which may be wrong."""

@@ -96,7 +96,7 @@ class PlannedStaging(Resource):
 
 
 class UnplacedPods(Resource):
-    """Pods of the job that found no place or that the API server rejected, since one was placed."""
+    """Pods of the job that found no place, that the API server rejected or that did not start, since one was placed."""
 
     failures: int
     """Number of these pods."""
@@ -113,6 +113,8 @@ class UnplacedPods(Resource):
     failed_preemptions: int = 0
     """Number of times that workers of others were stopped for the job and its pods were not placed, since the last time
     that they were."""
+    unstarted: bool = False
+    """Whether one of these pods had a place and ended before it started; then only a pod that starts ends the pause."""
 
 
 class NodePods(Resource):

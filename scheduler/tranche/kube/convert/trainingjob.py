@@ -331,6 +331,7 @@ def _read_unplaced(known: UnplacedStatus) -> UnplacedPods:
         paused_until=_seconds(known.preempts_from),
         held_until=_seconds(known.held_until),
         failed_preemptions=known.failed_preemptions,
+        unstarted=known.unstarted,
     )
 
 
@@ -447,6 +448,7 @@ def _unplaced(unplaced: UnplacedPods) -> dict[str, Any]:
         preemptsFrom=_time(unplaced.paused_until),
         heldUntil=_time(unplaced.held_until),
         failedPreemptions=unplaced.failed_preemptions or None,
+        unstarted=unplaced.unstarted or None,
     )
 
 

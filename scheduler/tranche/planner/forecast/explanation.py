@@ -308,7 +308,7 @@ def _restraint(cluster: ClusterState, state: JobState, now: float) -> str:
     if restrained is not None and not record.placed:
         return f"{until(restrained, now)}: workers were stopped for jobs of its namespace that were then not placed"
     if state.awaits_place:
-        return " before its last pods are placed"
+        return f" before its last pods {'have started' if record.unstarted else 'are placed'}"
     return " before a dry run has admitted its pods"
 
 
