@@ -31,7 +31,7 @@ from tranche.live.lease_annotations import learned_annotation, read_learned_stat
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import PlannerMetrics
 from tranche.live.pods import pod_timeouts
-from tranche.live.pods.pod_absence import PodAbsenceChecker
+from tranche.live.pods.pod_check import PodChecker
 from tranche.live.pods.scheduler_watch import SchedulerWatch
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
@@ -109,7 +109,7 @@ class Controller:
         """Windows that were in no written plan before the job's last write, by job."""
         self._inherited: set[str] = set()
         """UIDs of the jobs for which a late write of the previous leader may arrive."""
-        self._absences = PodAbsenceChecker(client, self._look_for_timeouts)
+        self._checks = PodChecker(client, self._look_for_timeouts)
         self._scheduler = SchedulerWatch(self.settings.scheduler_silence_seconds, self.settings.provisioning_seconds)
         self._timeouts = self._create_timeouts()
         self._estimates = EstimateRenewal(self.settings)
@@ -130,7 +130,7 @@ class Controller:
             self.watches.pods.store,
             UnreachableNodes(self.watches.nodes.store, self.watches.sites.store),
             self._unpublished,
-            self._absences.confirmed_absent,
+            self._checks.confirmed_absent,
             self._may_be_created,
             startup=self._startup,
             node_start_seconds=self.settings.node_start_seconds,
@@ -178,7 +178,7 @@ class Controller:
             self.restore(read_learned_state(leadership.annotations))
             writing = self.writer.run(lambda: leadership.held)
             await run_until_first_exit(
-                lease=leadership.keep(), writer=writing, absences=self._absences.run(), planner=self._plan()
+                lease=leadership.keep(), writer=writing, checks=self._checks.run(), planner=self._plan()
             )
         finally:
             self.metrics.set_leading(leads=False)

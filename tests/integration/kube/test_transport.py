@@ -14,7 +14,7 @@ from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
-from tranche.live.pods.pod_absence import PodAbsenceChecker
+from tranche.live.pods.pod_check import PodChecker
 from tranche_testcluster import Cluster
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -210,20 +210,20 @@ def test_pod_is_absent_if_missing_or_foreign_after_an_answer(own: Cluster) -> No
 
     async def scene(client: ApiClient) -> None:
         told = asyncio.Event()
-        absences = PodAbsenceChecker(client, told.set)
-        asking = asyncio.create_task(absences.run())
-        assert not absences.confirmed_absent("default", "there", "u")
-        assert not absences.confirmed_absent("default", "there", "of another job")
-        await until(lambda: not absences._asked)
+        checks = PodChecker(client, told.set)
+        asking = asyncio.create_task(checks.run())
+        assert not checks.confirmed_absent("default", "there", "u")
+        assert not checks.confirmed_absent("default", "there", "of another job")
+        await until(lambda: not checks._asked)
         assert told.is_set()
-        assert absences.confirmed_absent("default", "there", "of another job")
-        assert not absences.confirmed_absent("default", "there", "u")
+        assert checks.confirmed_absent("default", "there", "of another job")
+        assert not checks.confirmed_absent("default", "there", "u")
         own.stop("kube-apiserver")
-        assert not absences.confirmed_absent("default", "nowhere", "u")
-        await until(lambda: not absences._asked)
-        assert not absences.confirmed_absent("default", "nowhere", "u")
+        assert not checks.confirmed_absent("default", "nowhere", "u")
+        await until(lambda: not checks._asked)
+        assert not checks.confirmed_absent("default", "nowhere", "u")
         own.start("kube-apiserver")
-        await until(lambda: absences.confirmed_absent("default", "nowhere", "u"))
+        await until(lambda: checks.confirmed_absent("default", "nowhere", "u"))
         asking.cancel()
 
     run(own, scene)

@@ -205,10 +205,10 @@ def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     assert runs
     controller.stopwatch = lambda: 100.51
     controller.step()
-    asked = controller._absences._asked
+    asked = controller._checks._asked
     names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
     assert asked == {("default", name, "long") for name in names}
-    controller._absences._absent.update(asked)  # what it answers: there are none
+    controller._checks._absent.update(asked)  # what it answers: there are none
     controller._look_for_timeouts()
     controller.step()
     assert not runs
@@ -228,12 +228,12 @@ def test_window_whose_written_plan_is_open_is_not_missing() -> None:
     assert [run.closing for run in runs.values()] == [True, True]
     controller.stopwatch = lambda: 130.0
     controller.step()
-    assert not controller._absences._asked, "the closing plan is not written yet"
+    assert not controller._checks._asked, "the closing plan is not written yet"
     write()
     controller.step()
     controller.stopwatch = lambda: 130.51
     controller.step()
-    assert len(controller._absences._asked) == 2
+    assert len(controller._checks._asked) == 2
 
 
 def test_windows_are_unpublished_until_their_plan_is_written() -> None:

@@ -17,7 +17,7 @@ Question = tuple[str, str, str]
 """Namespace and name of a pod, and the UID of its job."""
 
 
-class PodAbsenceChecker:
+class PodChecker:
     """Queue of pods to check, and the confirmed absences."""
 
     def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
