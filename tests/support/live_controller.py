@@ -97,7 +97,7 @@ def written(controller: Controller, name: str, namespace: str = "default") -> di
 
 def condition_alone(controller: Controller, name: str) -> dict[str, Any]:
     """Return the status of an object that the writer would apply under its own field manager."""
-    body = controller.writer._notes[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]()
+    body = controller.writer._conditions[f"/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/{name}/status"]()
     assert body is not None
     return dict(body["status"])
 

@@ -102,7 +102,7 @@ def test_error_of_the_planner_is_not_told_to_a_job(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(controller.planner, "handle_all", broken)
     with pytest.raises(ValueError, match=r"list\.remove"):
         reported(controller, "jobs", "default/a", resource("a"))
-    assert not controller.writer._notes
+    assert not controller.writer._conditions
 
 
 def test_a_site_that_cannot_be_read_does_not_stop_the_others() -> None:
