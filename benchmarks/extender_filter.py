@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tranche.extender.app import create_app
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.metrics.scheduler import Metrics
 from tranche.runtime.http_server import serve
 

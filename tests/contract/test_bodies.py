@@ -11,7 +11,7 @@ from support.extender_objects import Stores, job, window
 from tranche.extender.app import create_app
 from tranche.extender.wire_format import decode_binding, decode_candidates, decode_names
 from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests
+from tranche.kube.convert.pod_shape import pod_constraints, pod_requests
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Resources
 

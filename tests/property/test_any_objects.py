@@ -11,9 +11,8 @@ import pytest
 from support.fuzzed_objects import Jobs, node, quota, site, spec_schema
 from support.live_controller import reported, taken_over, written
 from support.structural_objects import SEED, drawn
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 
 logger = logging.getLogger(__name__)

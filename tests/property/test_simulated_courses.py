@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from support.controller_course import DISTRIBUTING, Course, gang_of, submitted, valued
 from support.live_controller import NOW, noted, taken_over
+from tranche.kube.api.core_types import NodeObject
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 from tranche.live.planner_config import PlannerConfig
 from tranche.model.topology import RACK_LEVEL

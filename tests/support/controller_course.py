@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from support.live_controller import NOW, reported, resource, written
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects

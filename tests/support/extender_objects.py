@@ -6,10 +6,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tranche.extender.view import View
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 
 T = TypeVar("T")
 GPU = "nvidia.com/gpu"

@@ -27,9 +27,9 @@ from support.extender_objects import worker as pod_of
 from support.frameworks import python_of
 from support.report_server import served
 from support.worker_trial import ROOT
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import may_report_progress
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import progress_status, to_job
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.planner_inbox import ReportInbox

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tranche.auth.pod_token import TokenReviewer
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import REPORT_AUDIENCE
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.planner_inbox import ReportInbox
 from tranche.metrics.scheduler import Metrics

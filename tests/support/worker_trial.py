@@ -30,9 +30,9 @@ from support.builders import node
 from support.builders import planner as planner_of
 from support.extender_objects import worker as pod_of
 from support.report_server import served
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.kube.convert.trainingjob import plan_status, progress_status, to_job
 from tranche.live.chunk_requests import ChunkRequestQueue
 from tranche.live.planner_inbox import ReportInbox

@@ -8,7 +8,7 @@ from tranche.kube.api.core_types import Metadata, Narrow, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import identity, owner_uid
-from tranche.kube.convert.pods_and_nodes import is_over
+from tranche.kube.convert.pod_state import is_over
 from tranche.kube.convert.training_container import has_terminated, others_remain
 from tranche_operator.reconcile.observed import PodView
 

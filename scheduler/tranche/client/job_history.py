@@ -12,7 +12,8 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.attempt_history import ended_attempts, resume_times
 from tranche.kube.convert.pod_identity import Identity, identity, owner_uid
 from tranche.kube.convert.pod_outcome import outcome
-from tranche.kube.convert.pods_and_nodes import exit_code, is_over, trainer
+from tranche.kube.convert.pod_state import exit_code, is_over
+from tranche.kube.convert.training_container import training_state
 from tranche.model import AttemptRecord
 from tranche.model.stop_text import preemption_text, stop_text
 
@@ -186,7 +187,7 @@ def _of_counted(pod: Pod, who: Identity, one: AttemptRecord, resumes: datetime |
 
 def _of_pod(pod: Pod, who: Identity, closing_for: str = "", why: str = "") -> Attempt:
     """Return an attempt that is not counted; `closing_for` and `why` are those of its window or server."""
-    state, result = trainer(pod), _outcome(pod)
+    state, result = training_state(pod), _outcome(pod)
     cause = preemption_text(closing_for, why) if closing_for else why
     ended, running = state.terminated, state.running
     return Attempt(
@@ -215,7 +216,7 @@ def _outcome(pod: Pod) -> str:
 def _why(pod: Pod, result: str) -> str:
     if result == "Succeeded":
         return ""
-    ended = trainer(pod).terminated
+    ended = training_state(pod).terminated
     said = ended.reason if ended is not None and ended.reason not in ("Completed", "Error") else ""
     refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
     return refused or _REASONS.get(result) or said or "the container failed"

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from tranche.kube.api.core_types import NodeObject
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.model import Node
 from tranche.web.job_views import phase_of

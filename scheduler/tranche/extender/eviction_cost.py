@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 
 from tranche.extender.view import View
 from tranche.extender.wire_format import MetaPod, MetaVictims
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_identity import controlled_identity
-from tranche.kube.convert.pods_and_nodes import Pod, pod_requests, started_at, template_shape
+from tranche.kube.convert.pod_shape import pod_requests, template_shape
+from tranche.kube.convert.pod_state import started_at
 from tranche.model.quantity import parse_duration
 
 Cost = tuple[int, int, float]

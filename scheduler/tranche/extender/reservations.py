@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import (
     PLANNED_ROLES,
     PRIORITIES,
@@ -14,16 +15,10 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.admitted_pod import planned_shape
+from tranche.kube.convert.node import node_allocatable
 from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import (
-    NodeObject,
-    Pod,
-    is_over,
-    node_allocatable,
-    pod_of_template,
-    pod_usage,
-    usage_index,
-)
+from tranche.kube.convert.pod_shape import pod_of_template, pod_usage, usage_index
+from tranche.kube.convert.pod_state import is_over
 from tranche.model import Resources
 
 NOTHING = Resources()

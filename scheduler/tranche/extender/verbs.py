@@ -10,10 +10,11 @@ from tranche.extender.eviction_cost import least_loss
 from tranche.extender.reservations import Entry, NodeUse, is_closing
 from tranche.extender.view import View
 from tranche.extender.wire_format import FilterResult, HostPriority, MetaVictims
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
-from tranche.kube.convert.pods_and_nodes import Pod, pod_requests
+from tranche.kube.convert.pod_shape import pod_requests
 from tranche.model import Resources
 
 HIGHEST = 10

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from tranche.extender.reservations import Reservations
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.reflector import Stats
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.site_membership import site_of
 
 T = TypeVar("T")

@@ -11,11 +11,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, GpuResources, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage, NamespaceQuotas

@@ -8,20 +8,13 @@ low: then a pod may be refused, and its window is retried.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import SiteObject
+from tranche.kube.convert.node import node_allocatable, node_of
 from tranche.kube.convert.pod_identity import Identity, identity
-from tranche.kube.convert.pods_and_nodes import (
-    NodeObject,
-    Pod,
-    is_over,
-    node_allocatable,
-    node_of,
-    pod_requests,
-    pod_usage,
-    usage_index,
-)
+from tranche.kube.convert.pod_shape import pod_requests, pod_usage, usage_index
+from tranche.kube.convert.pod_state import is_over
 from tranche.kube.convert.resource_quota import quota_of, used_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.model import Node, Quota, Resources

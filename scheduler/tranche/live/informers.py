@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.runtime.supervision import run_until_first_exit
 
 API = "/apis/tranche.dev/v1alpha1"

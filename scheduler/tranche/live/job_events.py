@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tranche.kube.api.condition import find_condition
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_INVALID_TEMPLATE,
@@ -19,7 +20,8 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests, started_at
+from tranche.kube.convert.pod_shape import pod_requests
+from tranche.kube.convert.pod_state import is_over, started_at
 from tranche.kube.convert.training_container import is_from, is_from_other
 from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.model import Job, JobPlan

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tranche.kube.api.resources import API_VERSION, SiteObject
+from tranche.kube.convert.node import node_allocatable
 from tranche.kube.convert.node_condition import ExcludedNode, excluded_condition
-from tranche.kube.convert.pods_and_nodes import node_allocatable
 from tranche.kube.convert.scheduler_condition import silence_condition
 from tranche.kube.convert.site_membership import shared_condition, site_of, sites_of
 from tranche.live.foreign_usage import ForeignNodeUsage

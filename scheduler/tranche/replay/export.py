@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from tranche.kube.api.core_types import Metadata
+from tranche.kube.api.core_types import Metadata, NodeObject, Pod
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_of
+from tranche.kube.convert.node import node_of
 from tranche.kube.convert.site_membership import site_of
 from tranche.kube.convert.trainingjob import gpu_seconds_per_batch, to_job, to_site
 from tranche.model import Job, Node, Resources, Site

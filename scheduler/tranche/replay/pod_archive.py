@@ -8,7 +8,8 @@ import msgspec
 
 from tranche.kube.api.core_types import ContainerState, ContainerStatus, Metadata, Pod, PodStatus, Terminated
 from tranche.kube.api.names import GpuResources
-from tranche.kube.convert.pods_and_nodes import is_over, trainer
+from tranche.kube.convert.pod_state import is_over
+from tranche.kube.convert.training_container import training_state
 from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_history import is_foreign
 
@@ -44,7 +45,7 @@ class PodMemory:
         if new is not None and not is_over(new):
             return
         ended = pod if pod.status.phase in ("Succeeded", "Failed") else _set_end(pod, self._clock())
-        if trainer(ended).terminated is not None:
+        if training_state(ended).terminated is not None:
             self._known.add(ended.metadata.uid)
             self._records.add(ended)
             if len(self._known) > 2 * MOST_PODS:
@@ -61,7 +62,7 @@ class PodMemory:
 
 def _set_end(pod: Pod, now: float) -> Pod:
     """Set the end of a pod that was deleted while it ran to the time of the deletion event."""
-    state = trainer(pod)
+    state = training_state(pod)
     if state.running is None:
         return pod
     ended = Terminated(started_at=state.running.started_at, finished_at=datetime.fromtimestamp(now, UTC))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GPU_RESOURCES, LABEL_JOB, GpuResources
-from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_requests, trainer
+from tranche.kube.convert.pod_shape import pod_constraints, pod_requests
+from tranche.kube.convert.training_container import training_state
 from tranche.model import Job, PodShape
 
 GROUP_LABELS = (
@@ -143,7 +144,7 @@ def histories(
 
 def _stay(pod: Pod, until: float, gpu_resources: GpuResources) -> _Stay | None:
     """The time of the pod on its GPUs; None if it has never run."""
-    state = trainer(pod)
+    state = training_state(pod)
     began = state.terminated.started_at if state.terminated else state.running.started_at if state.running else None
     over = pod.status.phase in ("Succeeded", "Failed")
     ended = _last_end(pod) if over else None
@@ -215,7 +216,7 @@ def latest(pods: Iterable[Pod], known: Iterable[float] = ()) -> float:
     """Return the last time in the history; -inf if it is empty."""
     moments = list(known)
     for pod in pods:
-        state = trainer(pod)
+        state = training_state(pod)
         times = [pod.metadata.creation_timestamp, _last_end(pod), state.running.started_at if state.running else None]
         moments += [at.timestamp() for at in times if at is not None]
     return max(moments, default=-inf)

@@ -10,7 +10,8 @@ import msgspec
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.timestamp import whole_second
-from tranche.kube.convert.pods_and_nodes import is_over, pod_constraints, pod_requests, started_at
+from tranche.kube.convert.pod_shape import pod_constraints, pod_requests
+from tranche.kube.convert.pod_state import is_over, started_at
 from tranche.kube.convert.site_membership import site_of
 from tranche.live.cluster_translator import restore_planner
 from tranche.live.informers import ClusterObjects

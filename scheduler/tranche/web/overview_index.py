@@ -15,7 +15,7 @@ from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import ROLE_WORKER, pod_name
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.api.timestamp import whole_second
-from tranche.kube.convert.pods_and_nodes import template_shape
+from tranche.kube.convert.pod_shape import template_shape
 from tranche.model import PlannedWindow, format_chunks
 from tranche.model.explanation_text import ASSUMED_DURATION
 from tranche.runtime.batching import portions

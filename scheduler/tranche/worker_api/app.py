@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse
 from tranche import __version__
 from tranche.auth.pod_token import Bearer, TokenReviewer
 from tranche.auth.review_cache import BusyError, TooManyRefusalsError
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, pod_name
 from tranche.kube.api.resources import MAX_CHUNKS, TrainingJob
 from tranche.kube.client.client import ApiError
@@ -31,7 +32,7 @@ from tranche.kube.convert.pod_identity import (
     may_request_chunks,
     owner_uid,
 )
-from tranche.kube.convert.pods_and_nodes import Pod, is_over
+from tranche.kube.convert.pod_state import is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.planner_api.receiver import NotLeadingError

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from chaos.checks.ledger import has_succeeded, own_status
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.model import parse_chunks
 from tranche_testcluster import Change
 

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from chaos.checks.ledger import own_status
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import LABEL_ATTEMPT
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatable, pod_requests
+from tranche.kube.convert.node import node_allocatable
+from tranche.kube.convert.pod_shape import pod_requests
 from tranche_testcluster import Change
 
 KNOWN_SECONDS = 15.0

@@ -11,10 +11,13 @@ from chaos.checks.gang import check_gangs
 from chaos.checks.gpu_accounting import check_accounts
 from chaos.checks.job_failure import check_failures
 from chaos.checks.ledger import check_ledger, environment, has_succeeded, own_status
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import LABEL_ROLE, ROLE_STAGING
+from tranche.kube.convert.node import node_allocatable
 from tranche.kube.convert.pod_identity import identity
 from tranche.kube.convert.pod_outcome import outcome
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, is_over, node_allocatable, pod_requests
+from tranche.kube.convert.pod_shape import pod_requests
+from tranche.kube.convert.pod_state import is_over
 from tranche.model import Resources, parse_chunks
 from tranche_testcluster import Change
 

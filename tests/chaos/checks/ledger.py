@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
-from tranche.kube.convert.pods_and_nodes import Pod, exit_code, is_over, termination_progress
+from tranche.kube.convert.pod_state import exit_code, is_over, termination_progress
 from tranche.kube.convert.training_container import has_terminated
 from tranche.model import parse_chunks
 from tranche_testcluster import Change

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from support.waiting import WAIT_SECONDS
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live.pods.pod_check import PodChecker
 from tranche_testcluster import Cluster
 

@@ -9,8 +9,8 @@ from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.eviction_cost import loss
 from tranche.extender.verbs import preempt
 from tranche.extender.wire_format import MetaPod, MetaVictims
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.status import Progress
-from tranche.kube.convert.pods_and_nodes import Pod
 
 NOW = 1_800_000_000.0
 SILENT = {"data": {"chunks": 4}, "parameterServers": None}

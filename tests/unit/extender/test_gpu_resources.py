@@ -9,8 +9,9 @@ from support.extender_objects import Stores, window
 from tranche.extender.site_summary import GpuUse, list_sites
 from tranche.extender.verbs import filter_nodes, preempt
 from tranche.extender.wire_format import MetaVictims
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, pod_requests
+from tranche.kube.convert.pod_shape import pod_requests
 
 NVIDIA, AMD = "nvidia.com/gpu", "amd.com/gpu"
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.verbs import filter_nodes, preempt, prioritize
 from tranche.extender.wire_format import FilterResult, MetaPod, MetaVictims
-from tranche.kube.api.core_types import Metadata, PodSpec
-from tranche.kube.convert.pods_and_nodes import Pod
+from tranche.kube.api.core_types import Metadata, Pod, PodSpec
 
 LEAVING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
 NODES = ["n1", "n2", "n3"]

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tranche.kube.api.core_types import NodeObject
 from tranche.kube.api.resources import Plan, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, node_of
+from tranche.kube.convert.node import node_of
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job, unplaced_conditions
 from tranche.model import Admission, JobPlan, PodShape, Resources, UnplacedPods
 from tranche.state.node import NodeState

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod, node_allocatable, pod_requests, pod_usage
+from tranche.kube.convert.node import node_allocatable
+from tranche.kube.convert.pod_shape import pod_requests, pod_usage
 from tranche.kube.convert.resource_quota import quota_of
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live.foreign_usage import ForeignNodeUsage

@@ -4,9 +4,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.convert import pod_decoder
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pods_and_nodes import Pod, is_over, pod_requests
+from tranche.kube.convert.pod_shape import pod_requests
+from tranche.kube.convert.pod_state import is_over
 
 CONTAINER = {"name": "main", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}}
 INIT = {"name": "init", "restartPolicy": "Always", "resources": {"limits": {"memory": "1Gi"}}}

@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tranche.kube.api.core_types import NodeObject
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_outcome import end_reason, outcome
-from tranche.kube.convert.pods_and_nodes import Pod
 
 STARTED = "2026-01-01T00:00:10Z"
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

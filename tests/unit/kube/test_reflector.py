@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from support.fake_api_server import FakeApi, run
+from tranche.kube.api.core_types import Pod
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import LONGEST_PAUSE_SECONDS, LONGEST_RETRY_AFTER_SECONDS, Reflector
-from tranche.kube.convert.pods_and_nodes import Pod
 
 PATH = "/api/v1/pods"
 DECODER = msgspec.json.Decoder(Pod)

@@ -5,16 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_outcome import outcome
-from tranche.kube.convert.pods_and_nodes import (
-    Pod,
-    exit_code,
-    has_ended,
-    is_over,
-    started_at,
-    termination_progress,
-)
+from tranche.kube.convert.pod_state import exit_code, has_ended, is_over, started_at, termination_progress
 from tranche.kube.convert.training_container import (
     container_name,
     has_terminated,

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from support.live_controller import NOW, resource
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live.cluster_translator import ClusterTranslator, restore_planner
 from tranche.live.informers import ClusterObjects
 from tranche.live.planner_config import PlannerConfig

@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, condition_alone, noted, reported, resource, taken_over, written
-from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.model import Report
 from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.container_start import StartProblem
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
 from tranche.live.foreign_usage import ForeignNodeUsage

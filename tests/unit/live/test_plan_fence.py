@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, condition_alone, reported, resource, taken_over, written
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import TrainingJob
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live import plan_fence
 
 

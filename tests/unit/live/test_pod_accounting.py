@@ -10,9 +10,9 @@ import pytest
 
 from support.builders import job, node, planner
 from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import Controller
 from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from support.builders import job, node, planner, worker
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.kube.convert.pods_and_nodes import NodeObject, Pod
 from tranche.live import ControllerSettings, job_events
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods import pod_events

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, planner
+from tranche.kube.api.core_types import Pod
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pods_and_nodes import Pod
 from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.scheduler_watch import SchedulerWatch
 from tranche.live.pods.unreachable_nodes import UnreachableNodes

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tranche.kube.convert.pods_and_nodes import pod_constraints, pod_of_template
+from tranche.kube.convert.pod_shape import pod_constraints, pod_of_template
 from tranche_operator.manifests import node_affinity
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

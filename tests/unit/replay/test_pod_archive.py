@@ -7,7 +7,7 @@ import msgspec
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GPU_RESOURCE, GPU_RESOURCES
-from tranche.kube.convert.pods_and_nodes import trainer
+from tranche.kube.convert.training_container import training_state
 from tranche.replay.pod_archive import PodMemory, decode_watched_pod
 
 NOW = 1_800_000_000.0
@@ -45,7 +45,7 @@ def test_a_pod_that_was_deleted_while_it_ran_ended_then() -> None:
     memory = PodMemory(GPU_RESOURCES, lambda: NOW)
     memory.note("ns/p", RUNNING, None)
     (cut,) = memory.pods()
-    ended = trainer(cut).terminated
+    ended = training_state(cut).terminated
     assert ended is not None
     assert ended.finished_at == datetime.fromtimestamp(NOW, UTC)
     assert cut.status.phase == "Failed"
@@ -62,4 +62,4 @@ def test_watched_pod_keeps_labels_and_states_without_annotations() -> None:
     raw = msgspec.json.encode(msgspec.structs.replace(ENDED))
     kept = decode_watched_pod(raw)
     assert kept.metadata.labels == {"job-name": "j"}
-    assert trainer(kept).terminated == trainer(ENDED).terminated
+    assert training_state(kept).terminated == training_state(ENDED).terminated

@@ -4,7 +4,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tranche.kube.convert.pods_and_nodes import Pod, termination_progress
+from tranche.kube.api.core_types import Pod
+from tranche.kube.convert.pod_state import termination_progress
 from tranche_worker import assignment, report
 
 ENVIRONMENT = {

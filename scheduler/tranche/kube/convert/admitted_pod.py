@@ -12,7 +12,7 @@ import msgspec
 from tranche.kube.api.core_types import Pod, ResourceRequirements
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
-from tranche.kube.convert.pods_and_nodes import container_requests, pod_shape
+from tranche.kube.convert.pod_shape import container_requests, pod_shape
 from tranche.model import PodShape, Resources, Toleration
 from tranche.model.quantity import parse_bytes, parse_millicores
 

@@ -6,7 +6,8 @@ Only the outcome ``Failed`` is a failure of the job itself.
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod, Terminated
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started, is_start_interrupted
-from tranche.kube.convert.pods_and_nodes import exit_code, termination_progress, trainer
+from tranche.kube.convert.pod_state import exit_code, termination_progress
+from tranche.kube.convert.training_container import training_state
 from tranche.model import PodOutcome
 
 _LOST_WITH_NODE = ("NodeLost", "NodeAffinity", "OutOf", "TopologyAffinityError", "UnexpectedAdmissionError")
@@ -57,7 +58,7 @@ def end_reason(pod: Pod) -> str:
     status = pod.status
     if status.reason or status.message:
         return f"{status.reason}: {status.message}".strip(": ")[:LONGEST_MESSAGE]
-    ended = trainer(pod).terminated
+    ended = training_state(pod).terminated
     return ended.reason if ended is not None and ended.reason not in ("Error", "Completed") else ""
 
 
@@ -92,7 +93,7 @@ def failure_log(pod: Pod) -> str:
     With terminationMessagePolicy FallbackToLogsOnError, which the operator sets, it has the last lines of the log,
     unless the program wrote a message.
     """
-    ended = trainer(pod).terminated
+    ended = training_state(pod).terminated
     if ended is None or ended.exit_code == 0 or termination_progress(pod) is not None:
         return ""
     return ended.message
@@ -111,7 +112,7 @@ def _is_lost(ended: Terminated) -> bool:
 
 def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
     """Return whether the training container ended with its node or its container runtime."""
-    ended = trainer(pod).terminated
+    ended = training_state(pod).terminated
     if ended is None:
         return False
     if _is_lost(ended) or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):

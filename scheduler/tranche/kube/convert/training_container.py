@@ -45,7 +45,7 @@ def container_name(pod: Pod) -> str:
     return names[0] if names else ""
 
 
-def state_of(pod: Pod) -> ContainerState:
+def training_state(pod: Pod) -> ContainerState:
     """Return the state of the training container; without fields if it has none yet."""
     name, statuses = container_name(pod), pod.status.container_statuses
     if not name:  # the pod was read without its containers
@@ -55,7 +55,7 @@ def state_of(pod: Pod) -> ContainerState:
 
 def has_terminated(pod: Pod) -> bool:
     """Return whether the training container has terminated and will not be restarted."""
-    if state_of(pod).terminated is None:
+    if training_state(pod).terminated is None:
         return False
     name = container_name(pod)
     own = next((one for one in pod.spec.containers or () if one.name == name), Container())
@@ -67,7 +67,7 @@ def others_remain(pod: Pod) -> bool:
 
     Between the end of the last container and the pod's phase Succeeded or Failed, none does for a moment.
     """
-    own = state_of(pod)
+    own = training_state(pod)
     others = (status.state for status in pod.status.container_statuses if status.state is not own)
     started_before = (status.state for status in pod.status.init_container_statuses)
     return any(state.terminated is None for state in others) or any(state.running for state in started_before)

@@ -41,7 +41,7 @@ from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name
 from tranche.kube.convert.attempt_history import LONGEST_REASON, attempt_status, read_record
-from tranche.kube.convert.pods_and_nodes import pod_of_template, pod_requests
+from tranche.kube.convert.pod_shape import pod_of_template, pod_requests
 from tranche.kube.convert.size_limit import check_sizes
 from tranche.kube.convert.worker_grant import grant_status, read_grant
 from tranche.model import (

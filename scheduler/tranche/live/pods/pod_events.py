@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_STAGING, ROLE_WORKER
 from tranche.kube.convert.pod_identity import Identity, identity
 from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
-from tranche.kube.convert.pods_and_nodes import (
-    NodeObject,
-    Pod,
+from tranche.kube.convert.pod_state import (
     exit_code,
     has_ended,
     is_evicted_by_scheduler,

@@ -10,6 +10,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import (
     GANG_GATE,
     GPU_RESOURCES,
@@ -22,7 +23,7 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import Pod, is_over, started_at
+from tranche.kube.convert.pod_state import is_over, started_at
 from tranche.kube.convert.training_container import has_terminated
 from tranche.live.pods.pod_events import GONE, end_of
 from tranche.live.pods.scheduler_watch import (

@@ -4,9 +4,9 @@ import re
 from collections.abc import Container, Iterable
 from math import inf
 
-from tranche.kube.api.core_types import PodCondition
+from tranche.kube.api.core_types import Pod, PodCondition
 from tranche.kube.api.names import GpuResources
-from tranche.kube.convert.pods_and_nodes import Pod, is_over
+from tranche.kube.convert.pod_state import is_over
 
 NO_ROOM = re.compile(r"Insufficient ([\w./-]*\w)")
 """Part of the message of kube-scheduler if a node lacks a free resource. It checks volumes and affinity between

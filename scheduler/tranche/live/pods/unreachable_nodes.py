@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from math import inf
 
 from tranche.kube.api.condition import find_condition
+from tranche.kube.api.core_types import NodeObject
 from tranche.kube.api.resources import SiteObject
-from tranche.kube.convert.pods_and_nodes import NodeObject
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS, site_of
 from tranche.model.quantity import parse_duration
 

@@ -1,0 +1,97 @@
+"""State of a pod and of its training container: whether it has started or ended, with which exit code and progress."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from tranche.kube.api.core_types import Pod
+from tranche.kube.api.fields import MAX_CHUNKS
+from tranche.kube.convert import training_container
+
+_RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
+_Chunks = Annotated[str, msgspec.Meta(pattern=rf"\A{_RANGE}(,{_RANGE})*\Z")]
+_PROGRESS = msgspec.json.Decoder(dict[_Chunks, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
+MOST_MESSAGE_BYTES = 4096
+"""The kubelet keeps this many bytes of a termination message."""
+
+
+def is_over(pod: Pod) -> bool:
+    """Whether the pod's containers have terminated permanently, or will never start."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return True
+    metadata = pod.metadata
+    return metadata.deletion_timestamp is not None and (
+        not pod.spec.node_name or metadata.deletion_grace_period_seconds == 0
+    )
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod has ended: `is_over`, or its training container has terminated and only other containers run.
+
+    A kubelet reports the end of the last container up to a second before that of the pod, which frees its resources.
+    In between the pod has not ended, so that its window keeps them.
+    """
+    return is_over(pod) or (training_container.has_terminated(pod) and training_container.others_remain(pod))
+
+
+def is_evicted_by_scheduler(pod: Pod) -> bool:
+    """Whether kube-scheduler evicted the pod to make room for one of a higher priority."""
+    return any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
+        for c in pod.status.conditions
+    )
+
+
+def exit_code(pod: Pod) -> int | None:
+    """Return the exit code of the training container; None while it has not ended."""
+    terminated = training_container.training_state(pod).terminated
+    return terminated.exit_code if terminated else None
+
+
+def started_at(pod: Pod) -> float | None:
+    """Return the start time of the training container in whole seconds since the epoch; None before it."""
+    state = training_container.training_state(pod)
+    at = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
+    return at.timestamp() if at else None
+
+
+def run_seconds(pod: Pod) -> float:
+    """Return the run time of the training container of an ended pod in whole seconds; 0 if it never ran."""
+    terminated = training_container.training_state(pod).terminated
+    if terminated is None or terminated.started_at is None or terminated.finished_at is None:
+        return 0.0
+    return (terminated.finished_at - terminated.started_at).total_seconds()
+
+
+def termination_progress(pod: Pod) -> dict[int, float] | None:
+    """Return the durable batches by chunk from the termination message of the training container.
+
+    The run of a gang member counts as one batch, so it writes a fraction.
+
+    Returns None without a valid message, because the container may write any text.
+    """
+    terminated = training_container.training_state(pod).terminated
+    if terminated is None:
+        return None
+    text = terminated.message.encode(errors="replace")
+    try:
+        progress = _PROGRESS.decode(text) if len(text) <= MOST_MESSAGE_BYTES else None
+    except msgspec.DecodeError:
+        return None
+    return _by_chunk(progress) if progress is not None else None
+
+
+def _by_chunk(progress: Mapping[str, float]) -> dict[int, float] | None:
+    """Expand the ranges of a message; None if they name more chunks than a job can have, or one of them twice."""
+    batches: dict[int, float] = {}
+    named = 0
+    for text, count in progress.items():
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            chunks = range(int(first), int(last or first) + 1)
+            named += len(chunks)
+            if named > MAX_CHUNKS:
+                return None
+            batches.update(dict.fromkeys(chunks, count))
+    return batches if len(batches) == named else None
