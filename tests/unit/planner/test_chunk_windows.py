@@ -132,7 +132,7 @@ def test_what_is_too_much_to_play_is_lined_up(monkeypatch: pytest.MonkeyPatch) -
     p = binding("n1")
     p.handle(JobSubmitted(job("a", chunks=6)), 0.0)
     whole = times(p, "a", 0.0)
-    monkeypatch.setattr(chunk_windows, "STEPS", 2)
+    monkeypatch.setattr(chunk_windows, "MAX_STEPS", 2)
     assert times(p, "a", 0.0) == whole == [(100.0 * n, 100.0 * (n + 1)) for n in range(6)]
 
 
