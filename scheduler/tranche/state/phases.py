@@ -37,7 +37,7 @@ class JobPhase(Enum):
     HELD = "Held"
     """It has no windows, and gets none before a pause after a failure or a refusal is over."""
     RUNNING = "Running"
-    """It has open windows, or a chief that goes on."""
+    """It has open windows, or a chief that continues."""
     STOPPING = "Stopping"
     """All its windows or parameter servers are closing, and it may go on when they have ended."""
     SUSPENDED = "Suspended"
