@@ -21,7 +21,7 @@ from support.policy_groups import DISTRIBUTING
 
 SEED = 20260
 STATES = 1000
-LEAST_SHARE = 0.95
+MIN_SHARE = 0.95
 LEAST_OF_A_KIND = 5
 """Least number of trials of each kind that can occur under a policy, in 1,000."""
 COLUMNS = ("all", "tier", "weight", "age", "share", "order", "not stopped", "quota", "data", "held", "nodes", "gang")
@@ -43,8 +43,8 @@ def row(count: TrialCount) -> str:
 def problems(count: TrialCount, states: int) -> list[str]:
     """Return what the trials of a policy do not show."""
     found = []
-    if count.earlier["all"] < LEAST_SHARE * states:
-        found.append(f"{count.policy}: {count.earlier['all']} of {states} start earlier, less than {LEAST_SHARE:.0%}")
+    if count.earlier["all"] < MIN_SHARE * states:
+        found.append(f"{count.policy}: {count.earlier['all']} of {states} start earlier, less than {MIN_SHARE:.0%}")
     rare = count.missing(LEAST_OF_A_KIND * states // STATES)
     if rare:
         found.append(f"{count.policy}: too few states with {', '.join(rare)}")

@@ -31,7 +31,7 @@ from tranche.simulation import TraceRow, read_trace
 from tranche_testcluster import Cluster
 
 LOG = "elasticflow_cluster06"
-MOST_GPUS, FIRST_ROW, ROWS = 16, 1190, 120
+MAX_GPUS, FIRST_ROW, ROWS = 16, 1190, 120
 DIVISOR, SHORTEST_SECONDS, LONGEST_SECONDS = 2700.0, 0.5, 60.0
 NODES, GPUS = 8, 4
 CHECKPOINT_SECONDS = 0.1
@@ -83,7 +83,7 @@ class Gang:
 
 def load(trace: Path, count: int) -> list[Gang]:
     """Return the first `count` jobs of the workload."""
-    rows = [row for row in read_trace(trace).rows if row.gpus <= MOST_GPUS]
+    rows = [row for row in read_trace(trace).rows if row.gpus <= MAX_GPUS]
     chosen = sorted(rows, key=_order)[FIRST_ROW : FIRST_ROW + ROWS][:count]
     first = chosen[0].submit_seconds
     return [

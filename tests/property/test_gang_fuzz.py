@@ -31,7 +31,7 @@ from tranche.planner import (
 from tranche.planner.helper_end import helper_end
 from tranche.planner.invariants import check
 
-MOST_JOBS = 5
+MAX_JOBS = 5
 ENDINGS = [("Succeeded", 0), ("Preempted", 143), ("Failed", 1), ("Lost", None)]
 
 
@@ -57,7 +57,7 @@ class GangMachine(RuleBasedStateMachine):
     def tell(self, *events: Event) -> None:
         self.planner.handle_all(events, self.now)
 
-    @precondition(lambda self: len(self.jobs) < MOST_JOBS)
+    @precondition(lambda self: len(self.jobs) < MAX_JOBS)
     @rule(
         members=st.integers(1, 4),
         is_gang=st.sampled_from([True, True, True, False]),

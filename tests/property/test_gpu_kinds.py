@@ -15,7 +15,7 @@ LABEL = "nvidia.com/gpu.product"
 SPEEDS = {"fast": 1.0, "half": 0.5, "slow": 0.1}
 NODES = st.lists(st.tuples(st.sampled_from(sorted(SPEEDS)), st.integers(1, 3)), min_size=2, max_size=5)
 POLICIES = st.sampled_from(["chunk", "fifo", "srsf", "las", "first-fit"])
-MOST_EVENTS = 3000
+MAX_EVENTS = 3000
 
 
 def cluster(kinds: list[tuple[str, int]]) -> list[Node]:
@@ -66,7 +66,7 @@ def played(made: Planner, jobs: list[Job]) -> dict[str, float]:
         for key, state in made.cluster.jobs.items():
             if state.finished:
                 done.setdefault(key, now)
-        assert count < MOST_EVENTS
+        assert count < MAX_EVENTS
     return done
 
 

@@ -62,7 +62,7 @@ from tranche.planner.invariants import check
 from tranche.state.entities import JobState
 
 GPUS = st.integers(1, 4)
-MOST_JOBS = 12
+MAX_JOBS = 12
 """At a time: more make runs slow, and nothing is different among them."""
 FORECAST_STEPS = 4
 """Steps between forecasts, which would take three quarters of the time if there were one after each step."""
@@ -84,7 +84,7 @@ class PlannerMachine(RuleBasedStateMachine):
         self.submitted = 0
         self.steps = 0
 
-    @precondition(lambda self: len(self.jobs) < MOST_JOBS)
+    @precondition(lambda self: len(self.jobs) < MAX_JOBS)
     @rule(
         chunks=st.integers(1, 5),
         gpus=st.integers(1, 3),

@@ -12,7 +12,7 @@ from tranche.simulation.job_log import TraceRow
 from tranche.simulation.scenario import Scenario, run
 from tranche.simulation.workload.from_log import gang_jobs
 
-MOST_GPUS = 6
+MAX_GPUS = 6
 
 
 @dataclass
@@ -88,13 +88,13 @@ def most_in_use(result: SimulationResult) -> int:
     return most
 
 
-JOB = st.tuples(st.integers(0, 12), st.integers(1, MOST_GPUS), st.integers(1, 8))
+JOB = st.tuples(st.integers(0, 12), st.integers(1, MAX_GPUS), st.integers(1, 8))
 """Few values, so that many jobs tie in submission, rest and service."""
 
 
 @given(
     given_jobs=st.lists(JOB, min_size=1, max_size=14),
-    gpus=st.integers(1, MOST_GPUS),
+    gpus=st.integers(1, MAX_GPUS),
     policy=st.sampled_from(["srsf", "srtf", "sjf", "fifo", "fifo-skip"]),
 )
 @example([(0, 4, 3), (0, 3, 4), (0, 1, 12), (3, 2, 6), (3, 6, 2)], 6, "srsf")

@@ -100,7 +100,7 @@ def test_take_overs_change_no_decision(policy: str, seed: int) -> None:
     assert [one[0] for one in found] == pytest.approx([one[0] for one in expected], abs=1e-2)
 
 
-MOST_REPEATS = 10
+MAX_REPEATS = 10
 """More than any of 40 seeds needs: a distribution stops some windows at most twice."""
 
 
@@ -114,7 +114,7 @@ class Ends:
     def handle(self, event: Event, now: float) -> None:
         """Handle an event, and the ends that follow from it."""
         instructions: Iterable[Instruction] = self.planner.handle(event, now)
-        for _ in range(MOST_REPEATS):
+        for _ in range(MAX_REPEATS):
             told = list(instructions)
             self.unwritten |= {(one.job, one.window.attempt) for one in told if isinstance(one, OpenWindow)}
             closed = [(one.job, one.window.attempt) for one in told if isinstance(one, CloseWindow)]

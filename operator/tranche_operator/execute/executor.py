@@ -59,12 +59,12 @@ PASSING_SECONDS = 1.0
 INSISTENT_REFUSALS = 5
 """Number of the attempt, 75 s after the first, at which a pod that several budgets select is deleted: the plan has not
 changed meanwhile, although another leader may have had to take over first."""
-MOST_UNREADY = 3
+MAX_UNREADY = 3
 """Number of answers that a budget is not computed yet, after which it refuses: a new one is computed within a second,
 but one with a percentage never, because TrainingJobs have no scale subresource."""
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 """Part of the message of the Eviction API for such a pod."""
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 """Number of such answers in a row for one object after which the next one is a failure: a policy may give it, too."""
 _JSON_PATCH = "application/json-patch+json"
 _CHANGED = frozenset({409, 422})
@@ -309,7 +309,7 @@ class ActionExecutor:
                 raise
             message = error.causes["DisruptionBudget"] or error.message
             if error.retry_after:
-                if self._cache.count_change(run.key, path) <= MOST_UNREADY:
+                if self._cache.count_change(run.key, path) <= MAX_UNREADY:
                     raise ApiError(error.status, error.reason, message) from error
                 message = f"{message.rstrip('.')}; if it has a percentage, use a number: TrainingJobs have no scale"
             self._cache.refuse(run.key, action.name, message, self._settings, self._clock())
@@ -470,7 +470,7 @@ class ActionExecutor:
             if error.status not in (404, *_CHANGED):
                 raise
             if error.status in _CHANGED:
-                if self._cache.count_change(run.key, path) > MOST_CHANGES:
+                if self._cache.count_change(run.key, path) > MAX_CHANGES:
                     raise
                 run.requeue_after(CHANGED_SECONDS)
                 return None

@@ -28,7 +28,7 @@ _NOUNS = {
     "ChiefOpened": "chief",
     "StagingOpened": "staging pod",
 }
-_MOST_MESSAGES = 4
+_MAX_MESSAGES = 4
 """Number of different messages in a merged one."""
 
 
@@ -59,6 +59,6 @@ def _started(reason: str, counts: Counter[str]) -> str:
 
 
 def _joined(messages: Sequence[str]) -> str:
-    shown = "; ".join(message.removesuffix(".") for message in messages[:_MOST_MESSAGES])
-    more = len(messages) - _MOST_MESSAGES
+    shown = "; ".join(message.removesuffix(".") for message in messages[:_MAX_MESSAGES])
+    more = len(messages) - _MAX_MESSAGES
     return f"{shown}; and {more} more" if more > 0 else f"{shown}{'.' if messages[-1].endswith('.') else ''}"

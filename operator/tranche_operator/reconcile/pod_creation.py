@@ -17,7 +17,7 @@ from tranche_operator.settings import Settings
 STALE_SERVICE_SECONDS = 5.0
 """Delay in which the garbage collector removes the Service of a deleted job of the same name."""
 
-MOST_CHUNKS_LENGTH = 80
+MAX_CHUNKS_LENGTH = 80
 """Characters of the numbers of chunks in a message."""
 
 
@@ -171,4 +171,4 @@ def _chunks(chunks: Collection[int]) -> str:
     if len(chunks) == 1:
         return f"chunk {format_chunks(chunks)}"
     text = format_chunks(chunks)
-    return f"chunks {text}" if len(text) <= MOST_CHUNKS_LENGTH else f"{len(chunks)} chunks"
+    return f"chunks {text}" if len(text) <= MAX_CHUNKS_LENGTH else f"{len(chunks)} chunks"

@@ -15,7 +15,7 @@ from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 
 SLACK = timedelta(seconds=15)
 """Time after the grace period in which a kubelet removes a pod."""
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Number of pods that the condition names."""
 
 
@@ -33,8 +33,8 @@ def updates(job: TrainingJob, pods: Iterable[PodView], now: datetime) -> list[Co
     """Update the condition: True while a pod does not stop, False when none is left."""
     stuck = sorted((pod for pod in pods if is_stuck(pod, now)), key=lambda pod: pod.name)
     if stuck:
-        places = [f"{pod.name} on node {pod.node}" for pod in stuck[:MOST_NAMED]]
-        more = f", and {len(stuck) - MOST_NAMED} more" if len(stuck) > MOST_NAMED else ""
+        places = [f"{pod.name} on node {pod.node}" for pod in stuck[:MAX_NAMED]]
+        more = f", and {len(stuck) - MAX_NAMED} more" if len(stuck) > MAX_NAMED else ""
         message = f"these pods do not stop, and hold their resources: {', '.join(places)}{more}"
         return [ConditionUpdate(names.CONDITION_PODS_DO_NOT_STOP, "True", "Terminating", message)]
     before = condition_of(job, names.CONDITION_PODS_DO_NOT_STOP)

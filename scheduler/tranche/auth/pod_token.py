@@ -21,7 +21,7 @@ REFUSED_SECONDS = 10.0
 REMEMBERED = 50_000
 """Cache size in reviews, for 1,000 reports a second with one report per pod every 15 to 30 s."""
 REVIEWS_AT_ONCE = 32
-MOST_PENDING = 1000
+MAX_PENDING = 1000
 """Maximum number of pending reviews."""
 REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
 """Rate limit of reviews with a negative result per peer address; reviews in progress count until they succeed."""
@@ -43,7 +43,7 @@ class TokenReviewer:
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, REMEMBERED, REVIEWS_AT_ONCE, MOST_PENDING)
+        bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, REMEMBERED, REVIEWS_AT_ONCE, MAX_PENDING)
         self._reviews: Reviews[Bearer] = Reviews(bounds, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
 
     async def review(self, token: str, peer: str = "") -> Bearer | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the client takes most of a second to import
 
 GAP = "   "
 NONE = "-"
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Maximum number of pods named in one line."""
 
 
@@ -240,8 +240,8 @@ def _victims(history: "History") -> str:
 
 
 def _without_log(pods: list[str], reason: str) -> str:
-    more = f" and {len(pods) - MOST_NAMED} more" if len(pods) > MOST_NAMED else ""
-    return f"\nno log of {', '.join(pods[-MOST_NAMED:])}{more}: {reason}\n"
+    more = f" and {len(pods) - MAX_NAMED} more" if len(pods) > MAX_NAMED else ""
+    return f"\nno log of {', '.join(pods[-MAX_NAMED:])}{more}: {reason}\n"
 
 
 def _attempt(one: "Attempt") -> list[str]:

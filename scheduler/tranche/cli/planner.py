@@ -48,7 +48,7 @@ ACCOUNT = "tranche-scheduler"
 """Service account of the processes of the scheduler."""
 CONNECTIONS = ConnectionLimits(total=1024, per_peer=256)
 """Limits of the planner API; the API process of each replica opens up to 200 connections."""
-MOST_WINDOWS = 5000
+MAX_WINDOWS = 5000
 """Maximum number of windows of the forecast that the web page receives."""
 
 
@@ -202,7 +202,7 @@ def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources
             yield
             if (known := controller.reports.training_progress(key)) is not None:
                 trained[key] = Trained(known.batches, known.total_batches, known.estimated)
-        return Outlook(places, trained, (yield from planned_windows(planner, MOST_WINDOWS)))
+        return Outlook(places, trained, (yield from planned_windows(planner, MAX_WINDOWS)))
 
     def what_if_of(body: bytes) -> Generator[None, None, WhatIf]:
         asked = submission(TrainingJob.model_validate_json(body), gpu_resources)

@@ -14,10 +14,10 @@ from tranche.estimate.transfer_start import SHARED, START_RULES
 from tranche.simulation.workload.jsac_options import (
     CLUSTER_OPTIONS,
     LARGEST_SCALE,
-    MOST_EDGES,
-    MOST_EPOCHS,
-    MOST_PS_HOSTS,
-    MOST_WORKERS_PER_EDGE,
+    MAX_EDGES,
+    MAX_EPOCHS,
+    MAX_PS_HOSTS,
+    MAX_WORKERS_PER_EDGE,
     Delay,
     Draw,
     JsacOptions,
@@ -35,7 +35,7 @@ DRAWN_LOAD = 0.9
 """Default load of drawn jobs."""
 DRAWN_JOBS = 400
 """Default number of drawn jobs, if the log has that many arrivals."""
-MOST_JOBS, MOST_CHUNKS = 1_000_000, 1000
+MAX_JOBS, MAX_CHUNKS = 1_000_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +144,19 @@ _SETTING_CLICKS = (
     ),
     click.option(
         "--ps-hosts",
-        type=click.IntRange(1, MOST_PS_HOSTS),
+        type=click.IntRange(1, MAX_PS_HOSTS),
         help="Parameter servers of drawn jobs that an edge site of a jsac preset can host [default: no limit].",
     ),
     click.option(
-        "--edges", type=click.IntRange(1, MOST_EDGES), help="Number of edge sites of a jsac preset [default: 9]."
+        "--edges", type=click.IntRange(1, MAX_EDGES), help="Number of edge sites of a jsac preset [default: 9]."
     ),
     click.option(
         "--workers-per-edge",
-        type=click.IntRange(1, MOST_WORKERS_PER_EDGE),
+        type=click.IntRange(1, MAX_WORKERS_PER_EDGE),
         help="Workers per edge site of a jsac preset [default: 3 or 4, random].",
     ),
     click.option(
-        "--epochs", type=click.IntRange(1, MOST_EPOCHS), help="Epochs of all drawn jobs [default: 20 to 60, random]."
+        "--epochs", type=click.IntRange(1, MAX_EPOCHS), help="Epochs of all drawn jobs [default: 20 to 60, random]."
     ),
     click.option("--delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites and clouds."),
     click.option("--edge-delay-scale", type=_SCALE, help="Factor on Δ of drawn jobs, to edge sites only."),
@@ -191,7 +191,7 @@ _OPTIONS = (
         help="With --preset or --cluster: draw random jobs with the arrival times of this log.",
     ),
     click.option(
-        "--jobs", type=click.IntRange(1, MOST_JOBS), help="With --arrivals: number of jobs to draw [default: 400]."
+        "--jobs", type=click.IntRange(1, MAX_JOBS), help="With --arrivals: number of jobs to draw [default: 400]."
     ),
     click.option(
         "--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: factor on the chunks per job (27, 60 or 115)."
@@ -208,7 +208,7 @@ _OPTIONS = (
     ),
     click.option("--limit", type=click.IntRange(1), help="Simulate only the first N jobs."),
     click.option(
-        "--chunks-per-gpu", type=click.IntRange(1, MOST_CHUNKS), help="Chunks per GPU of an elastic job [default: 1]."
+        "--chunks-per-gpu", type=click.IntRange(1, MAX_CHUNKS), help="Chunks per GPU of an elastic job [default: 1]."
     ),
     click.option(
         "--chunk-size",

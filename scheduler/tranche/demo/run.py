@@ -141,7 +141,7 @@ def scalings() -> list[Scaling]:
             gpus=site.gpus,
             start_seconds=workload.NODE_SECONDS,
             idle_seconds=workload.IDLE_SECONDS,
-            most_nodes=workload.MOST_NODES,
+            most_nodes=workload.MAX_NODES,
         )
         for site in workload.SITES
         if site.unlimited

@@ -27,7 +27,7 @@ from tranche.simulation_report.site_table import format_uses
 
 LISTED_SHARE = 0.15
 """Jobs that differ by more than this share are listed,"""
-MOST_LISTED = 10
+MAX_LISTED = 10
 """but at most this number of jobs."""
 DRAWS = 10
 """Number of simulations with varied pod starts."""
@@ -184,7 +184,7 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
     table.add_column("source of the difference")
-    for one in listed[:MOST_LISTED]:
+    for one in listed[:MAX_LISTED]:
         low, high = ranges.get(one.job, (0.0, 0.0))
         table.add_row(
             one.job.rpartition("/")[2],
@@ -195,6 +195,6 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
             one.cause(),
         )
     console.print(table)
-    if len(listed) > MOST_LISTED:
-        console.print(f"[dim]and {len(listed) - MOST_LISTED} more[/]")
+    if len(listed) > MAX_LISTED:
+        console.print(f"[dim]and {len(listed) - MAX_LISTED} more[/]")
     return len(listed)

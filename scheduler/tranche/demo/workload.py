@@ -52,7 +52,7 @@ SITES = (
     DemoSite("edge-c", "Edge", 2, 2),
     DemoSite("cloud", "Cloud", 0, 4, unlimited=True),
 )
-NODE_SECONDS, IDLE_SECONDS, MOST_NODES = 8.0, 3.0, 32
+NODE_SECONDS, IDLE_SECONDS, MAX_NODES = 8.0, 3.0, 32
 """Autoscaler of the cloud: node start time, idle time before removal (seconds), and maximum number of nodes."""
 NODE_STARTUP = "9s"
 """Declared node start time, including detection of the pod before and binding after it."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import fsum, inf
 
-KEPT = 20
+KEPT_OBSERVATIONS = 20
 """Number of observations of a class and level that the timer is the mean of."""
-LEAST = 5
+MIN_OBSERVATIONS = 5
 """Number of observations below which the timer is 0."""
 
 
@@ -25,7 +25,7 @@ class CapacityWaits:
 
     def add(self, size_class: int, level: int, seconds: float) -> None:
         """Record that a job of the class waited this long for capacity at the level."""
-        self._seen.setdefault((size_class, level), deque(maxlen=KEPT)).append(seconds)
+        self._seen.setdefault((size_class, level), deque(maxlen=KEPT_OBSERVATIONS)).append(seconds)
 
     def samples(self) -> Iterator[tuple[int, int, tuple[float, ...]]]:
         """Return class, level and last observations, oldest first, of all classes and levels with observations."""
@@ -40,4 +40,4 @@ class CapacityWaits:
     def timer(self, size_class: int, level: int) -> float:
         """Return the mean of the last observations in seconds; 0 while there are few."""
         seen = self._seen.get((size_class, level), ())
-        return fsum(seen) / len(seen) if len(seen) >= LEAST else 0.0
+        return fsum(seen) / len(seen) if len(seen) >= MIN_OBSERVATIONS else 0.0

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import exp, log
 
-LEAST_JOBS = 10
+MIN_JOBS = 10
 """Completed jobs of a namespace from which declarations are corrected."""
 PRIOR = 20.0
 """Weight of a slope of 1, in squared logarithms of declared sizes."""
@@ -57,4 +57,4 @@ class DeclaredSizes:
     def factor(self, namespace: str, declared: float) -> float:
         """Return the expected over the declared size of a new job; 1 while too few jobs have completed."""
         known = self._known.get(namespace)
-        return known.factor(log(declared)) if known is not None and known.count >= LEAST_JOBS else 1.0
+        return known.factor(log(declared)) if known is not None and known.count >= MIN_JOBS else 1.0

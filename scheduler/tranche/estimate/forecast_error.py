@@ -28,7 +28,7 @@ WIDEST = 6.0
 """Largest absolute value of a bound, so that outliers cannot move it without limit."""
 SHORTEST_SECONDS = 1.0
 """Planned times that are nearer than this say nothing."""
-MOST_PLANS = 100_000
+MAX_PLANS = 100_000
 """Number of first plans that are kept, the latest ones."""
 
 Verdict = Literal["inside", "early", "late"]
@@ -80,7 +80,7 @@ class ForecastErrors:
         self._plans[job] = FirstPlan(now, start, completion, sigma, self.completion(now, completion, sigma))
         if start - now >= SHORTEST_SECONDS:
             self._waiting.add(job)
-        if len(self._plans) > MOST_PLANS:
+        if len(self._plans) > MAX_PLANS:
             self.forget(next(iter(self._plans)))
 
     def started(self, job: str, at: float) -> None:

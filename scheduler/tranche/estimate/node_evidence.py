@@ -13,7 +13,7 @@ LARGEST = log(2.0)
 """Largest absolute logarithm that one window says about a node."""
 RATE = 0.5
 """Weight of a job's newest window on a node against its earlier ones there."""
-MOST_JOBS = 16
+MAX_JOBS = 16
 """Number of jobs that are remembered for a node, the latest ones."""
 
 
@@ -54,7 +54,7 @@ class NodeEvidence:
         seen = max(-LARGEST, min(LARGEST, error))
         known = jobs.pop(job, None)
         jobs[job] = seen if known is None else known + RATE * (seen - known)
-        while len(jobs) > MOST_JOBS:
+        while len(jobs) > MAX_JOBS:
             del jobs[next(iter(jobs))]
         groups: dict[str, list[float]] = {}
         for key, one in jobs.items():

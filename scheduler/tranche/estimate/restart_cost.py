@@ -11,7 +11,7 @@ from statistics import median_low
 
 LEARNING_RATE = 0.25
 """Weight of a new measurement against the earlier ones."""
-MOST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 """Largest measurement that counts for other jobs."""
 
 
@@ -25,10 +25,10 @@ class _NamespaceMeans:
     _means: dict[str, float] = field(default_factory=dict)
 
     def recall(self, seconds: float | None) -> None:
-        self.seconds = self._recalled = None if seconds is None else min(seconds, MOST_SECONDS)
+        self.seconds = self._recalled = None if seconds is None else min(seconds, MAX_SECONDS)
 
     def add(self, namespace: str, seconds: float) -> None:
-        self._means[namespace] = _mean(self._means.get(namespace, self._recalled), min(seconds, MOST_SECONDS))
+        self._means[namespace] = _mean(self._means.get(namespace, self._recalled), min(seconds, MAX_SECONDS))
 
     def settle(self, namespaces: int) -> None:
         """Compute the value; if the cluster has jobs of several namespaces, two of them must have measurements."""

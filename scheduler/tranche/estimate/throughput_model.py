@@ -27,9 +27,9 @@ PAIR_RIDGE = 0.2
 """The same weight for the factor of a pair, which is 1 at the start."""
 LARGE_ERROR = 0.1
 """Relative error from which an error weighs less than its square."""
-LEAST_SHARE = 1e-3
+MIN_SHARE = 1e-3
 """Least value of a factor over its start."""
-LEAST_COMPUTATION = 0.3
+MIN_COMPUTATION = 0.3
 """Least part of a calibration run that counts as computation, however much the transfers should take [I]."""
 
 
@@ -106,7 +106,7 @@ class ThroughputModel:
         products = self._products(setting)
         computation = self._sum(product for product in products if pair in product)
         transfers = self._sum(product for product in products if pair not in product)
-        rest = max(seconds - transfers, LEAST_COMPUTATION * seconds)
+        rest = max(seconds - transfers, MIN_COMPUTATION * seconds)
         self.factors[pair] = self.factors.get(pair, 1.0) * rest / computation
 
     def _products(self, setting: Setting) -> list[dict[Factor, float]]:
@@ -167,7 +167,7 @@ class ThroughputModel:
             rest = sum(self._value(one) for one in products if factor not in one) / seconds
             above += weight * slope * (1.0 - rest)
             below += weight * slope * slope
-        self.factors[factor] = start * max(LEAST_SHARE, above / below)
+        self.factors[factor] = start * max(MIN_SHARE, above / below)
 
 
 def _weight(ratio: float) -> float:

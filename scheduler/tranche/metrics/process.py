@@ -19,7 +19,7 @@ Samples = Iterable[tuple[tuple[str, ...], float]]
 Rows = Iterable[tuple[tuple[str, ...], tuple[float, ...]]]
 """Label values and numbers of series of several metrics with the same labels."""
 _FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
-MOST_SAMPLES = 250
+MAX_SAMPLES = 250
 """Maximum number of samples rendered without yielding: about a millisecond."""
 API_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
@@ -73,7 +73,7 @@ class ProcessMetrics:
         return b"".join(self.portions())
 
     def portions(self) -> Iterator[bytes]:
-        """Render the text format in portions of at most `MOST_SAMPLES` series.
+        """Render the text format in portions of at most `MAX_SAMPLES` series.
 
         An empty portion follows each computation.
         """
@@ -81,9 +81,9 @@ class ProcessMetrics:
             yield b""
             # The ..._created samples of prometheus_client would add two unused series to each histogram.
             samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            for start in range(0, max(1, len(samples)), MOST_SAMPLES):
+            for start in range(0, max(1, len(samples)), MAX_SAMPLES):
                 part = _Part(metric.name, metric.documentation, metric.type)
-                part.samples = samples[start : start + MOST_SAMPLES]
+                part.samples = samples[start : start + MAX_SAMPLES]
                 text = generate_latest(part)
                 yield text if not start else text.split(b"\n", 2)[2]  # name and type are in the first part
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-MOST_PLACES = 8
+MAX_PLACES = 8
 """Number of sites or nodes that a text names."""
 
 
@@ -12,10 +12,10 @@ def places_text(counts: Mapping[str, int], word: str = "at", others: str = "othe
     Args:
         counts: Numbers by place.
         word: Preposition before a place.
-        others: Noun for the places beyond `MOST_PLACES`, which are counted together.
+        others: Noun for the places beyond `MAX_PLACES`, which are counted together.
     """
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    named = [f"{count} {word} {place}" for place, count in ranked[:MOST_PLACES]]
-    if rest := ranked[MOST_PLACES:]:
+    named = [f"{count} {word} {place}" for place, count in ranked[:MAX_PLACES]]
+    if rest := ranked[MAX_PLACES:]:
         named.append(f"{sum(count for _, count in rest)} {word} {len(rest)} {others}")
     return ", ".join(named)

@@ -134,11 +134,11 @@ class SlotCells(NamedTuple):
         return PodPlaces(self.workers, self.servers)
 
 
-MOST_CELLS_BYTES = 64 * 1024
+MAX_CELLS_BYTES = 64 * 1024
 """Bound of the JSON of a job's cells in its status; a job whose cells have more is not admitted."""
 
 
-MOST_CELL_SLOTS = 10_000
+MAX_CELL_SLOTS = 10_000
 """Most slots in which a job has cells."""
 
 
@@ -168,7 +168,7 @@ def cell_runs(cells: Iterable[SlotCells]) -> list[CellRun]:
 
 def are_storable(cells: Sequence[SlotCells]) -> bool:
     """Return whether a job's status has room for the cells."""
-    return len(cells) <= MOST_CELL_SLOTS and sum(run.most_bytes for run in cell_runs(cells)) <= MOST_CELLS_BYTES
+    return len(cells) <= MAX_CELL_SLOTS and sum(run.most_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Command line, web page and events use the same words.
 
 from datetime import UTC, datetime
 
-LEAST_LOSS_SECONDS = 0.05
+MIN_LOSS_SECONDS = 0.05
 """Lost work below this time is none."""
 
 
@@ -27,13 +27,13 @@ def stop_text(preempted_by: str, why: str, lost_seconds: float, resumes: datetim
     """
     if preempted_by:
         return f"{preemption_text(preempted_by, why)}; {cost_text(lost_seconds, resumes)}"
-    costs = [cost_text(lost_seconds)] if lost_seconds >= LEAST_LOSS_SECONDS else []
+    costs = [cost_text(lost_seconds)] if lost_seconds >= MIN_LOSS_SECONDS else []
     return "; ".join(part for part in (why, *costs) if part)
 
 
 def cost_text(lost_seconds: float, resumes: datetime | None = None) -> str:
     """Return such as "about 12 s of work lost; resumes at about 2026-11-22 14:05:00Z"; arguments as in `stop_text`."""
-    lost = f"about {duration_text(lost_seconds)}" if lost_seconds >= LEAST_LOSS_SECONDS else "no"
+    lost = f"about {duration_text(lost_seconds)}" if lost_seconds >= MIN_LOSS_SECONDS else "no"
     resumed = f"; resumes at about {resumes.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}" if resumes is not None else ""
     return f"{lost} work lost{resumed}" if lost == "no" else f"{lost} of work lost{resumed}"
 

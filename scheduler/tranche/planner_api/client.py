@@ -17,7 +17,7 @@ from tranche.planner_api.receiver import NotLeadingError
 
 BATCH = 200
 """Maximum number of reports in one request."""
-MOST_PENDING = 20_000
+MAX_PENDING = 20_000
 """Maximum number of reports that wait; a worker whose report does not fit repeats it."""
 ANSWER_SECONDS = 8.0
 """Time limit of a request, longer than the planner takes to write the plan with a grant."""
@@ -73,7 +73,7 @@ class PlannerClient:
         Raises:
             NotLeadingError: no leader accepts it now.
         """
-        if len(self._line) >= MOST_PENDING:
+        if len(self._line) >= MAX_PENDING:
             raise NotLeadingError("too many reports wait for the leader")
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._line.append((report, future))

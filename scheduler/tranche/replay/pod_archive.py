@@ -13,7 +13,7 @@ from tranche.kube.convert.training_container import training_state
 from tranche.replay.jsonl_store import Records
 from tranche.replay.pod_history import is_foreign
 
-MOST_PODS = 50_000
+MAX_PODS = 50_000
 """Maximum number of archived pods; the oldest are dropped first."""
 _DECODE = msgspec.json.Decoder(Pod).decode
 
@@ -34,7 +34,7 @@ class PodMemory:
     def __init__(self, gpu_resources: GpuResources, clock: Callable[[], float], path: Path | None = None) -> None:
         self._gpu_resources = gpu_resources
         self._clock = clock
-        self._records = Records(Pod, MOST_PODS, path)
+        self._records = Records(Pod, MAX_PODS, path)
         self._known = {pod.metadata.uid for pod in self._records.kept}
 
     def note(self, key: str, old: Pod | None, new: Pod | None) -> None:
@@ -48,7 +48,7 @@ class PodMemory:
         if training_state(ended).terminated is not None:
             self._known.add(ended.metadata.uid)
             self._records.add(ended)
-            if len(self._known) > 2 * MOST_PODS:
+            if len(self._known) > 2 * MAX_PODS:
                 self._known = {one.metadata.uid for one in self._records.kept}
 
     def pods(self) -> Iterator[Pod]:

@@ -26,7 +26,7 @@ from tranche.simulation.cluster_spec import ClusterSpec
 
 logger = logging.getLogger(__name__)
 
-MOST_DECISIONS = 20_000
+MAX_DECISIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Shadow:
         folder = settings.directory
         self._memory = PodMemory(config.gpu_resources, clock, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
-        self.decisions = Records(Decision, MOST_DECISIONS, path)
+        self.decisions = Records(Decision, MAX_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.comparison: dict[str, Any] = {}
         """Last comparison, as from ``tranche replay --format json``; empty before the first one."""

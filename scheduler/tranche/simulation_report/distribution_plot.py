@@ -10,11 +10,11 @@ from tranche.simulation_report.formatting import format_duration
 from tranche.simulation_report.plot_style import Theme, heading, legend_below, lines, logarithmic_durations
 from tranche.simulation_report.report_run import ReportRun
 
-MOST_CURVES = 12
-MOST_SERIES = 6
+MAX_CURVES = 12
+MAX_SERIES = 6
 POINTS = 2000
 """Maximum number of points of one curve; more cannot be distinguished."""
-MOST_SIZES = 8
+MAX_SIZES = 8
 """Maximum number of job sizes to show separately; more are grouped into classes of powers of two."""
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
     """Return a function that draws the share of jobs completed within a time, one curve a run; log time axis."""
-    shown = runs[:MOST_CURVES]
+    shown = runs[:MAX_CURVES]
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots()
@@ -54,7 +54,7 @@ def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
 
 def draw_sizes(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
     """Return a function that draws the median completion time (dot) and the middle 80 % of jobs (line) by job size."""
-    shown = runs[:MOST_SERIES]
+    shown = runs[:MAX_SERIES]
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots()
@@ -86,7 +86,7 @@ def draw_sizes(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
 def size_classes(gpus: Sequence[int]) -> list[tuple[int, int]]:
     """Return ranges of GPU counts, both ends included: single counts if few, else classes that end at powers of two."""
     counts = sorted(set(gpus))
-    if len(counts) <= MOST_SIZES:
+    if len(counts) <= MAX_SIZES:
         return [(count, count) for count in counts]
     tops = sorted({1 << max(0, count - 1).bit_length() for count in counts})
     return [(top // 2 + 1 if top > 1 else 0, top) for top in tops]

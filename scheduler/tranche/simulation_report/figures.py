@@ -6,11 +6,11 @@ from tranche.simulation_report.distribution_plot import draw_cdf, draw_sizes
 from tranche.simulation_report.gantt import chart_height, draw_gantt
 from tranche.simulation_report.gantt_layout import lay_out
 from tranche.simulation_report.html_page import Picture
-from tranche.simulation_report.load_plot import MOST_ROWS, draw_load
+from tranche.simulation_report.load_plot import MAX_ROWS, draw_load
 from tranche.simulation_report.plot_style import DARK, LIGHT, Draw, render
 from tranche.simulation_report.report_run import ReportRun
 
-MOST_GANTTS = 6
+MAX_GANTTS = 6
 WIDTH = 8.0
 """Width of a picture, in inches."""
 
@@ -38,9 +38,9 @@ def pictures(runs: Sequence[ReportRun], slugs: Sequence[str], formats: Sequence[
     sampled = [run for run in runs if run.result.samples]
     if sampled:
         caption = "GPUs in use, and jobs that were submitted and hold no GPU."
-        yield picture("load", caption, draw_load(sampled), 1.7 + 1.6 * min(MOST_ROWS, len(sampled)))
+        yield picture("load", caption, draw_load(sampled), 1.7 + 1.6 * min(MAX_ROWS, len(sampled)))
     recorded = [(run, slug) for run, slug in zip(runs, slugs, strict=True) if run.result.occupations]
-    for run, slug in recorded[:MOST_GANTTS]:
+    for run, slug in recorded[:MAX_GANTTS]:
         chart = lay_out(run.result.occupations, run.result.samples)
         caption = f"Worker pods of {run.label} on GPUs; every bar begins when its GPUs are taken."
         yield picture(f"gantt-{slug}", caption, draw_gantt(run.label, chart), chart_height(chart))

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 
 from tranche.simulation.engine.result import Occupation, Sample
 
-MOST_LANES = 48
-MOST_BARS = 500
+MAX_LANES = 48
+MAX_BARS = 500
 """Maximum number of bars; a chart with more shows only a period."""
 
 
@@ -40,8 +40,8 @@ class Chart:
 def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -> Chart:
     """Select nodes, GPUs and a period that fit one picture, and place the bars.
 
-    The busiest nodes are kept, up to `MOST_LANES` GPUs together; of many pods, the period around the moment with the
-    most waiting jobs (the middle without samples) that holds about `MOST_BARS`.
+    The busiest nodes are kept, up to `MAX_LANES` GPUs together; of many pods, the period around the moment with the
+    most waiting jobs (the middle without samples) that holds about `MAX_BARS`.
 
     Args:
         occupations: At least one.
@@ -57,7 +57,7 @@ def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -
     nodes: list[tuple[str, int, int]] = []
     lane = 0
     for node in kept:
-        width = min(widths[node], MOST_LANES - lane)
+        width = min(widths[node], MAX_LANES - lane)
         bars += (
             Bar(lane + bar.lane, min(bar.lanes, width - bar.lane), bar.occupation)
             for bar in placed[node]
@@ -73,7 +73,7 @@ def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -
     if lane < sum(widths[node] for node in kept):
         scopes.append(f"{nodes[-1][2]} of {widths[kept[-1]]} used GPUs of {kept[-1]}")
     begin, end = min(o.opened for o in occupations), max(o.ended for o in occupations)
-    if len(bars) > MOST_BARS:
+    if len(bars) > MAX_BARS:
         begin, end = _stretch(bars, samples)
         bars = [bar for bar in bars if bar.occupation.ended > begin and bar.occupation.opened < end]
         scopes.append("a stretch with many waiting jobs" if samples else "a stretch of the middle")
@@ -116,7 +116,7 @@ def _busiest(by_node: Mapping[str, Sequence[Occupation]], widths: Mapping[str, i
     """Return names in natural order ("node-2" before "node-10")."""
     busy = {node: sum(o.gpus * (o.ended - o.opened) for o in items) for node, items in by_node.items()}
     kept: list[str] = []
-    room = MOST_LANES
+    room = MAX_LANES
     for node in sorted(busy, key=lambda node: (-busy[node], node)):
         if kept and widths[node] > room:
             break
@@ -129,6 +129,6 @@ def _stretch(bars: Sequence[Bar], samples: Sequence[Sample]) -> tuple[float, flo
     opened = sorted(bar.occupation.opened for bar in bars)
     middle = max(samples, key=lambda s: (s.waiting_jobs, -s.at)).at if samples else opened[len(opened) // 2]
     centre = sum(at < middle for at in opened)
-    first = min(max(0, centre - MOST_BARS // 2), len(opened) - MOST_BARS)
-    begin, end = opened[first], opened[first + MOST_BARS - 1]
+    first = min(max(0, centre - MAX_BARS // 2), len(opened) - MAX_BARS)
+    begin, end = opened[first], opened[first + MAX_BARS - 1]
     return begin, end if end > begin else begin + 1.0

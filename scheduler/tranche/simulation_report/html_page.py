@@ -11,7 +11,7 @@ from tranche.simulation_report.report_run import ReportRun
 from tranche.simulation_report.site_table import SITE_HEADINGS, SITE_KEY, site_cells
 from tranche.simulation_report.table import Column, columns_of, shown_cells
 
-MOST_REASONS = 50
+MAX_REASONS = 50
 """Maximum number of unfinished jobs of a run on the page; the CSV has all of them."""
 
 _STYLE = """
@@ -143,7 +143,7 @@ def _figure(picture: Picture) -> str:
 
 
 def _reasons(run: ReportRun) -> str:
-    named = [f"{key}: {reason}" for key, reason in list(run.result.unfinished.items())[:MOST_REASONS]]
+    named = [f"{key}: {reason}" for key, reason in list(run.result.unfinished.items())[:MAX_REASONS]]
     more = len(run.result.unfinished) - len(named)
     listed = _listing([*named, *([f"and {more:,} more, all in the CSV"] if more else [])], "")
     return f"<h2>Never completed in {escape(run.label)}</h2>\n{listed}"

@@ -12,7 +12,7 @@ from tranche.simulation_report.formatting import time_unit
 from tranche.simulation_report.plot_style import Theme, heading
 from tranche.simulation_report.report_run import ReportRun
 
-MOST_ROWS = 6
+MAX_ROWS = 6
 BINS = 300
 """Number of bins along the time axis; each shows the mean of its period."""
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 def draw_load(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
     """Return a function that draws GPUs in use (left) and waiting jobs (right) over time, one row a run."""
-    shown = runs[:MOST_ROWS]
+    shown = runs[:MAX_ROWS]
 
     def draw(figure: Figure, theme: Theme) -> None:
         grid = figure.subplots(len(shown), 2, squeeze=False, sharex=True, sharey="col")

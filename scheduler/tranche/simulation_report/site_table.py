@@ -26,7 +26,7 @@ SITE_KEY = (
     "unused: copies that no chunk trained from."
 )
 
-MOST_COMPARED = 24
+MAX_COMPARED = 24
 """Maximum number of sites in a table of several runs."""
 
 
@@ -78,7 +78,7 @@ def format_sites(sites: Sequence[SiteUse]) -> Table:
     return table
 
 
-def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MOST_COMPARED) -> Table:
+def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MAX_COMPARED) -> Table:
     """Return a table of several runs: a row for each site, a column for each run, and the sums below.
 
     A cell has the GPU time that workers held at the site and the bytes of the uploads to it that were started. Bytes

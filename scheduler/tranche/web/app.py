@@ -37,7 +37,7 @@ from tranche.web.site_timeline import Timelines
 from tranche.web.static_files import SafeHeaders, etag, static_files
 
 LARGEST_PAGE = 1000
-MOST_LANES = 100
+MAX_LANES = 100
 SHOWN = 50
 """Default number of jobs per group."""
 
@@ -199,7 +199,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         site: PathName,
         namespace: Name = "",
         after: Annotated[str, Query(max_length=253)] = "",
-        limit: Annotated[int, Query(ge=1, le=MOST_LANES)] = 16,
+        limit: Annotated[int, Query(ge=1, le=MAX_LANES)] = 16,
     ) -> Response:
         """Nodes of a site with their windows, paginated; `next` is the `after` of the next page."""
         whole = await visitor.may("list", "sites")

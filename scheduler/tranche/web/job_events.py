@@ -12,7 +12,7 @@ from tranche.kube.client.client import ApiError
 
 FRESH_SECONDS = 3.0
 REMEMBERED = 200
-MOST = 100
+MAX_EVENTS = 100
 
 
 class Reads(Protocol):
@@ -68,7 +68,7 @@ class Occurrences:
         self._known: OrderedDict[str, tuple[float, list[Occurrence]]] = OrderedDict()
 
     async def of(self, namespace: str, name: str, uid: str) -> list[Occurrence]:
-        """Return the latest events of a job, newest first, at most `MOST`.
+        """Return the latest events of a job, newest first, at most `MAX_EVENTS`.
 
         Raises:
             ApiError: the API server does not respond.
@@ -83,7 +83,7 @@ class Occurrences:
         except msgspec.DecodeError as error:
             raise ApiError(502, "Malformed", f"EventList: {error}") from error
         occurrences = sorted(map(_occurrence, events), key=lambda event: event.at.timestamp() if event.at else 0.0)
-        self._known[uid] = (self._clock() + FRESH_SECONDS, occurrences[::-1][:MOST])
+        self._known[uid] = (self._clock() + FRESH_SECONDS, occurrences[::-1][:MAX_EVENTS])
         self._known.move_to_end(uid)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

@@ -24,7 +24,7 @@ from tranche.web.job_views import JobSummary, summary
 OVER = ("Succeeded", "Failed")
 GROUPS = {"waiting": ("Waiting", "Suspended"), "running": ("Starting", "Running"), "finished": OVER}
 """Groups of the page, by phase."""
-MOST_ROWS = 2000
+MAX_ROWS = 2000
 """Maximum rows processed before yielding to the event loop."""
 DEFAULT_SORTS = {"waiting": "start", "running": "start", "finished": "-completed"}
 SORT_KEYS = ("name", "created", "start", "completion", "completed", "jct")
@@ -204,7 +204,7 @@ class Board:
         value_of, first_of = _VALUES[sort.removeprefix("-")], nlargest if sort.startswith("-") else nsmallest
         known: list[tuple[Any, str, Row]] = []
         unknown: list[tuple[str, Row]] = []
-        async for some in portions(self._groups[group].values(), MOST_ROWS):
+        async for some in portions(self._groups[group].values(), MAX_ROWS):
             if not scope.everything:
                 some = [row for row in some if row.summary.namespace in scope.namespaces]
             if find or phase:
@@ -224,7 +224,7 @@ class Board:
             members[_group(row.summary.phase)].append(row)
         for group in GROUPS:
             chosen = self._groups[group].values() if scope.everything else members[group]
-            async for rows in portions(chosen, MOST_ROWS):
+            async for rows in portions(chosen, MAX_ROWS):
                 if group == "finished":
                     rows = [row for row in rows if row.ended is not None and row.ended >= begin]
                     jct += sum(_jct(row) or 0.0 for row in rows if row.summary.phase == "Succeeded")
@@ -244,7 +244,7 @@ class Board:
     async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
         """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
         found: list[JobSummary] = []
-        async for keys in portions(sorted(key for key in self.rows if key > after), MOST_ROWS):
+        async for keys in portions(sorted(key for key in self.rows if key > after), MAX_ROWS):
             summaries = (self.rows[key].summary for key in keys if key in self.rows)
             found += [one for one in summaries if one.namespace in scope and phase in ("", one.phase)]
             if len(found) >= limit:
@@ -309,7 +309,7 @@ class Board:
         """Return the waiting jobs whose windows are not known, by expected site and node."""
         planned: dict[str, frozenset[str]] = {}
         found: dict[str, dict[str, list[Row]]] = {}
-        async for rows in portions(self._groups["waiting"].values(), MOST_ROWS):
+        async for rows in portions(self._groups["waiting"].values(), MAX_ROWS):
             for row in rows:
                 expectation = self._expected(row.key)
                 if expectation is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo
 
-MOST_FAILURES = 2
+MAX_FAILURES = 2
 """Largest number of failed pods of a job: each failure doubles the back-off of the job, from 10 s."""
 AWAIT_SECONDS = 4.0
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -148,7 +148,7 @@ def _await(find: Callable[[], list[dict[str, Any]]], lab: Lab) -> list[dict[str,
 
 def _may_fail(lab: Lab, pod: dict[str, Any]) -> bool:
     runs = pod["status"]["phase"] == "Running"
-    return runs and lab.failed.get(_job(pod), 0) < MOST_FAILURES and _job(pod) not in {"doomed", *lab.fault_jobs}
+    return runs and lab.failed.get(_job(pod), 0) < MAX_FAILURES and _job(pod) not in {"doomed", *lab.fault_jobs}
 
 
 def _windows(job: dict[str, Any]) -> list[dict[str, Any]]:

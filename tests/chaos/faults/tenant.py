@@ -15,7 +15,7 @@ from chaos.crowds import occupy
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
 from chaos.workloads import fault_job
 from support.kubelet_stand_in import waiting
-from tranche.kube.convert.size_limit import MOST_TEMPLATE_BYTES
+from tranche.kube.convert.size_limit import MAX_TEMPLATE_BYTES
 
 LARGEST_OBJECT = 1_572_864
 """Largest request that etcd accepts, in bytes."""
@@ -144,7 +144,7 @@ def garbled_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
     lab.until(lambda: bool(lab.jobs().get(name, {}).get("status", {}).get("plan", {}).get("workers")), 10.0)
     lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": True}}, MERGE)
     time.sleep(0.005)
-    template = {"metadata": {"annotations": {"note": "x" * MOST_TEMPLATE_BYTES}}}
+    template = {"metadata": {"annotations": {"note": "x" * MAX_TEMPLATE_BYTES}}}
     status, _ = lab.ask("PATCH", f"{JOBS}/{name}", {"spec": {"workers": {"template": template}}}, MERGE)
     return f"{name} gets a template of more than 256 KiB ({status})", lambda: lab.delete(name)
 

@@ -14,7 +14,7 @@ from tranche_operator.execute.event_recorder import EventRecorder
 from tranche_operator.execute.executor import (
     CHANGED_SECONDS,
     CREATED_SECONDS,
-    MOST_CHANGES,
+    MAX_CHANGES,
     PASSING_SECONDS,
     ActionExecutor,
 )
@@ -141,7 +141,7 @@ class TestPods:
     def test_a_request_that_always_finds_a_change_becomes_a_failure(self, lab: Lab) -> None:
         pod, cache = make_pod(lab), ReconcilerCache()
         seen, wrong = observe(lab), ReleasePod(pod.name, WRONG, pod.finalizers)
-        for _ in range(MOST_CHANGES):
+        for _ in range(MAX_CHANGES):
             assert apply(lab, wrong, seen=seen, cache=cache) == CHANGED_SECONDS
         with pytest.raises(ApiError):
             apply(lab, wrong, seen=seen, cache=cache)

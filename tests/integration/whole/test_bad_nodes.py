@@ -10,7 +10,7 @@ from support.kubelet_stand_in import Kubelet, Play, crash, refuse
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = ("first", "second")
-MOST_PODS = 5
+MAX_PODS = 5
 SECONDS = 60.0
 
 
@@ -55,7 +55,7 @@ def test_bad_node_fails_no_job_and_gets_few_pods(busy: Whole, play: Play) -> Non
         busy.until("the node is named", is_named, SECONDS)
         for _ in range(50):
             node.look()
-        assert len(node.bound) <= MOST_PODS
+        assert len(node.bound) <= MAX_PODS
         assert {busy.status(name)["phase"] for name in JOBS} == {"Waiting"}
         if play is not crash:
             assert [_progress(busy, name).get("failures", 0) for name in JOBS] == [0, 0]

@@ -5,7 +5,7 @@ from math import exp
 import pytest
 
 from tranche.estimate import DeclaredSizes
-from tranche.estimate.declared_size import LEAST_JOBS, NAMESPACES
+from tranche.estimate.declared_size import MIN_JOBS, NAMESPACES
 from tranche.simulation.named_random import lognormal
 
 
@@ -34,12 +34,12 @@ def test_declarations_that_are_always_double_are_halved() -> None:
 
 
 def test_few_jobs_and_other_namespaces_correct_nothing() -> None:
-    assert taught(1.0, jobs=LEAST_JOBS - 1).factor("team", 50.0) == 1.0
+    assert taught(1.0, jobs=MIN_JOBS - 1).factor("team", 50.0) == 1.0
     assert taught(1.0).factor("other", 50.0) == 1.0
 
 
 def test_namespaces_that_completed_jobs_last_are_kept() -> None:
-    sizes = taught(0.0, bias=2.0, jobs=LEAST_JOBS)
+    sizes = taught(0.0, bias=2.0, jobs=MIN_JOBS)
     for number in range(NAMESPACES):
         sizes.add(f"other-{number}", 1.0, 1.0)
     assert sizes.factor("team", 500.0) == 1.0

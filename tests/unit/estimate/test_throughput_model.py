@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from tranche.estimate.layer_graph import NETWORKS
-from tranche.estimate.throughput_model import LEAST_COMPUTATION, OnlineCorrection, Setting, Size, ThroughputModel
+from tranche.estimate.throughput_model import MIN_COMPUTATION, OnlineCorrection, Setting, Size, ThroughputModel
 
 SIZES = {"small": Size(20, 1e9, 3e8), "large": Size(60, 4e9, 8e8), "wide": Size(10, 2e9, 2e9)}
 FIXED = {"old": 5e-4, "new": 1e-4}
@@ -56,7 +56,7 @@ def test_run_faster_than_its_transfers_keeps_a_computation() -> None:
     model, run = ThroughputModel.fitted(SIZES, RUNS), Setting("wide", "new", 8, 4, spread=True)
     model.calibrate(run, 0.1)  # the transfers alone take 2.4 s
     alone = Setting("wide", "new", 8)
-    assert model.seconds(alone) == pytest.approx(LEAST_COMPUTATION * 0.1)
+    assert model.seconds(alone) == pytest.approx(MIN_COMPUTATION * 0.1)
 
 
 def test_one_wrong_run_moves_the_others_little() -> None:

@@ -10,7 +10,7 @@ from support.builders import job
 from tranche.kube.api.fields import MAX_ATTEMPT_TEXT, MAX_CHUNKS
 from tranche.kube.api.resources import Plan, Progress
 from tranche.kube.convert.attempt_history import ended_attempts
-from tranche.kube.convert.size_limit import MOST_TEMPLATE_BYTES
+from tranche.kube.convert.size_limit import MAX_TEMPLATE_BYTES
 from tranche.kube.convert.trainingjob import plan_status, progress_status, read_progress
 from tranche.model import AttemptRecord, Checkpoint, JobPlan, JobProgress, Window, WindowState
 from tranche.model.attempt_record import KEPT_ATTEMPTS, KEPT_BYTES, KEPT_VICTIMS
@@ -112,4 +112,4 @@ def test_largest_job_with_a_full_history_fits_into_etcd() -> None:
     Plan.model_validate(plan)
     assert sum("why" in one for one in plan["workers"]) < len(windows), "reasons have a bound of their own"
     whole = size({"plan": plan, "progress": written(full)})
-    assert whole + MOST_TEMPLATE_BYTES < ETCD_BYTES, f"{whole} bytes"
+    assert whole + MAX_TEMPLATE_BYTES < ETCD_BYTES, f"{whole} bytes"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tranche.kube.api.resources import WorkerGrant as GrantStatus
-from tranche.kube.convert.worker_grant import MOST_PLACES, grant_status, read_grant
+from tranche.kube.convert.worker_grant import MAX_PLACES, grant_status, read_grant
 from tranche.model import PodPlaces, SlotCells, SlotPlan, WorkerGrant
-from tranche.model.plan import MOST_CELL_SLOTS, MOST_CELLS_BYTES, are_storable, cell_runs
+from tranche.model.plan import MAX_CELL_SLOTS, MAX_CELLS_BYTES, are_storable, cell_runs
 
 ONE, OTHER = (("n1", 2),), (("n1", 1), ("n2", 1))
 CELLS = (SlotCells(7, ONE, ()), SlotCells(8, ONE, ()), SlotCells(10, ONE, ()), SlotCells(11, OTHER, ONE))
@@ -35,7 +35,7 @@ def test_equal_cells_of_successive_slots_are_one_entry() -> None:
 
 
 def test_places_on_too_many_nodes_are_left_out() -> None:
-    many = PodPlaces(tuple((f"n{i}", 1) for i in range(MOST_PLACES + 1)))
+    many = PodPlaces(tuple((f"n{i}", 1) for i in range(MAX_PLACES + 1)))
     assert round_trip(WorkerGrant("oasis", 2000, 0.0, many)).preferred is None
 
 
@@ -55,10 +55,10 @@ def test_bound_of_a_record_is_above_its_size(name: str, servers: int) -> None:
     status = grant_status(WorkerGrant("oasis", 1, 0.0, None, 900.0, SlotPlan(1.0, 0, 0, cells)))
     size = len(json.dumps(status["slots"]["cells"], separators=(",", ":")))
     assert size <= sum(run.most_bytes for run in cell_runs(cells)) <= 1.5 * size + 80
-    assert are_storable(cells) == (sum(run.most_bytes for run in cell_runs(cells)) <= MOST_CELLS_BYTES)
+    assert are_storable(cells) == (sum(run.most_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES)
 
 
 def test_cells_in_too_many_slots_are_not_storable() -> None:
-    cells = [SlotCells(i, ONE, ()) for i in range(MOST_CELL_SLOTS + 1)]
+    cells = [SlotCells(i, ONE, ()) for i in range(MAX_CELL_SLOTS + 1)]
     assert are_storable(cells[:-1])
     assert not are_storable(cells)

@@ -11,7 +11,7 @@ import pytest
 from support.builders import gang, job, node, planner
 from tranche.live.decision_log import CAUSES, PACE_SECONDS, DecisionLog
 from tranche.model import Node, Site
-from tranche.model.place_counts import MOST_PLACES
+from tranche.model.place_counts import MAX_PLACES
 from tranche.planner import (
     Event,
     JobChanged,
@@ -222,10 +222,10 @@ def test_exclusion_of_a_node_is_logged_with_its_evidence(caplog: pytest.LogCaptu
 
 
 def test_a_line_names_a_limited_number_of_places(caplog: pytest.LogCaptureFixture) -> None:
-    sites = [f"s{number:02}" for number in range(MOST_PLACES + 3)]
+    sites = [f"s{number:02}" for number in range(MAX_PLACES + 3)]
     course = Course(caplog, made=planner("srsf", [node(name, name) for name in sites], [Site(name) for name in sites]))
     line = course.handle(JobSubmitted(job("wide", chunks=len(sites))), 0.0)[-1]
-    assert f"1 at s{MOST_PLACES - 1:02}, 3 at 3 others" in line
+    assert f"1 at s{MAX_PLACES - 1:02}, 3 at 3 others" in line
 
 
 def test_every_event_has_words_for_a_cause() -> None:

@@ -1,13 +1,13 @@
 import asyncio
 
-from tranche.metrics.process import MOST_SAMPLES, ProcessMetrics
+from tranche.metrics.process import MAX_SAMPLES, ProcessMetrics
 
 
 def crowded() -> ProcessMetrics:
     """With a metric of more series than are written at once."""
     metrics = ProcessMetrics("x")
     histogram = metrics.histogram("tranche_try_seconds", "A try.", ("namespace",), (1.0, 2.0))
-    for number in range(MOST_SAMPLES):
+    for number in range(MAX_SAMPLES):
         histogram.labels(f"ns-{number}").observe(1.5)
     return metrics
 
@@ -26,7 +26,7 @@ def test_scrape_yields_to_event_loop_and_keeps_metrics_together() -> None:
     lines = text.decode().splitlines()
     ours = [number for number, line in enumerate(lines) if "tranche_try_seconds" in line]
     series = 5  # three buckets, sum, count
-    assert ours == list(range(ours[0], ours[0] + 2 + series * MOST_SAMPLES))
+    assert ours == list(range(ours[0], ours[0] + 2 + series * MAX_SAMPLES))
     assert [line.split()[:2] for line in lines[ours[0] : ours[0] + 2]] == [["#", "HELP"], ["#", "TYPE"]]
     assert turns > series
 

@@ -13,7 +13,7 @@ OUTSIDE = re.compile(r"[.]{2}/shared\b|(?<![\w.-])/[w]ork/|\bshared/(traces|prof
 """Folders that stood beside early working copies, by relative and by absolute path."""
 ANCESTOR = re.compile(r"\bparents\[(\d+)\]|\b[R]OOT\.parent\b")
 LARGE = 2**20
-MOST_BYTES = 30 * 2**20
+MAX_BYTES = 30 * 2**20
 
 
 def tracked() -> list[Path]:
@@ -72,7 +72,7 @@ def test_path_inside_is_not_found() -> None:
 
 def test_data_are_small_and_large_files_are_compressed() -> None:
     sizes = {file: file.stat().st_size for file in DATA.rglob("*") if file.is_file()}
-    assert sum(sizes.values()) < MOST_BYTES
+    assert sum(sizes.values()) < MAX_BYTES
     assert {file.name for file, size in sizes.items() if size > LARGE and file.suffix not in (".gz", ".xz")} == set()
     for file in sizes:
         if file.suffix == ".gz":

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.estimate.restart_cost import MOST_SECONDS
+from tranche.estimate.restart_cost import MAX_SECONDS
 from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.learned_state import LearnedState, learned_state_of, recall
-from tranche.planner.scheduling.windows import MOST_CHUNKS
+from tranche.planner.scheduling.windows import MAX_CHUNKS
 from tranche.state.entities import JobState
 
 
@@ -165,7 +165,7 @@ def test_restart_cost_of_others_is_a_bounded_lower_median() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     for number, (namespace, seconds) in enumerate((("a", 30.0), ("b", 7200.0), ("c", 7200.0))):
         start(p, untold("x", 1e4 * number, key=f"{namespace}/x"), seconds)
-    assert p.cluster.restarts.start_seconds == MOST_SECONDS
+    assert p.cluster.restarts.start_seconds == MAX_SECONDS
     start(p, untold("x", 4e4, key="d/x"), 20.0)
     assert p.cluster.restarts.start_seconds == 30.0
 
@@ -191,4 +191,4 @@ def test_forecast_does_not_change_learnt_restart_cost() -> None:
 def test_window_of_short_chunks_and_long_restarts_is_capped() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("j", chunks=2000, seconds=1.0, max_workers=1, restart_seconds=180.0)), 0.0)
-    assert [len(run.window.chunks) for run in p.cluster.jobs["default/j"].runs.values()] == [MOST_CHUNKS]
+    assert [len(run.window.chunks) for run in p.cluster.jobs["default/j"].runs.values()] == [MAX_CHUNKS]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tranche.estimate.capacity_wait import KEPT, CapacityWaits
+from tranche.estimate.capacity_wait import KEPT_OBSERVATIONS, CapacityWaits
 from tranche.policies.locality.delay_timer import accepts, deadlines, effective_timers, next_deadline, size_class
 
 SECONDS = (0.2, 0.22, 0.5)
@@ -59,7 +59,7 @@ def test_timer_needs_five_observations() -> None:
 
 def test_timer_is_the_mean_of_the_last_twenty() -> None:
     waits = CapacityWaits()
-    for seconds in (1000.0, *[5.0] * KEPT):
+    for seconds in (1000.0, *[5.0] * KEPT_OBSERVATIONS):
         waits.add(0, 0, seconds)
     assert waits.timer(0, 0) == 5.0
 

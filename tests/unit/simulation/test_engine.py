@@ -13,7 +13,7 @@ from tranche.estimate import LevelNetwork
 from tranche.model import Job, Link, Node, Site
 from tranche.model.topology import RACK_LEVEL
 from tranche.simulation.analysis.summary import summarize
-from tranche.simulation.engine.accounting import MOST_SAMPLES
+from tranche.simulation.engine.accounting import MAX_SAMPLES
 from tranche.simulation.engine.result import JobResult, SimulationResult
 from tranche.simulation.named_random import lognormal
 from tranche.simulation.scenario import NodeFailure, Scenario, run
@@ -225,7 +225,7 @@ def test_ten_thousand_jobs_run_and_their_load_curve_is_thinned() -> None:
     result = run(Scenario(tuple(jobs), (node("a", gpus=8),), (Site("edge-a"),), "srsf"))
     assert len(result.jobs) == 10_000
     last = result.jobs[-1].completed
-    assert 1000 < len(result.samples) <= MOST_SAMPLES
+    assert 1000 < len(result.samples) <= MAX_SAMPLES
     assert all(one.at < later.at for one, later in pairwise(result.samples))
     assert (result.samples[0].at, result.samples[-1].at) == (0.0, last)
     assert (result.samples[-1].busy_gpus, result.samples[-1].waiting_jobs) == (0, 0)
@@ -254,7 +254,7 @@ def test_a_fair_share_starts_the_tenant_that_holds_less_first() -> None:
 def test_a_thinned_load_curve_ends_with_the_last_job() -> None:
     jobs = [job(f"j{number:04}", 2.0 * number, seconds=1.0, order=number) for number in range(3000)]
     samples = run(Scenario(tuple(jobs), ONE, (Site("edge-a"),), "fifo")).samples
-    assert len(samples) <= MOST_SAMPLES
+    assert len(samples) <= MAX_SAMPLES
     assert (samples[-1].at, samples[-1].busy_gpus, samples[-1].waiting_jobs) == (5999.0, 0, 0)
 
 

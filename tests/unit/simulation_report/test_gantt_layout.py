@@ -45,16 +45,16 @@ def test_chart_shows_only_busiest_nodes_in_natural_order() -> None:
 def test_of_one_huge_node_the_first_gpus_are_shown() -> None:
     pods = [occupation(f"j{i}", "pool", 0.0, 10.0, 4) for i in range(32)]
     chart = lay_out(pods)
-    assert chart.nodes == (("pool", 0, gantt_layout.MOST_LANES),)
+    assert chart.nodes == (("pool", 0, gantt_layout.MAX_LANES),)
     assert chart.scope == "48 of 128 used GPUs of pool"
-    assert max(bar.lane + bar.lanes for bar in chart.bars) <= gantt_layout.MOST_LANES
+    assert max(bar.lane + bar.lanes for bar in chart.bars) <= gantt_layout.MAX_LANES
 
 
 def test_chart_of_many_pods_shows_time_around_longest_queue() -> None:
     pods = [occupation(f"j{i}", "n", float(i), i + 1.0) for i in range(5000)]
     samples = [Sample(0.0, 1, 0), Sample(3000.0, 1, 9), Sample(3001.0, 1, 0)]
     chart = lay_out(pods, samples)
-    assert gantt_layout.MOST_BARS - 2 <= len(chart.bars) <= gantt_layout.MOST_BARS + 2
+    assert gantt_layout.MAX_BARS - 2 <= len(chart.bars) <= gantt_layout.MAX_BARS + 2
     assert chart.begin <= 3000.0 <= chart.end
     assert chart.scope == "a stretch with many waiting jobs"
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from support.simulated_results import full_result, job_result, report_run
 from tranche.simulation.engine.result import Sample, SimulationResult
-from tranche.simulation_report.distribution_plot import MOST_CURVES, draw_cdf, draw_sizes, size_classes
+from tranche.simulation_report.distribution_plot import MAX_CURVES, draw_cdf, draw_sizes, size_classes
 from tranche.simulation_report.gantt import draw_gantt
 from tranche.simulation_report.gantt_layout import lay_out
 from tranche.simulation_report.load_plot import draw_load, load_curves
@@ -81,8 +81,8 @@ def test_titles_of_pictures_say_simulated(draw: Callable[..., Draw]) -> None:
 
 def test_too_many_runs_are_left_out_aloud() -> None:
     figure = Figure(layout="constrained")
-    draw_cdf([report_run(f"run {i}") for i in range(MOST_CURVES + 3)])(figure, LIGHT)
-    assert len(figure.axes[0].get_lines()) == MOST_CURVES
+    draw_cdf([report_run(f"run {i}") for i in range(MAX_CURVES + 3)])(figure, LIGHT)
+    assert len(figure.axes[0].get_lines()) == MAX_CURVES
     assert "the first 12 of 15 runs" in figure.get_suptitle()
 
 

@@ -14,7 +14,7 @@ from tranche.model import AttemptRecord, PlannedWindow
 from tranche.model.attempt_record import pack
 from tranche.runtime.batching import PORTION
 from tranche.web.app import Planning
-from tranche.web.overview_index import MOST_ROWS, Board, Selection
+from tranche.web.overview_index import MAX_ROWS, Board, Selection
 from tranche.web.site_timeline import Timelines
 
 
@@ -332,7 +332,7 @@ def add_waiting(app: Visited, name: str, start: str | None, gpus: int = 1, **pla
 
 def test_reads_of_thousands_of_objects_yield_to_the_event_loop() -> None:
     app = Visited(*(f"n{number}" for number in range(2 * PORTION)))
-    for number in range(MOST_ROWS + 1):
+    for number in range(MAX_ROWS + 1):
         app.stores.add_job(f"job-{number}")
     board = Board(app.stores.view, app.stores)
     timelines = Timelines(app.stores.view, board, lambda: 0.0)

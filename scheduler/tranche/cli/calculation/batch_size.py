@@ -15,14 +15,14 @@ from tranche.cli.option_types import SECONDS, SHARE, SIZE, Finite
 if TYPE_CHECKING:
     from tranche.estimate.batch_service import BatchDelay, BatchMemory, BatchQueue, Law, ServiceTime
 
-MOST_PLACES = 64
+MAX_PLACES = 64
 """Most waiting places: the optimiser computes N²/2 pairs of limits."""
 COLUMNS = ("choice", "a", "b", "delay, s", "lost", "waiting", "batch", "memory, GiB")
 
 
 @click.command("batch-size", cls=OneLineCommand)
 @click.option("--rate", required=True, type=Finite(1e-9, 1e9), help="Requests per second.")
-@click.option("--places", required=True, type=click.IntRange(1, MOST_PLACES), help="Requests that can wait.")
+@click.option("--places", required=True, type=click.IntRange(1, MAX_PLACES), help="Requests that can wait.")
 @click.option("--base-time", type=SECONDS, help="Service time of a batch without its requests, in seconds.")
 @click.option("--item-time", type=SECONDS, help="Additional service time for each request of a batch, in seconds.")
 @click.option(

@@ -17,7 +17,7 @@ MAX_UNPLACED_NODES = 64
 MAX_ATTEMPT_TEXT = 2048
 """Bound of one text in status.progress.history, above what `tranche.model.attempt_record` writes."""
 MAX_CELL_ENTRIES = 1000
-"""Bound of status.plan.grant.slots.cells, above what `MOST_CELLS_BYTES` of `tranche.model.plan` allows."""
+"""Bound of status.plan.grant.slots.cells, above what `MAX_CELLS_BYTES` of `tranche.model.plan` allows."""
 MAX_SITES = 64
 """Maximum number of sites with usage in status.progress."""
 

@@ -18,7 +18,7 @@ from tranche.kube.client.errors import ApiError, Unreachable
 APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 10.0
 CONNECTIONS = 100
-LEAST_DIFFERENCE_SECONDS = 1.0
+MIN_DIFFERENCE_SECONDS = 1.0
 """Smaller differences between two clocks are not corrected."""
 
 __all__ = ["APPLY", "ApiClient", "ApiError", "Unreachable"]
@@ -203,7 +203,7 @@ class ApiClient:
             return
         least, most = second - answered_at, second + 1.0 - asked_at
         ahead = max(least, 0.0) + min(most, 0.0)
-        self._ahead = ahead if abs(ahead) >= LEAST_DIFFERENCE_SECONDS else 0.0
+        self._ahead = ahead if abs(ahead) >= MIN_DIFFERENCE_SECONDS else 0.0
 
 
 def _ignore(method: str, status: int, seconds: float) -> None:

@@ -26,7 +26,7 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
 """Cap of the server's Retry-After, which a proxy in front of it may set to any value."""
-LEAST_WATCH_SECONDS = 1.0
+MIN_WATCH_SECONDS = 1.0
 """Back off before reopening a watch that lasted less than this number of seconds."""
 BURST_SECONDS = 0.005
 """Time spent on events before yielding to the event loop, in seconds."""
@@ -166,7 +166,7 @@ class Reflector(Generic[T]):
             failed = await self._round()
             if self.stats.last_data > before:
                 pause = FIRST_PAUSE_SECONDS
-            if failed is None and self._clock() - began >= LEAST_WATCH_SECONDS:
+            if failed is None and self._clock() - began >= MIN_WATCH_SECONDS:
                 continue
             asked = (failed.retry_after or 0.0) if isinstance(failed, ApiError) else 0.0
             await self._sleep(max(pause * (0.5 + self._jitter()), min(asked, LONGEST_RETRY_AFTER_SECONDS)))

@@ -18,7 +18,7 @@ from tranche.model.quantity import parse_bytes, parse_millicores
 
 _PLACED_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral"})
 """Kinds of volumes that may exclude nodes."""
-_MOST_ENTRIES = 64
+_MAX_ENTRIES = 64
 """Bound of each list and map in the CRD; more would make the API server reject the whole status."""
 
 
@@ -38,12 +38,12 @@ def admitted_pod(role: str, sent: Mapping[str, Any], raw: Mapping[str, Any]) -> 
         role=role,
         requests={
             name: f"{amount}m" if name == "cpu" else str(amount)
-            for name, amount in sorted(requests_by_name(pod).items())[:_MOST_ENTRIES]
+            for name, amount in sorted(requests_by_name(pod).items())[:_MAX_ENTRIES]
         },
-        node_selector=dict(sorted(pod.spec.node_selector.items())[:_MOST_ENTRIES]),
+        node_selector=dict(sorted(pod.spec.node_selector.items())[:_MAX_ENTRIES]),
         tolerations=[
             AdmittedToleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
-            for t in pod.spec.tolerations[:_MOST_ENTRIES]
+            for t in pod.spec.tolerations[:_MAX_ENTRIES]
         ],
         unplanned=sorted(set(_unplanned(sent.get("spec") or {}, raw.get("spec") or {}))),
     )

@@ -5,7 +5,7 @@ from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model import Node, Resources, Taint
 from tranche.model.quantity import parse_bytes, parse_millicores
 
-MOST_GPUS = 16_384
+MAX_GPUS = 16_384
 """Maximum number of GPUs per node, far above real nodes: the planner keeps a queue per GPU, and a node may claim any
 integer."""
 
@@ -20,13 +20,13 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resources: 
         gpu_resources: As in `pod_requests`.
 
     Raises:
-        ValueError: a quantity cannot be read, or the node claims more than `MOST_GPUS` GPUs.
+        ValueError: a quantity cannot be read, or the node claims more than `MAX_GPUS` GPUs.
     """
     allocatable = node_allocatable(observed, gpu_resources)
-    if allocatable.gpus > MOST_GPUS:
+    if allocatable.gpus > MAX_GPUS:
         raise ValueError(
             f"status.allocatable: {allocatable.gpus} of {allocatable.gpu_resource or gpu_resources[0]}, "
-            f"at most {MOST_GPUS} can be planned"
+            f"at most {MAX_GPUS} can be planned"
         )
     return Node(
         name=observed.metadata.name,

@@ -12,7 +12,7 @@ from tranche.kube.convert import training_container
 _RANGE = "[0-9]{1,4}(-[0-9]{1,4})?"
 _Chunks = Annotated[str, msgspec.Meta(pattern=rf"\A{_RANGE}(,{_RANGE})*\Z")]
 _PROGRESS = msgspec.json.Decoder(dict[_Chunks, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
-MOST_MESSAGE_BYTES = 4096
+MAX_MESSAGE_BYTES = 4096
 """The kubelet keeps this many bytes of a termination message."""
 
 
@@ -76,7 +76,7 @@ def termination_progress(pod: Pod) -> dict[int, float] | None:
         return None
     text = terminated.message.encode(errors="replace")
     try:
-        progress = _PROGRESS.decode(text) if len(text) <= MOST_MESSAGE_BYTES else None
+        progress = _PROGRESS.decode(text) if len(text) <= MAX_MESSAGE_BYTES else None
     except msgspec.DecodeError:
         return None
     return _by_chunk(progress) if progress is not None else None

@@ -9,9 +9,9 @@ import msgspec
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
 
-MOST_TEMPLATE_BYTES = 256 * 1024
+MAX_TEMPLATE_BYTES = 256 * 1024
 """Maximum size of all pod templates of a job as JSON: ``kubectl apply`` can store no more in its annotation either."""
-MOST_VARIABLE_BYTES = 128 * 1024 - 1
+MAX_VARIABLE_BYTES = 128 * 1024 - 1
 """Maximum size of an environment variable with its name, without the final zero byte (MAX_ARG_STRLEN)."""
 _CONFIG_BYTES = len('TF_CONFIG={"cluster":{"chief":[],"worker":[],"ps":[]},"task":{"type":"worker","index":99999}}')
 
@@ -25,9 +25,9 @@ def check_sizes(resource: TrainingJob) -> None:
     spec = resource.spec
     parts = (spec.workers, spec.parameter_servers, spec.chief, spec.data.staging if spec.data is not None else None)
     size = sum(len(msgspec.json.encode(part.template)) for part in parts if part is not None)
-    if size > MOST_TEMPLATE_BYTES:
+    if size > MAX_TEMPLATE_BYTES:
         raise ValueError(
-            f"the pod templates have {size // 1024} KiB together, at most {MOST_TEMPLATE_BYTES // 1024} KiB leave room "
+            f"the pod templates have {size // 1024} KiB together, at most {MAX_TEMPLATE_BYTES // 1024} KiB leave room "
             "for the status in the API server: put large values into a ConfigMap, a Secret or the image"
         )
     if spec.parameter_servers is None and spec.chief is None:
@@ -35,7 +35,7 @@ def check_sizes(resource: TrainingJob) -> None:
     hosts = _hosts_bytes(resource, ROLE_WORKER, spec.workers.max_replicas)
     hosts += _hosts_bytes(resource, ROLE_SERVER, spec.parameter_servers.replicas if spec.parameter_servers else 0)
     hosts += _hosts_bytes(resource, ROLE_CHIEF, 1 if spec.chief else 0)
-    if hosts + _CONFIG_BYTES > MOST_VARIABLE_BYTES:
+    if hosts + _CONFIG_BYTES > MAX_VARIABLE_BYTES:
         raise ValueError(
             f"TF_CONFIG with the addresses of {spec.workers.max_replicas} workers has {hosts // 1024} KiB, an "
             "environment variable at most 128 KiB: choose a shorter name or namespace, or fewer workers"

@@ -72,9 +72,9 @@ from tranche.model.share_text import share_text
 
 EXPLANATION_LENGTH = 2048
 """Maximum length of status.plan.explanation, which may quote a webhook."""
-MOST_FALLBACKS_LENGTH = 200_000
+MAX_FALLBACKS_LENGTH = 200_000
 """Maximum length of the names of all fallback nodes of a plan; beyond it, windows have only their planned node."""
-MOST_REASONS_LENGTH = 50_000
+MAX_REASONS_LENGTH = 50_000
 """Maximum length of the reasons of all closing windows of a plan; beyond it, windows have none."""
 PASSING_VOLUMES = frozenset({"emptyDir", "ephemeral"})
 """Volume types that are deleted with their pod."""
@@ -379,8 +379,8 @@ def _read_checkpoint(saved: SavedProgress) -> Checkpoint:
 def plan_status(plan: JobPlan, uid: str, term: int, revision: int) -> dict[str, Any]:
     """Build status.plan as JSON, for the job with that UID."""
     lengths = accumulate(sum(map(len, w.fallbacks)) for w in plan.windows)
-    within = [length <= MOST_FALLBACKS_LENGTH for length in lengths]
-    explained = [length <= MOST_REASONS_LENGTH for length in accumulate(len(w.why) for w in plan.windows)]
+    within = [length <= MAX_FALLBACKS_LENGTH for length in lengths]
+    explained = [length <= MAX_REASONS_LENGTH for length in accumulate(len(w.why) for w in plan.windows)]
     status: dict[str, Any] = {
         "jobUid": uid,
         "term": term,

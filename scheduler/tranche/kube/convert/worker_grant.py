@@ -8,9 +8,9 @@ from tranche.kube.api.resources import NodePods, ReservedCells, SlotOffer
 from tranche.kube.api.resources import PodPlaces as PlacesStatus
 from tranche.kube.api.resources import WorkerGrant as GrantStatus
 from tranche.model import PodPlaces, SlotCells, SlotPlan, WorkerGrant
-from tranche.model.plan import MOST_CELL_SLOTS, PodCounts, cell_runs
+from tranche.model.plan import MAX_CELL_SLOTS, PodCounts, cell_runs
 
-MOST_PLACES = 300
+MAX_PLACES = 300
 """Maximum number of nodes in `nodes`. With more, the field is absent, and the next planner distributes again."""
 
 
@@ -33,7 +33,7 @@ def _read_offer(known: SlotOffer) -> SlotPlan:
         payoff=-inf if known.payoff is None else known.payoff,
         offered_slot=known.offered,
         returned=known.returned,
-        cells=tuple(_read_cells(known.cells)) if slots <= MOST_CELL_SLOTS else (),
+        cells=tuple(_read_cells(known.cells)) if slots <= MAX_CELL_SLOTS else (),
         is_too_large=known.too_large,
     )
 
@@ -56,7 +56,7 @@ def _read_counts(known: Sequence[NodePods]) -> PodCounts:
 def grant_status(grant: WorkerGrant) -> dict[str, Any]:
     """Build status.plan.grant as JSON."""
     status: dict[str, Any] = {"policy": grant.policy, "workers": grant.workers, "place": grant.place}
-    if grant.preferred is not None and len(grant.preferred.workers) + len(grant.preferred.servers) <= MOST_PLACES:
+    if grant.preferred is not None and len(grant.preferred.workers) + len(grant.preferred.servers) <= MAX_PLACES:
         status["nodes"] = _places(grant.preferred)
     if grant.slot_plan is not None:
         status["slots"] = _offer(grant.slot_plan, grant.slot_seconds)

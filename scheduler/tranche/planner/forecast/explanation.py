@@ -22,7 +22,7 @@ from tranche.state.remaining_work import overruns
 
 LONGEST = 2000
 """Longest explanation in characters; longer ones, which contain messages of the API server, are cut."""
-NODE_START_FACTOR, LEAST_NODE_SECONDS = 2.0, 30.0
+NODE_START_FACTOR, MIN_NODE_SECONDS = 2.0, 30.0
 """A worker waits too long for a node of an unlimited site after this multiple of the site's `start_seconds`, and at
 least this number of seconds."""
 
@@ -94,7 +94,7 @@ def _awaited_nodes(cluster: ClusterState, state: JobState, now: float) -> list[s
         site = cluster.sites.get(run.home.site)
         if site is not None and site.unlimited and run.phase is WindowPhase.PENDING:
             opened = run.held_from or run.opened
-            if now - opened > max(LEAST_NODE_SECONDS, NODE_START_FACTOR * site.start_seconds):
+            if now - opened > max(MIN_NODE_SECONDS, NODE_START_FACTOR * site.start_seconds):
                 late.setdefault(site.name, []).append(opened)
     return [_awaited(cluster, state, site, opened, now) for site, opened in sorted(late.items())]
 

@@ -15,7 +15,7 @@ from tranche.planner.forecast.explanation import explain
 from tranche.planner.forecast.rollout import DECISIONS, PlannerFactory, Rollout, prepare
 from tranche.planner.forecast.steps import Steps, run_to_completion
 
-LEAST_DELAY_SECONDS = 1.0
+MIN_DELAY_SECONDS = 1.0
 """Delays below this are not reported: they are within the error of a forecast."""
 
 
@@ -69,6 +69,6 @@ def _delays(without: Rollout, rollout: Rollout) -> tuple[Delay, ...]:
     found = [
         Delay(key, before, rollout.completions[key])
         for key, before in without.completions.items()
-        if rollout.completions.get(key, 0.0) - before >= LEAST_DELAY_SECONDS
+        if rollout.completions.get(key, 0.0) - before >= MIN_DELAY_SECONDS
     ]
     return tuple(sorted(found, key=lambda one: (one.before - one.after, one.job)))

@@ -20,7 +20,7 @@ from tranche.planner.scheduling.level_placement import LevelRooms, requests_by_n
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies.locality.most_delayed import batches_left, level_seconds, progress_of
 from tranche.policies.locality.network_gain import (
-    LEAST_QUANTUM_SECONDS,
+    MIN_QUANTUM_SECONDS,
     move_gain,
     preemption_gain,
     preemption_loss,
@@ -35,7 +35,7 @@ MOVE_REASON = "moves to a narrower topology level"
 """Why the windows of a moving gang close."""
 MOVE_PAUSE_RESTARTS = 2.0
 """Least time between two moves of one gang, in restart costs."""
-REVIEW_SECONDS = LEAST_QUANTUM_SECONDS
+REVIEW_SECONDS = MIN_QUANTUM_SECONDS
 """[I] Time after which preemption for a waiting job is considered again without an event, in seconds: meanwhile,
 running jobs progress beyond it, and quanta end."""
 

@@ -14,7 +14,7 @@ from tranche.state.node import NodeState
 RESTARTS_PER_WINDOW = 3
 """A window gets chunks that take about this many restart costs, so that the cost of starting pods stays small."""
 
-MOST_CHUNKS = 200
+MAX_CHUNKS = 200
 """Maximum number of chunks of a window. A worker writes its progress on all of them into a message of 4 KiB."""
 
 
@@ -87,4 +87,4 @@ def chunks_of_window(state: JobState, seconds_per_batch: float) -> int:
     if state.job.is_gang or not state.job.restart_seconds or state.job.preemption is Preemption.AT_CHUNK_END:
         return 1
     chunk_seconds = state.job.batches_per_chunk_total * seconds_per_batch
-    return min(max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds)), MOST_CHUNKS)
+    return min(max(1, round(RESTARTS_PER_WINDOW * state.job.restart_seconds / chunk_seconds)), MAX_CHUNKS)

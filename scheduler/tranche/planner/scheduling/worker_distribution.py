@@ -21,7 +21,7 @@ from tranche.state.entities import JobState
 
 PERIOD_TOLERANCE = 1e-9
 """Part of a period by which a timer may come early."""
-LEAST_GAP = 1e-6
+MIN_GAP = 1e-6
 """Least difference of two places; where it would be smaller, all places are numbered again."""
 
 
@@ -81,7 +81,7 @@ def new_places(old: Sequence[float | None]) -> list[float]:
             start, step = -1.0 if end is None else end - between - 1, 1.0
         places += [start + step * (number + 1) for number in range(between)]
         places += [] if end is None else [end]
-    if any(b - a < LEAST_GAP for a, b in pairwise(places)):
+    if any(b - a < MIN_GAP for a, b in pairwise(places)):
         return [float(number) for number in range(len(old))]
     return places
 

@@ -6,7 +6,7 @@ topology level.
 Worked numbers: docs/reference/systems/dally-like.md.
 """
 
-LEAST_QUANTUM_SECONDS = 600.0
+MIN_QUANTUM_SECONDS = 600.0
 """Least time between two preemptions of one job."""
 QUANTUM_RESTARTS = 10.0
 """Least time between two preemptions of one job, in restart costs."""
@@ -61,4 +61,4 @@ def preemption_loss(
 
 def preemption_quantum(restart_seconds: float) -> float:
     """Return the least time between two preemptions of one job, in seconds."""
-    return max(LEAST_QUANTUM_SECONDS, QUANTUM_RESTARTS * restart_seconds)
+    return max(MIN_QUANTUM_SECONDS, QUANTUM_RESTARTS * restart_seconds)

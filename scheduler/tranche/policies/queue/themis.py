@@ -23,7 +23,7 @@ NEARLY = 1e-6
 """Tolerance in steps or seconds: a timer may fire this much too early by rounding."""
 SHORTEST_STEP_SECONDS = 1.0
 """Least time between two changes of a waiting job's rank."""
-MOST = 100
+MAX_STEPS = 100
 """Largest number of steps: a factor of 13,780."""
 
 
@@ -61,7 +61,7 @@ class Themis(PooledPolicy):
         ends = [run.window.start + self.lease for run in state.runs.values() if self._is_leased(run, now)]
         step = _steps(fairness_of(state, now))
         rate = 1.0 - state.training_rate(now) / _share(state)
-        if rate > NEARLY and step < MOST:
+        if rate > NEARLY and step < MAX_STEPS:
             seconds = (STEP ** (step + 1) - fairness_of(state, now)) * max(state.ideal_seconds, NEARLY) / rate
             ends.append(now + max(SHORTEST_STEP_SECONDS, seconds))
         return min(ends, default=None)
@@ -103,4 +103,4 @@ def _share(state: JobState, fewer: int = 0) -> int:
 
 
 def _steps(ratio: float) -> int:
-    return max(-MOST, min(MOST, floor(log(max(ratio, STEP**-MOST)) / log(STEP) + NEARLY)))
+    return max(-MAX_STEPS, min(MAX_STEPS, floor(log(max(ratio, STEP**-MAX_STEPS)) / log(STEP) + NEARLY)))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 
 from tranche.model import PodPlaces, Resources, SlotCells, SlotPlan, until
-from tranche.model.plan import MOST_CELLS_BYTES, are_storable
+from tranche.model.plan import MAX_CELLS_BYTES, are_storable
 from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, node_runs
 from tranche.policies.allocation.utility import utility_of
@@ -37,7 +37,7 @@ from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
 from tranche.state.node import NodeState
 
-LEAST_HORIZON, MOST_HORIZON = 24, 300
+MIN_HORIZON, MAX_HORIZON = 24, 300
 """Bounds of the number of slots in which a job may complete."""
 LENGTHS = 10
 """Horizon in shortest durations of the longest job."""
@@ -47,9 +47,9 @@ OFFERED = 10
 """Most jobs of each kind that are offered cells in one decision: of those that have arrived, the first, and of those
 that are offered cells again, those of the greatest possible payoff."""
 OFFERED_AGAIN = "it is offered slots again when one begins or another job gives back its own, and may use idle GPUs"
-MOST_ROUNDING = 3
+MAX_ROUNDING = 3
 """Factor above that of any rounding of a fractional placement by which a job gets more parameter servers."""
-MOST_WORK = 2.0
+MAX_WORK = 2.0
 """Most worker-slots of a plan over those of the job's work by its present speed, which was another one at the offer."""
 GIB = 2**30
 
@@ -144,7 +144,7 @@ class SlotTablePolicy(DistributingPolicy):
         if plan.cells:
             return "its reserved time slots are over, and it is offered others"
         if plan.is_too_large:
-            why = f"the record of its time slots would exceed {MOST_CELLS_BYTES // 1024} KiB"
+            why = f"the record of its time slots would exceed {MAX_CELLS_BYTES // 1024} KiB"
         elif plan.payoff == -inf:
             why = "its work does not fit into the free time slots"
         elif plan.payoff < 0:
@@ -239,12 +239,12 @@ class SlotTablePolicy(DistributingPolicy):
         job = self._slot_job(state, cluster, state.job.chunks * state.job.batches_per_chunk_total * _nominal(state))
         numbers = [one.slot for one in plan.cells]
         counts = [sum(count for _, count in one.workers) for one in plan.cells]
-        most = MOST_WORK * job.samples * max(job.internal_slots, job.external_slots) + job.lot * len(counts)
+        most = MAX_WORK * job.samples * max(job.internal_slots, job.external_slots) + job.lot * len(counts)
         return (
             numbers == sorted(set(numbers))
             and len(numbers) <= int(self.quanta)
             and plan.offered_slot <= numbers[0]
-            and numbers[-1] < plan.offered_slot + max(self.horizon, MOST_HORIZON)
+            and numbers[-1] < plan.offered_slot + max(self.horizon, MAX_HORIZON)
             and all(0 < count <= job.most_workers and count % job.lot == 0 for count in counts)
             and all(_most_servers(state, one) >= sum(count for _, count in one.servers) for one in plan.cells)
             and all(count > 0 for one in plan.cells for _, count in (*one.workers, *one.servers))
@@ -263,7 +263,7 @@ class SlotTablePolicy(DistributingPolicy):
     def horizon_slots(self, states: Sequence[JobState]) -> int:
         """Return T, counted from the first slot that a job may use."""
         longest = max((state.ideal_seconds for state in states), default=0.0)
-        chosen = self.horizon or min(MOST_HORIZON, max(LEAST_HORIZON, LENGTHS * ceil(longest / self.slot)))
+        chosen = self.horizon or min(MAX_HORIZON, max(MIN_HORIZON, LENGTHS * ceil(longest / self.slot)))
         return max(1, int(chosen))
 
     def slot_job(self, state: JobState, cluster: ClusterState, now: float) -> SlotJob:
@@ -318,7 +318,7 @@ def _nominal(state: JobState) -> float:
 
 def _most_servers(state: JobState, cells: SlotCells) -> int:
     """Return a bound of the number of parameter servers in a slot: roundings may add to those that the job declares."""
-    return MOST_ROUNDING * state.job.servers + len(cells.servers) if state.job.servers else 0
+    return MAX_ROUNDING * state.job.servers + len(cells.servers) if state.job.servers else 0
 
 
 def _has_overrun(state: JobState, slot: int) -> bool:

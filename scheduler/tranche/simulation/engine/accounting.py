@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from tranche.model import Job, Node
 from tranche.simulation.engine.result import JobResult, JobUse, Sample
 
-MOST_SAMPLES = 4096
+MAX_SAMPLES = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -102,8 +102,8 @@ class LoadCurve:
         elif samples and now - samples[-1].at < self.spacing:
             return
         samples.append(self.latest)
-        if len(samples) > MOST_SAMPLES:
-            self.spacing = max(2 * self.spacing, 2 * (samples[-1].at - samples[0].at) / MOST_SAMPLES)
+        if len(samples) > MAX_SAMPLES:
+            self.spacing = max(2 * self.spacing, 2 * (samples[-1].at - samples[0].at) / MAX_SAMPLES)
             kept = samples[:1]
             for sample in samples[1:]:
                 if sample.at - kept[-1].at >= self.spacing:

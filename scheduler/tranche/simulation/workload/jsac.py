@@ -34,7 +34,7 @@ GRADIENT_BYTES, BANDWIDTH = (30e6, 575e6), (100e6, 5e9)
 """q in bytes, b in bit/s [P2]."""
 EDGE_HOURS, CLOUD_HOURS = (1.0, 4.0), (10.0, 15.0)
 """Δ of one chunk: to an edge site, and to the cloud [P2]."""
-LEAST_DELAY_SECONDS = 0.001
+MIN_DELAY_SECONDS = 0.001
 """Minimum Δ at any scale [I]: a site without the data needs a copy."""
 CPUS, MEMORY_GB = (1, 4), (3, 6)
 """Requests of a worker and of a parameter server [C2]."""
@@ -167,7 +167,7 @@ def _upload_seconds(site: Site, number: int, seed: int, options: JsacOptions) ->
     """Return Δ of one chunk from outside to the site."""
     low, high = CLOUD_HOURS if site.tier is Tier.CLOUD else EDGE_HOURS
     seconds = 3600 * (low + (high - low) * uniform(seed, "delay", number, site.name))
-    return max(LEAST_DELAY_SECONDS, seconds * _delay_scale(site, options))
+    return max(MIN_DELAY_SECONDS, seconds * _delay_scale(site, options))
 
 
 def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mapping[str, float]:
@@ -180,7 +180,7 @@ def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mappi
         raise ValueError(f"cluster {cluster.name}: uploads share links, so Δ can be scaled only with delay=outside")
     prior = NetworkPrior()
     seconds = {one.name: transfer_seconds(prior, by_name, job, one.name) * _delay_scale(one, options) for one in scaled}
-    return {name: max(LEAST_DELAY_SECONDS, value) for name, value in seconds.items()}
+    return {name: max(MIN_DELAY_SECONDS, value) for name, value in seconds.items()}
 
 
 def _delay_scale(site: Site, options: JsacOptions) -> float:

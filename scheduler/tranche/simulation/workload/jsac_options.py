@@ -14,7 +14,7 @@ Speeds = Literal["equal", "mixed"]
 
 DELAYS: dict[str, Delay] = {"jsac-cloud": "outside"}
 """Source of the data by preset, unless an option overrides it; `home` for presets that are missing here."""
-MOST_EDGES, MOST_WORKERS_PER_EDGE, MOST_PS_HOSTS, MOST_EPOCHS = 100, 1000, 1000, 10_000
+MAX_EDGES, MAX_WORKERS_PER_EDGE, MAX_PS_HOSTS, MAX_EPOCHS = 100, 1000, 1000, 10_000
 LARGEST_SCALE = 1000.0
 
 
@@ -52,10 +52,10 @@ class JsacOptions:
         _among("speeds", self.speeds, get_args(Speeds))
         if self.delay is not None:
             _among("delay", self.delay, get_args(Delay))
-        _count("ps_hosts", self.ps_hosts, MOST_PS_HOSTS)
-        _count("edges", self.edges, MOST_EDGES)
-        _count("workers_per_edge", self.workers_per_edge, MOST_WORKERS_PER_EDGE)
-        _count("epochs", self.epochs, MOST_EPOCHS)
+        _count("ps_hosts", self.ps_hosts, MAX_PS_HOSTS)
+        _count("edges", self.edges, MAX_EDGES)
+        _count("workers_per_edge", self.workers_per_edge, MAX_WORKERS_PER_EDGE)
+        _count("epochs", self.epochs, MAX_EPOCHS)
         for name in ("edge_delay_scale", "cloud_delay_scale", "bandwidth_scale", "gradient_scale"):
             value = getattr(self, name)
             positive = value > 0 or (value == 0 and name != "bandwidth_scale")
