@@ -22,7 +22,7 @@ HALFLIVES = (3600, 86_400, 604_800)
 
 
 def gangs(log: str, gpus: int, jobs: int) -> Recipe:
-    """Return jobs of a log drawn in blocks of neighbours, as gangs on a pool."""
+    """Return jobs of a log drawn in blocks of neighbors, as gangs on a pool."""
     workload = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, resampled=True)
     return Recipe(workload, FixedCluster(pool(gpus)))
 

@@ -1,7 +1,7 @@
 """Folders and ports of running clusters: each belongs to one cluster, and none is left behind permanently.
 
 Both are held by file locks, which the kernel releases with the process: so the files of a killed process are
-recognised and removed when the next cluster starts.
+recognized and removed when the next cluster starts.
 """
 
 import atexit

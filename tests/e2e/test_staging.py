@@ -62,7 +62,7 @@ def seconds_of(pod: dict[str, Any]) -> float:
 
 
 def learnt_factor(installed: Installed) -> float:
-    """Return by how much copies from edge-a to edge-b take longer than declared, as the planner has learnt."""
+    """Return by how much copies from edge-a to edge-b take longer than declared, as the planner has learned."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tranche-scheduler"
     lease = installed.cluster.request("GET", path)[1]
     memory = json.loads(lease["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))

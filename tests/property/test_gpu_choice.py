@@ -68,7 +68,7 @@ def test_node_is_used_if_a_chunk_ends_first_there(
 
 
 def add(one: Planner, name: str, kind: str, factor: float | None) -> None:
-    """Add a node of one GPU, with a factor that an earlier planner has learnt."""
+    """Add a node of one GPU, with a factor that an earlier planner has learned."""
     if factor is not None:
         one.cluster.speed_model.recall_node(name, factor)
     one.handle(NodeChanged(node(name, "s", 1, labels={LABEL: kind})), 0.0)

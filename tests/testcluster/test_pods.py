@@ -1,4 +1,4 @@
-"""Behaviour of the simulated nodes with a pod, by its annotations."""
+"""Behavior of the simulated nodes with a pod, by its annotations."""
 
 import json
 import time

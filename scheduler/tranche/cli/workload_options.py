@@ -221,7 +221,7 @@ _OPTIONS = (
         help="Bytes that a worker of an elastic job sends and receives for each mini-batch of one second.",
     ),
     click.option(
-        "--resample", is_flag=True, help="Resample the log: draw the same number of jobs in blocks of neighbours."
+        "--resample", is_flag=True, help="Resample the log: draw the same number of jobs in blocks of neighbors."
     ),
     click.option(
         "--restart-seconds",

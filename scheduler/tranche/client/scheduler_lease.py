@@ -1,4 +1,4 @@
-"""The Lease of the scheduler: its policy, its learnt state, and whether it is held."""
+"""The Lease of the scheduler: its policy, its learned state, and whether it is held."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -83,7 +83,7 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
 
 
 async def read_cluster(session: Session, system_namespace: str, purpose: str) -> PlanningInputs:
-    """Read the whole cluster, the scheduler's planner configuration and what the scheduler has learnt.
+    """Read the whole cluster, the scheduler's planner configuration and what the scheduler has learned.
 
     Args:
         session: Session with the cluster.
@@ -151,7 +151,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
 
 
 async def _read_scheduler(session: Session, system_namespace: str) -> tuple[PlannerConfig, LearnedState, str]:
-    """The scheduler's planner configuration, what it has learnt, and a note if defaults are assumed."""
+    """The scheduler's planner configuration, what it has learned, and a note if defaults are assumed."""
     lease = await read_lease(session, system_namespace)
     learned = read_learned_state(lease.get("metadata", {}).get("annotations") or {})
     published = read_config(lease)

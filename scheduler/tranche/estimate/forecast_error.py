@@ -115,14 +115,14 @@ class ForecastErrors:
         return _interval(self.completions, now, planned, sigma)
 
     def bounds(self) -> dict[str, float]:
-        """Return what was learnt, by name; empty if nothing was."""
+        """Return what was learned, by name; empty if nothing was."""
         known = {"start": self.starts, "completion": self.completions}
         if all(one == ScoreBounds() for one in known.values()):
             return {}
         return {f"{name}.{side}": getattr(one, side) for name, one in known.items() for side in ("low", "high")}
 
     def recall(self, bounds: Mapping[str, float]) -> None:
-        """Restore what an earlier planner has learnt; unknown names and values out of range are ignored."""
+        """Restore what an earlier planner has learned; unknown names and values out of range are ignored."""
         for name, one in (("start", self.starts), ("completion", self.completions)):
             low, high = bounds.get(f"{name}.low", one.low), bounds.get(f"{name}.high", one.high)
             if -WIDEST <= low <= 0.0 <= high <= WIDEST:

@@ -15,7 +15,7 @@ TEMPLATES = 1000
 """Number of templates whose sizes are kept: those that completed a job most recently."""
 
 DECLARED_SIGMA = 1.0
-"""Standard deviation of the logarithm of actual over declared size, before anything is learnt [I]."""
+"""Standard deviation of the logarithm of actual over declared size, before anything is learned [I]."""
 UNKNOWN_SIGMA = 2.0
 """Standard deviation of the logarithm of a size that is an assumption [I]."""
 PRIOR_JOBS = 2.0

@@ -1,4 +1,4 @@
-"""Cost of stopping a worker and starting it again, learnt from measured starts and stops if it is not declared.
+"""Cost of stopping a worker and starting it again, learned from measured starts and stops if it is not declared.
 
 A job without measurements of its own costs what those of the others cost. No single tenant decides that for all: the
 pods of a hostile one may start and stop as slowly as it likes.
@@ -54,7 +54,7 @@ class CommonRestarts:
         return self._save.seconds
 
     def recall(self, start_seconds: float | None, save_seconds: float | None) -> None:
-        """Begin with what an earlier planner has learnt."""
+        """Begin with what an earlier planner has learned."""
         self._start.recall(start_seconds)
         self._save.recall(save_seconds)
 

@@ -1,4 +1,4 @@
-"""Speed model: corrections of predicted mini-batch times, learnt from workers that have ended.
+"""Speed model: corrections of predicted mini-batch times, learned from workers that have ended.
 
 The logarithm of measured over predicted seconds of a mini-batch is modelled as a sum of three unknowns: one of the job
 (its prediction is wrong), one of the job on this GPU kind at this site, and one of the node (slow for all jobs). Each
@@ -19,7 +19,7 @@ from tranche.estimate.node_evidence import LARGEST, NodeEvidence
 JOB_SIGMA, JOB_AT_SITE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
 KNOWN_SIGMA = 0.1
-"""Standard deviation of a node's unknown that an earlier planner has learnt."""
+"""Standard deviation of a node's unknown that an earlier planner has learned."""
 DRIFT_SIGMA = 0.02
 """Standard deviation of an unknown's change between two observations, so that old observations lose weight."""
 NOISE_SIGMA = 0.05
@@ -51,7 +51,7 @@ class SpeedModel:
     kinds: dict[str, NormalVariable] = field(default_factory=dict)
     """Unknowns of GPU kinds, for nodes that have no factor of their own; with `kind_evidence` only."""
     kind_evidence: NodeEvidence | None = None
-    """The same evidence by GPU kind; None: nothing is learnt about kinds."""
+    """The same evidence by GPU kind; None: nothing is learned about kinds."""
 
     def factor(self, job: str, kind: str, site: str, node: str | None) -> float:
         """Return the corrected over the predicted seconds of a mini-batch of the job.
@@ -84,7 +84,7 @@ class SpeedModel:
         return exp(known.mean) if known is not None else 1.0
 
     def _hardware(self, node: str | None, kind: str) -> NormalVariable | None:
-        """Return the unknown of the node, which holds all that was learnt there, else that of its GPU kind."""
+        """Return the unknown of the node, which holds all that was learned there, else that of its GPU kind."""
         known = self.nodes.get(node) if node is not None else None
         return known if known is not None or node is None else self.kinds.get(kind)
 
@@ -98,14 +98,14 @@ class SpeedModel:
         self.jobs[job] = NormalVariable(log(factor), sigma**2)
 
     def recall_node(self, node: str, factor: float) -> None:
-        """Set the factor of the node, which an earlier planner has learnt."""
+        """Set the factor of the node, which an earlier planner has learned."""
         mean = log(factor)
         if self.evidence is not None:
             mean = max(-LARGEST, min(LARGEST, mean))
         self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def recall_kind(self, kind: str, factor: float) -> None:
-        """Set the factor of the GPU kind, which an earlier planner has learnt."""
+        """Set the factor of the GPU kind, which an earlier planner has learned."""
         self.kinds[kind] = NormalVariable(max(-LARGEST, min(LARGEST, log(factor))), KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:

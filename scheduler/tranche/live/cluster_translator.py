@@ -114,7 +114,7 @@ class ClusterTranslator:
         """Restore the planner's state from the objects, and return the restored jobs.
 
         Args:
-            learned: What an earlier planner learnt about the cluster.
+            learned: What an earlier planner learned about the cluster.
             handle: Passes an event about a site, node or quota to the planner.
             adopt: Passes the jobs, and then what happened to their pods, to `Planner.restore`.
         """
@@ -382,7 +382,7 @@ def restore_planner(
         objects: The objects of the cluster.
         gpu_resources: Resource names of the GPUs.
         now: Seconds since the epoch.
-        learned: What an earlier planner learnt about the cluster.
+        learned: What an earlier planner learned about the cluster.
         foreign: Jobs of other schedulers to restore as if they were TrainingJobs; those with a plan are running.
     """
     starts = (

@@ -218,14 +218,14 @@ class Controller:
     # ---- events
 
     def learned_annotations(self) -> dict[str, str]:
-        """Return the Lease annotations with what the leader has learnt and observed; empty before the restore."""
+        """Return the Lease annotations with what the leader has learned and observed; empty before the restore."""
         if not self.reports.restored:
             return {}
         learned = learned_state_of(self.planner.cluster, self.clock())
         return {**learned_annotation(learned), **scheduler_annotation(self._silent_since)}
 
     def restore(self, learned: LearnedState | None = None) -> None:
-        """Restore the planner's state from the watch stores and from what an earlier planner learnt."""
+        """Restore the planner's state from the watch stores and from what an earlier planner learned."""
         self._changes.clear()
         self._since = self.clock()
         self._restored_at = self.stopwatch()

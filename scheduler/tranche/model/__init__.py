@@ -1,4 +1,4 @@
-"""Values that all packages share: frozen, without behaviour that needs a clock or a network.
+"""Values that all packages share: frozen, without behavior that needs a clock or a network.
 
 Units are in the names: ``_seconds``, ``_bytes``, ``_bits``; CPU is in millicores; times are seconds since the epoch
 (live) or since the start of the trace (simulated).

@@ -108,9 +108,9 @@ class Job:
     restart_seconds: float = 0.0
     """Time lost at every pod start, ρ_j."""
     restart_declared: bool = True
-    """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learnt."""
+    """Whether the specification declares `restart_seconds`; otherwise the cost of a preemption is learned."""
     restart_limit_seconds: float = LONGEST_RESTART_SECONDS
-    """Largest cost of a preemption that its namespace lets it have, whether declared or learnt."""
+    """Largest cost of a preemption that its namespace lets it have, whether declared or learned."""
     suspended: bool = False
     backoff_limit: int = 6
     gpu_problem: str = ""

@@ -1,6 +1,6 @@
 """Learned state of the cluster that no API object holds, to pass to the planner that takes over.
 
-What was learnt about one job is in the job's ledger (`tranche.model.JobProgress`).
+What was learned about one job is in the job's ledger (`tranche.model.JobProgress`).
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class LearnedGang:
 
 @dataclass(frozen=True, slots=True)
 class LearnedState:
-    """Learned state of a planner; empty if it has learnt nothing."""
+    """Learned state of a planner; empty if it has learned nothing."""
 
     links: list[LearnedLink] = field(default_factory=list)
     nodes: dict[str, float] = field(default_factory=dict)

@@ -15,7 +15,7 @@ def predict_size(context: PlannerContext, state: JobState, learnt: float) -> Non
     Args:
         context: Context of the planner, with the policy and the speed model.
         state: State of the job, with its declared nominal speed.
-        learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learnt.
+        learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learned.
     """
     job, cluster = state.job, context.cluster
     state.size_sigma = DECLARED_SIGMA if job.size_declared or learnt != 1.0 else UNKNOWN_SIGMA
@@ -101,7 +101,7 @@ def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
 
 
 def forget_learned_speed(context: PlannerContext, state: JobState) -> None:
-    """Discard what was learnt about a job whose declared speed changed, because it was relative to the old one."""
+    """Discard what was learned about a job whose declared speed changed, because it was relative to the old one."""
     context.cluster.speed_model.forget_job(state.job.key)
     state.assumed = False
     predict_size(context, state, 1.0)

@@ -115,7 +115,7 @@ class LoggedJobs:
     limit: int | None = None
     """Number of jobs to take in order of submission; None: all."""
     resampled: bool = False
-    """Whether to draw as many jobs from the log, by blocks of neighbours."""
+    """Whether to draw as many jobs from the log, by blocks of neighbors."""
     chunk_bytes: float = 0.0
     """Chunk size of an elastic job; above 0, each job's data are at one edge site, drawn from the seed."""
     gradient_bits: float = 0.0

@@ -48,7 +48,7 @@ def chart_height(chart: Chart) -> float:
 
 
 def _colours(chart: Chart, theme: Theme) -> dict[str, str]:
-    """Return one colour a job, in the order in which they first start, so that neighbours in time differ."""
+    """Return one colour a job, in the order in which they first start, so that neighbors in time differ."""
     jobs = dict.fromkeys(o.job for o in sorted((b.occupation for b in chart.bars), key=lambda o: (o.opened, o.job)))
     return {job: theme.series[number % len(theme.series)] for number, job in enumerate(jobs)}
 

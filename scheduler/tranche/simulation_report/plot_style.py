@@ -53,7 +53,7 @@ DARK = Theme(
     alarm="#ff7b72",
 )
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
-"""Line styles; neighbours differ, so that a curve under another one shows through its gaps."""
+"""Line styles; neighbors differ, so that a curve under another one shows through its gaps."""
 
 Draw = Callable[[Figure, Theme], None]
 

@@ -1,4 +1,4 @@
-"""Last worker distribution of a policy that allocates the workers of all jobs together, and a mark to recognise it by.
+"""Last worker distribution of a policy that allocates the workers of all jobs together, and a mark to recognize it by.
 
 A planner that takes over restores the grants of all jobs from their statuses. If nothing has changed since its
 predecessor distributed workers, it must not distribute them again: the result depends on the time. The mark says so: it

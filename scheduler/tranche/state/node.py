@@ -115,7 +115,7 @@ class NodeState:
         self.note_room()
 
     def learn(self, seconds: float) -> None:
-        """Set the learnt time of a mini-batch on this node over that on other nodes of its kind."""
+        """Set the learned time of a mini-batch on this node over that on other nodes of its kind."""
         self.learnt, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:

@@ -143,7 +143,7 @@ class CompletedJob(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """Completed jobs in order of completion, and the sizes learnt from them."""
+    """Completed jobs in order of completion, and the sizes learned from them."""
 
     completed: list[CompletedJob] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
@@ -163,7 +163,7 @@ class History:
         self.observed += not self._expected
 
     def copied(self) -> "History":
-        """Return a copy for a rollout, without what was learnt about sizes."""
+        """Return a copy for a rollout, without what was learned about sizes."""
         return History(list(self.completed), observed=self.observed, _expected=True, _derived=dict(self._derived))
 
     def derive(self, name: str, count: int, function: Callable[..., Derived], *others: Hashable) -> Derived:

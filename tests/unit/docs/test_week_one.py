@@ -15,7 +15,7 @@ Row = tuple[str, str, str, str]
 
 
 def rows(text: str) -> list[Row]:
-    """Event, behaviour, tests and faults of each row of the tables of a page."""
+    """Event, behavior, tests and faults of each row of the tables of a page."""
     cells = [tuple(cell.strip() for cell in line[1:-1].split("|")) for line in text.splitlines() if line[:1] == "|"]
     return [(a, b, c, d) for a, b, c, d in cells if a != "event" and not a.startswith("---")]
 

@@ -1,4 +1,4 @@
-"""Costs of stopping and starting workers, learnt where users declare none, and weighed before each preemption."""
+"""Costs of stopping and starting workers, learned where users declare none, and weighed before each preemption."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tranche.estimate.batch_service import BatchDelay, BatchMemory, BatchQueue, Law, ServiceTime
 
 MAX_PLACES = 64
-"""Most waiting places: the optimiser computes N²/2 pairs of limits."""
+"""Most waiting places: the optimizer computes N²/2 pairs of limits."""
 COLUMNS = ("choice", "a", "b", "delay, s", "lost", "waiting", "batch", "memory, GiB")
 
 

@@ -296,7 +296,7 @@ class TrainingJobSpec(Resource):
     """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks to
     GPUs at the arrival of a job do not use tiers; they set the condition PriorityIgnored."""
     utility: UtilitySpec | None = None
-    """Utility of completing the job, by its duration. The policies oasis, pd-ors-like and rrh maximise it; others
+    """Utility of completing the job, by its duration. The policies oasis, pd-ors-like and rrh maximize it; others
     do not use it."""
     data: Data | None = None
     workers: Workers

@@ -4,7 +4,7 @@ Source: ours [I]. JSAC'22 compares its unlimited cloud with every edge worker by
 binds nothing at arrival, so this module compares expected completion times instead. A list schedule plays running and
 waiting jobs forward in order of rank over the GPUs of all nodes (`NodeForecast`). For each waiting job it gives the
 times at which its chunks would complete on nodes. The job then sends the number k of its last chunks to an unlimited
-site that minimises ``completion of the job + price · GPU time there + delay``. The delay is that of other jobs:
+site that minimizes ``completion of the job + price · GPU time there + delay``. The delay is that of other jobs:
 GPU time of the job on nodes, times the jobs that rank behind it and use nodes, over the GPUs of the nodes (compare the
 fourth term of (5)). Ties go to the least sum of chunk completion times, then to the least k. With k equal to all
 chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A gang goes as a whole or not

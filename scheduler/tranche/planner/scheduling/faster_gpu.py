@@ -4,7 +4,7 @@ Source: ours [I] (decision 26). A chunk takes the GPUs that are free where its d
 this may be a slow one. Once no chunk of its job waits and a faster GPU is idle, the worker saves and stops if its rest
 takes more than a factor times as long as it takes on the faster GPU, with the transfer of data that are not there, the
 restart included. Data that are not there are sent first, and the worker trains meanwhile: it stops only when they have
-arrived and a fast GPU is still idle. Only declared and learnt speeds count, not that a window takes longer than
+arrived and a fast GPU is still idle. Only declared and learned speeds count, not that a window takes longer than
 predicted: nothing says that it would take less time elsewhere. Workers of a job whose stopped workers have lost their
 work are left alone.
 """

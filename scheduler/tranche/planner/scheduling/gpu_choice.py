@@ -41,7 +41,7 @@ def by_speed(state: JobState, *, learned: bool) -> Callable[[NodeState], tuple[f
 
     Args:
         state: State of the job.
-        learned: Count what was learnt about the node, and not only the speed of its GPU kind.
+        learned: Count what was learned about the node, and not only the speed of its GPU kind.
     """
     job = state.job
 

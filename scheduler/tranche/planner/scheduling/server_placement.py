@@ -19,7 +19,7 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
 
     The site is the cloud if all of the job trains there (ζ = 1). Else the published rule says "server s" [P], which we
     read as [I] the site of the job's data if it has capacity, else the site of most of its bound chunks. Ours [I]
-    takes all sites, by the narrowest path to one where the job's workers are or may soon be: this minimises the slowest
+    takes all sites, by the narrowest path to one where the job's workers are or may soon be: this minimizes the slowest
     worker's 2q/b (one facility over few sites).
     """
     together = next(iter(state.cloud.values()), None)

@@ -1,8 +1,8 @@
 """Dorm-like: the cluster as full as possible, shares near those of DRF, few running jobs changed at a time.
 
 Source: named after Dorm (Sun, Wen, Duong, Yan, 2017), which was not read; OASiS (INFOCOM 2018, arXiv 1801.00936)
-describes it in one sentence as a comparator [P]: utilisation is maximised under constraints of fairness and of
-adjustment cost. The programme is ours [I]: on arrival and completion, maximise ``Σ_j Σ_r d_jr n_j / C_r`` subject to
+describes it in one sentence as a comparator [P]: utilisation is maximized under constraints of fairness and of
+adjustment cost. The programme is ours [I]: on arrival and completion, maximize ``Σ_j Σ_r d_jr n_j / C_r`` subject to
 the capacities, 1 ≤ n_j ≤ most, ``Σ_j |share_j − DRF share_j| ≤ slack · jobs · mean DRF share``, and at most
 ``⌈changes · running⌉`` running jobs with another n_j. It is solved greedily by gain, since no solver is installed with
 the product: every waiting job gets one worker, then workers move from the job furthest above its DRF share to the one

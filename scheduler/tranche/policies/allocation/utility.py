@@ -1,4 +1,4 @@
-"""Utility of a job for policies that maximise it: the one that it names, else one after its weight and size.
+"""Utility of a job for policies that maximize it: the one that it names, else one after its weight and size.
 
 Source: ours [I]: a job that names none has γ1 = 50 · weight, γ3 = twice the shortest time in which it could be done,
 and γ2 = 4/γ3.

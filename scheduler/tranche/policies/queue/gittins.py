@@ -1,4 +1,4 @@
-"""Tiresias-G: the discretised two-dimensional Gittins index, from the service that completed jobs needed.
+"""Tiresias-G: the discretized two-dimensional Gittins index, from the service that completed jobs needed.
 
 Source: Gu et al., Tiresias, NSDI 2019: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
 the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of

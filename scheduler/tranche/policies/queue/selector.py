@@ -2,7 +2,7 @@
 
 Source: ASET-like and Improper-RL-like. After the abstracts of ASET (arXiv 2301.13618), which chooses among policies by
 the state of the cluster, and of Improper reinforcement learning (arXiv 2105.00210), which combines given policies in a
-simulator [P]. [I] nothing is learnt beforehand: the last completed jobs are replayed on the present GPUs in a model of
+simulator [P]. [I] nothing is learned beforehand: the last completed jobs are replayed on the present GPUs in a model of
 the queue under each member (`order_replay`), from ten completed jobs on, whenever their number has grown by a fifth,
 together with those that were submitted before the last of them and have not completed.
 One of two usual members decides before that, and unless another one was better by a margin. So the choice follows from

@@ -1,4 +1,4 @@
-"""Tiresias-L: two-dimensional least attained service, discretised into a few queues.
+"""Tiresias-L: two-dimensional least attained service, discretized into a few queues.
 
 Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019. [P]
 Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
@@ -23,7 +23,7 @@ Order = Literal["arrival", "start", "entry", "running", "attained"]
 
 @dataclass(frozen=True, slots=True)
 class Tiresias(PooledPolicy):
-    """Discretised two-dimensional LAS with promotion."""
+    """Discretized two-dimensional LAS with promotion."""
 
     name: ClassVar[str] = "tiresias"
     source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019)"

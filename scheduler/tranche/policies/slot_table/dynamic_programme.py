@@ -62,7 +62,7 @@ def _steps(row: Sequence[float], work: int) -> tuple[NDArray[np.float64], NDArra
 
 
 def best_finish(costs: Iterable[Sequence[float]], work: int, utilities: Sequence[float]) -> Finish:
-    """Return the slot of completion that maximises utility less cost, the earliest among equals, and its quanta.
+    """Return the slot of completion that maximizes utility less cost, the earliest among equals, and its quanta.
 
     Among quanta of equal cost, the smaller number goes to the later slot. No slot is considered after the first one
     from which on no utility exceeds the best payoff, since costs are not negative.

@@ -1,6 +1,6 @@
 """Linear programme of placing workers and parameter servers on several machines at the least price, solved exactly.
 
-Source: the external placement of PD-ORS (arXiv 2108.02917), reconstructed [R]: minimise the price of all pods such that
+Source: the external placement of PD-ORS (arXiv 2108.02917), reconstructed [R]: minimize the price of all pods such that
 the workers do the slot's samples, the parameter servers serve the workers, and each machine holds its pods. The method
 is ours [I], since no solver is installed with the product: prices are positive, so the workers are exactly as many as
 needed, and the price S* of a further parameter server is the only multiplier left. For a given S*, each machine has a

@@ -2,7 +2,7 @@
 
 Source: reconstructed [R] after the abstract of Yu, Liu, Wu, Ji and Bentley, Toward Efficient Online Scheduling for
 Distributed Machine Learning Systems, arXiv 2108.02917, IEEE TNSE 2022, which names workers, parameter servers and
-locality, an integer programme of packing and covering, and randomised rounding. Prices and dynamic programme are those
+locality, an integer programme of packing and covering, and randomized rounding. Prices and dynamic programme are those
 of OASiS, read in full, on one pool with memory [R]; synchronous training has the bandwidth inside a machine only if all
 pods are on one [D]; rounding, its repair and its factor are described in `tranche.policies.slot_table.rounding`.
 Ours [I]: a sample is a mini-batch of one worker; a job has all the parameter servers that it declares while it has

@@ -1,4 +1,4 @@
-"""Randomised rounding of a fractional placement, its repair, and the factors that bound its violations.
+"""Randomized rounding of a fractional placement, its repair, and the factors that bound its violations.
 
 Source: PD-ORS (arXiv 2108.02917), reconstructed [R]: each entry of G times the solution is rounded up with the
 probability of its fraction, and again until all constraints hold. [I] at most a given number of tries; then the

@@ -1,7 +1,7 @@
 """Moving-block bootstrap: draws logs similar to a given one, so that a figure on one log gets an interval.
 
 Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of Statistics 17(3), 1989: blocks
-of neighbours are drawn with replacement, so that bursts of similar jobs stay together; the length of a block grows with
+of neighbors are drawn with replacement, so that bursts of similar jobs stay together; the length of a block grows with
 the cube root of the number of observations.
 """
 

@@ -139,7 +139,7 @@ class Simulation:
     restart_seconds: float = 0.0
     """True ρ: time from the opening of a window to the first batch."""
     batch_seconds: BatchSeconds | None = None
-    """True speeds; None: those of specification and links, whatever the planner has learnt."""
+    """True speeds; None: those of specification and links, whatever the planner has learned."""
     uploads: TrueUploads | None = None
     """True uploads, which report copies of data; None: the planner uses its own Δ."""
     traffic: LinkTraffic | None = None

@@ -1,4 +1,4 @@
-"""Known layouts of job logs, recognised by their header."""
+"""Known layouts of job logs, recognized by their header."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

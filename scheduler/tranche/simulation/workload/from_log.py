@@ -123,7 +123,7 @@ def _job(
 
 
 def _shape(gpus: int, shapes: dict[int, PodShape]) -> PodShape:
-    """Return one shared object per GPU count, so that jobs of one shape are recognised quickly."""
+    """Return one shared object per GPU count, so that jobs of one shape are recognized quickly."""
     if gpus not in shapes:
         shapes[gpus] = PodShape(Resources(gpus=gpus, pods=1))
     return shapes[gpus]
