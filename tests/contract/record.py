@@ -36,7 +36,7 @@ class Recorder(ThreadingHTTPServer):
         self.complete = threading.Event()
 
     def answer(self, verb: str, raw: bytes) -> Any:
-        """Note the body, and say yes."""
+        """Record the body, and return the answer that accepts the pod."""
         self.bodies.setdefault(verb, raw)
         if set(self.bodies) == set(VERBS):
             self.complete.set()

@@ -1,4 +1,4 @@
-"""Whatever is sent to any route, it is answered, and never with a fault of ours (drawn by schemathesis)."""
+"""Every route answers any request that schemathesis draws, and never with an internal error."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Whatever the schemas let through, the planner plans it or says why not; the API server is asked in test_fuzz.py."""
+"""The planner plans every object that the schemas admit, or states why not; test_fuzz.py asks the API server."""
 
 import asyncio
 import json

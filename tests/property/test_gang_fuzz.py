@@ -36,7 +36,7 @@ ENDINGS = [("Succeeded", 0), ("Preempted", 143), ("Failed", 1), ("Lost", None)]
 
 
 class GangMachine(RuleBasedStateMachine):
-    """A few nodes, gangs that want most of them, and whatever becomes of their pods."""
+    """A few nodes, gangs that request most of them, and any sequence of states of their pods."""
 
     policy = "chunk"
 
@@ -94,7 +94,7 @@ class GangMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.windows() or self.helpers())
     @rule(data=st.data(), several=st.booleans(), together=st.booleans())
     def find_no_place(self, data: st.DataObject, several: bool, together: bool) -> None:
-        """One pod of a job, or all of them, at once or one after the other, also those that are to stop already."""
+        """Report one pod or all pods of a job as unschedulable, in one or several calls, closing pods included."""
         pods = self.windows() + [(key, planned.attempt) for key, planned in self.helpers()]
         key, attempt = data.draw(st.sampled_from(sorted(pods)))
         chosen = [pod for pod in sorted(pods) if pod[0] == key] if several else [(key, attempt)]

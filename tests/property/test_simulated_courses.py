@@ -83,7 +83,7 @@ class PromptCourse(Course):
         return json.dumps({str(k): v for k, v in applied_in_order(run.window.chunks, before, total, trained).items()})
 
     def run(self, jobs: list[TrainingJob]) -> None:
-        """Submit the jobs at their times, and play until no worker is left."""
+        """Submit the jobs at their times, and advance the clock until no worker is left."""
         planner, waiting = self.controller.planner, list(jobs)
         while True:
             ends = [run.window.end for _, run in self.runs() if self.trains(run)]
@@ -129,7 +129,7 @@ async def live(
     config: PlannerConfig,
     shape: Callable[[int, TrainingJob], TrainingJob] = gang,
 ) -> tuple[list[Fact], PromptCourse]:
-    """Play the jobs under the live controller; returns what became of all windows, and the course."""
+    """Run the jobs under the live controller; return the facts of all windows, and the course."""
     facts: list[Fact] = []
     course = PromptCourse(await taken_over(config=config, note=facts.append), racks)
     at, jobs = NOW, []
@@ -141,7 +141,7 @@ async def live(
 
 
 def simulated(course: PromptCourse, config: PlannerConfig) -> list[Fact]:
-    """Simulate the same jobs on the same nodes; returns what became of all windows."""
+    """Simulate the same jobs on the same nodes; return the facts of all windows."""
     facts: list[Fact] = []
     simulation = Simulation(config.planner(facts.append, validate=True), now=NOW)
     cluster = course.controller.planner.cluster

@@ -74,7 +74,7 @@ class World:
     moment: float
 
     def simulation(self) -> Simulation:
-        """Played to the moment."""
+        """Return the simulation, advanced to the time of the trial."""
         planner = Planner(get_policy(self.policy), PlannerSettings(share_weights={"a": 1.0, "b": 2.0}))
         planner.cluster.history.completed.extend(map(CompletedJob, self.services))
         made = Simulation(planner, RESTART_SECONDS)

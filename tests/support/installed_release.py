@@ -228,7 +228,7 @@ class Release:
         ]
 
     def _wait(self, container: Mapping[str, Any]) -> None:
-        """Ask what the kubelet would ask, until all of it is answered."""
+        """Send the probes that the kubelet would send, until each of them succeeds."""
         name, deadline = container["name"], time.monotonic() + WAIT_SECONDS
         numbers = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):

@@ -26,7 +26,7 @@ _MERGE = "application/merge-patch+json"
 
 
 class Kubelet:
-    """Plays the pods of one node, in the namespace default, from `take` to `release`; `tend` has to be called often."""
+    """Sets the states of a node's pods in the namespace default, from `take` to `release`; call `tend` often."""
 
     def __init__(self, cluster: Cluster, node: str, play: Play) -> None:
         self._cluster, self._node, self._play = cluster, node, play
@@ -116,7 +116,7 @@ def waiting(pod: dict[str, Any], reason: str, message: str) -> Status:
 
 
 def running(pod: dict[str, Any]) -> Status:
-    """Running, with the condition by which kwok goes on when it has the node again."""
+    """Status of a running pod, with the condition from which kwok continues when it has the node again."""
     now = _now()
     started = {"type": STARTED, "status": "True", "lastTransitionTime": now, "message": str(round(time.time() * 1000))}
     others = [one for one in pod["status"].get("conditions", ()) if one["type"] not in (STARTED, "Ready")]

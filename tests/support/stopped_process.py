@@ -1,4 +1,4 @@
-"""Processes that stand still for a while."""
+"""Stop a process with SIGSTOP for a while."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The fault proxy in front of a small HTTP server: whatever it breaks, it breaks as asked."""
+"""The fault proxy in front of a small HTTP server: it injects exactly the faults that a test sets."""
 
 import gc
 import http.client

@@ -1,4 +1,4 @@
-"""A cluster for who types what the pages say, and the shell to type it in."""
+"""The cluster and the shell in which the tests run the commands of the documentation."""
 
 from collections.abc import Iterator
 

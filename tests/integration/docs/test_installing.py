@@ -34,8 +34,8 @@ def until(cluster: Cluster, phase: str) -> dict[str, Any]:
     return eventually(look, f"the test pod is {phase}") or {}
 
 
-def as_a_kubelet(cluster: Cluster, release: Release) -> str:
-    """Run the container of ``helm test`` as a process, and tell how it ended; what it said."""
+def run_test_container(cluster: Cluster, release: Release) -> str:
+    """Run the container of ``helm test`` as a process, report its end to the cluster, and return its output."""
     pod = until(cluster, "Running")
     container = pod["spec"]["containers"][0]
     program, *options = container["command"]
@@ -59,7 +59,7 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
     assert COMMANDS[0].startswith("helm install ")
     printed = shell.run(COMMANDS[0])
     with Release(own) as release, ThreadPoolExecutor() as pool:
-        kubelet = pool.submit(as_a_kubelet, own, release)
+        kubelet = pool.submit(run_test_container, own, release)
         for command in COMMANDS[1:KEEP_THE_JOBS]:
             said[command] = shell.run(command)
         said_in_pod = kubelet.result()

@@ -44,7 +44,7 @@ def filled(command: str, **more: str) -> str:
 
 
 def typed(shell: Shell, page: str, **more: str) -> dict[str, str]:
-    """Type a page; what was said, by command as it stands there."""
+    """Run the commands of a page; return the output of each, by the command as the page states it."""
     said = {}
     for command in typed_by(PAGES, page):
         if LOGS.search(command):

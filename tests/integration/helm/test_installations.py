@@ -46,7 +46,7 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
 
 
 def is_decided(answer: tuple[int, Any]) -> bool:
-    """Whether admission does not refuse a pod only because it does not see its new service account yet."""
+    """Whether an answer is final: admission can refuse a pod while it does not see the new service account yet."""
     return answer[0] != 403 or "serviceaccount" not in str(answer)
 
 

@@ -1,7 +1,8 @@
-"""``make kind-demo`` as far as it goes without Docker.
+"""``make kind-demo`` without Docker.
 
-The script runs as it is, with the real kubectl and helm on a test cluster; only docker and kind are recorders.
-The cluster file is read by the real kind, which gives its orders to a recorder in place of docker.
+The test runs the script unchanged, with the real kubectl and helm on a test cluster; recorders stand in for
+docker and kind.
+The real kind reads the cluster file, and calls a recorder in place of docker.
 """
 
 import json

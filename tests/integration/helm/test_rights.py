@@ -53,7 +53,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 @pytest.fixture(scope="module")
 def whole(helm: Run, audit: Audit) -> Iterator[Installed]:
-    """The installed release with its programs, on two sites; who owns what is checked as strictly as can be."""
+    """The installed release with its programs, on two sites; the API server checks the right to set an owner."""
     flags = [*audit.flags(), "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
     with Cluster(extra_flags={"kube-apiserver": flags}) as cluster:
         for name, nodes, gpus in (("edge-a", 2, 1), ("edge-b", 1, 8)):
@@ -109,7 +109,7 @@ def report(whole: Installed, job: str) -> None:
 
 
 def do_everything(whole: Installed) -> None:
-    """Reports, data brought by pods, preemption beside a budget, a job that goes after its end, one that fails."""
+    """Use every right: reports, data staging, preemption with a budget, a job with a TTL, and a failing job."""
     budget = {"metadata": {"name": "shop"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "shop"}}}}
     assert whole.cluster.request("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)[0] == 201
     whole.submit("served", seconds=600.0, parameterServers={"template": {"spec": SERVER}})

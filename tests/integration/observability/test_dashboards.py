@@ -182,7 +182,7 @@ def queueing_quantile(shown: Shown) -> None:
 
 
 def gpu_hours(shown: Shown) -> None:
-    """Statuses say it in whole seconds; the seconds of training are those that they sum up as attained."""
+    """Statuses state GPU seconds in whole seconds, and the sum of the seconds of training as attained."""
     rounding = 0.5 * len(shown.facts.last)
     expected = shown.facts.used_by_site("gpuSeconds")
     assert set(expected) == {labels(site=site, tier="Edge") for site in GPUS}
@@ -217,7 +217,7 @@ def thrash(shown: Shown) -> None:
 
 
 def time_run(shown: Shown) -> None:
-    """Pods say it in whole seconds, and save for 0.3 s after they were asked to stop."""
+    """Pods state times in whole seconds, and save for 0.3 s after the request to stop."""
     assert shown.values()[()] == pytest.approx(mean(shown.facts.stopped()), abs=1.0)
 
 
@@ -228,7 +228,7 @@ def stops_per_job(shown: Shown) -> None:
 
 
 def start_times(shown: Shown) -> None:
-    """Weighted by how often, the two are the average of all starts that pods and plans tell."""
+    """Weighted by their counts, the two are the mean of all start times in pods and plans."""
     counts = shown.grown(SCHEDULER, "tranche_window_start_seconds_count", "handover")
     measured = shown.facts.starts()
     assert sum(counts.values()) == len(measured)

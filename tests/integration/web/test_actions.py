@@ -1,4 +1,4 @@
-"""Actions on jobs from the page, on a real API server: who may act, what is refused, and what a person sees of it."""
+"""Actions on jobs from the page, on a real API server: permissions, refusals, and the messages that the page shows."""
 
 import json
 import urllib.error

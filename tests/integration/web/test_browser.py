@@ -1,4 +1,4 @@
-"""The page in headless Chromium, served by a running tranche: what a person sees is what the cluster says."""
+"""The page in headless Chromium, served by a running tranche: it shows the state of the cluster."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Two teams on a real API server with RBAC: each sees its own, and strangers see nothing."""
+"""Two teams on a real API server with RBAC: each sees its own jobs, and other users see nothing."""
 
 import json
 import urllib.error

@@ -23,7 +23,7 @@ class BadNode:
         self._whole = whole
 
     def look(self) -> None:
-        """Play the kubelet, and note which pods there are."""
+        """Do one round of the kubelet stand-in, and record the UIDs of the pods on the node."""
         self.kubelet.tend()
         items = self._whole.cluster.request("GET", f"{PODS}?fieldSelector=spec.nodeName=edge-a-1")[1]["items"]
         self.bound.update(one["metadata"]["uid"] for one in items)

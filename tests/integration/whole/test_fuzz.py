@@ -26,7 +26,7 @@ def _printed_seed() -> None:
 
 
 def faults(whole: Whole) -> list[str]:
-    """Lines of the logs that tell of an exception."""
+    """Lines of the logs that report an unexpected exception."""
     lines = itertools.chain(*(whole.stack.log(name).read_text().splitlines() for name in whole.stack.processes))
     return [line for line in lines if any(fault in line for fault in FAULTS) and FORESEEN not in line]
 

@@ -99,7 +99,7 @@ def nodes_of(job: dict[str, Any]) -> set[str]:
 
 
 def most(quantity: str) -> str:
-    """All of it but what is less than a worker asks for."""
+    """The quantity less half a unit: what stays free is less than a worker requests."""
     digits = quantity.rstrip("GiMKm")
     unit = quantity[len(digits) :]
     return f"{float(digits) - 0.5:g}{unit}" if unit in ("", "Gi") else quantity

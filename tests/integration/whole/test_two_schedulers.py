@@ -1,4 +1,4 @@
-"""Two schedulers and one Lease: who leads may die or stop at any moment, and nothing is done twice."""
+"""Two schedulers and one Lease: the leader can die or stop at any moment, and nothing is done twice."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Templates that are changed while no scheduler is there: who takes over does what the one before would have done."""
+"""Templates changed while no scheduler runs: the next leader decides what the previous one would have decided."""
 
 import asyncio
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Playing the plan forward costs the time of everything else; so does making sure of what it says."""
+"""How often the controller computes forecasts, and how much of the scheduler's time they use."""
 
 from dataclasses import dataclass
 

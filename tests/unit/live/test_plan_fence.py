@@ -1,4 +1,4 @@
-"""Plans of other planners: who leads is what the API server says."""
+"""Plans of other planners: the Lease on the API server determines the leader."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

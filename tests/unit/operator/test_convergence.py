@@ -1,4 +1,4 @@
-"""Whatever is observed: the decision keeps its promises, and carrying it out leads to a state that asks for nothing."""
+"""For any observed state, the decision keeps its invariants, and applying it leads to a state without actions."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Only what reconcile would see differently is news."""
+"""The filter passes only the events that change the input of reconcile."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""A clone needs no file beside it, and packages carry no data of other people that they do not use."""
+"""A clone needs no file outside it, and packages contain no third-party data that they do not use."""
 
 import gzip
 import re

@@ -71,7 +71,7 @@ def chief_ends(p: Planner, outcome: Any, now: float, exit_code: int | None = Non
 
 
 def stop_all(p: Planner, now: float) -> list[Instruction]:
-    """Whatever is to stop has stopped."""
+    """Report the end of every closing pod, and return the instructions that follow."""
     state, out = state_of(p), list[Instruction]()
     for server in [one for one in state.servers if one.closing]:
         out += p.handle(helper_end(KEY, server.planned, "Preempted", 143), now)

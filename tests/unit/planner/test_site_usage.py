@@ -151,7 +151,7 @@ def test_copies_of_a_failed_staging_pod_are_wasted() -> None:
 
 
 def test_a_ledger_that_is_restored_goes_on_where_it_was() -> None:
-    """Both planners hear of the same ends; one of them has taken over between."""
+    """Both planners handle the same ends; one of them took over between two of them."""
     first = cluster("chunk")
     submit(first, max_workers=1)
     end(first, 1, 110.0)
