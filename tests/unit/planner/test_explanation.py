@@ -6,7 +6,20 @@ import pytest
 
 from support.builders import job, node, planner, worker
 from support.policy_groups import BY_RANK
-from tranche.model import Job, Link, Node, PodShape, Preemption, Quota, QuotaLimit, Resources, Site, Taint
+from tranche.model import (
+    Constraints,
+    Job,
+    Link,
+    Node,
+    PodShape,
+    Preemption,
+    Quota,
+    QuotaLimit,
+    Requirement,
+    Resources,
+    Site,
+    Taint,
+)
 from tranche.planner import (
     JobChanged,
     JobSubmitted,
@@ -334,3 +347,20 @@ def test_workers_that_wait_too_long_for_nodes_are_told() -> None:
     for run in list(p.cluster.jobs["default/large"].runs.values()):
         p.handle(WorkerBound("default/large", run.window.attempt, "c2"), 127.0)
     assert "nodeStartup" not in sentence(p, "large", 300.0)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "wanted"),
+    [
+        (Constraints(), ""),
+        (Constraints((("gpu", "a100"), ("disk", "ssd"))), " on a node with gpu=a100, disk=ssd"),
+        (
+            Constraints((("gpu", "a100"),), ((Requirement("zone", "Exists"),),)),
+            " on a node with gpu=a100 and that matches the required node affinity",
+        ),
+    ],
+)
+def test_worker_that_waits_for_a_node_names_its_labels(constraints: Constraints, wanted: str) -> None:
+    p = submitted([node("n1", gpus=0)], sites=[Site("edge-a"), Site("cloud", unlimited=True)])
+    p.handle(JobSubmitted(job("typo", worker=worker(constraints=constraints))), 0.0)
+    assert sentence(p, "typo", 40.0).endswith(f"; a worker needs 1 GPU, 1 CPU and 1 GiB of memory{wanted}")

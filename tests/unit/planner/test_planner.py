@@ -118,6 +118,21 @@ def test_oversized_gang_is_explained_and_blocks_no_other_job() -> None:
     assert len(p.plan_of("default/narrow", 1.0).windows) == 3
 
 
+@pytest.mark.parametrize(
+    ("zones", "hosts"),
+    [("aab", "the 2 of 3 nodes that take its workers"), ("abb", "the only node of 3 that takes its workers")],
+)
+def test_gang_too_large_for_its_nodes_names_only_these(zones: str, hosts: str) -> None:
+    nodes = [node(f"n{i}", gpus=4, labels={"zone": zone}) for i, zone in enumerate(zones)]
+    p = planner("srsf", [*nodes, node("cpu", gpus=0)])
+    chosen = worker(constraints=Constraints(selector=(("zone", "a"),)))
+    p.handle(JobSubmitted(job("wide", is_gang=True, chunks=10, worker=chosen)), 0.0)
+    assert (
+        p.plan_of("default/wide", 0.0).explanation
+        == f"needs 10 workers of 1 GPU at once, more than {hosts} can hold ({4 * zones.count('a')} GPUs in all)"
+    )
+
+
 def test_a_policy_without_gangs_says_what_to_do_instead() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=4)])
     p.handle(JobSubmitted(job("gang", is_gang=True, chunks=4)), 0.0)

@@ -178,7 +178,11 @@ def test_explanation_names_the_level_that_is_waited_for() -> None:
     ("level", "sentence"),
     [
         (RACK_LEVEL, "needs 3 workers of 1 GPU in one group of tranche.dev/rack, more than any group can hold"),
-        ("zone", "requires zone, which is not a topology level of this installation"),
+        (
+            "zone",
+            "requires zone, which is not a topology level of this installation "
+            f"({NODE_LEVEL}, {RACK_LEVEL}, {SITE_LEVEL})",
+        ),
     ],
 )
 def test_explanation_of_a_level_that_is_impossible(level: str, sentence: str) -> None:

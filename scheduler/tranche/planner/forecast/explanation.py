@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tranche.model import Admission, Job, Measure, expected, free_gpus, since, until
 from tranche.model.explanation_text import ASSUMED_DURATION
 from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
+from tranche.model.node_constraints import Constraints
 from tranche.model.share_text import share_clause, share_text
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
 from tranche.planner.forecast.estimates import Estimate
@@ -109,8 +110,16 @@ def _awaited(cluster: ClusterState, state: JobState, site: str, opened: list[flo
     *others, last = _amounts(state).values()
     return (
         f"{who} waited for a node of {site}{since(min(opened), now)}, longer than its nodeStartup {usual:g} s; "
-        f"a worker needs {', '.join(others)} and {last}"
+        f"a worker needs {', '.join(others)} and {last}{_wanted_node(state.job.worker.constraints)}"
     )
+
+
+def _wanted_node(constraints: Constraints) -> str:
+    """Say what the labels of a node must be for a worker; "" if every node will do."""
+    labels = ", ".join(f"{key}={value}" for key, value in constraints.selector)
+    parts = [f"with {labels}"] if labels else []
+    parts += ["that matches the required node affinity"] if constraints.affinity is not None else []
+    return f" on a node {' and '.join(parts)}" if parts else ""
 
 
 def _is_known(cluster: ClusterState, site: str | None) -> bool:
@@ -212,7 +221,8 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
         case WaitReasonKind.NODE:
             return f"no node takes a worker: {reason.count} of {reason.nodes} nodes {reason.detail}"
         case WaitReasonKind.GANG:
-            return f"needs {_gang(state.job, need)} at once, more than the cluster can hold{_all_gpus(cluster, state)}"
+            where = f"{_hosts(cluster, state)} can hold{_all_gpus(cluster, state)}"
+            return f"needs {_gang(state.job, need)} at once, more than {where}"
         case WaitReasonKind.LEVEL_SIZE:
             level = state.job.required_level
             if reason.detail:
@@ -221,6 +231,18 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
         case WaitReasonKind.SERVER_SIZE:
             return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
+
+
+def _hosts(cluster: ClusterState, state: JobState) -> str:
+    """Say what cannot hold a gang: the cluster, or only some of its nodes if the others take none of its workers."""
+    resource = state.job.worker.requests.gpu_resource
+    nodes = [node.capacity.gpu_resource for node in cluster.nodes.values() if node.node.allocatable.gpus]
+    count, total = len(cluster.hosts(state)), nodes.count(resource)
+    if count >= total:
+        return "the cluster"
+    if count == 1:
+        return f"the only node of {total} that takes its workers"
+    return f"the {count} of {total} nodes that take its workers"
 
 
 def _all_gpus(cluster: ClusterState, state: JobState) -> str:

@@ -179,8 +179,9 @@ def _permanent(cluster: ClusterState, policy: Policy, state: JobState, estimate:
         detail = f"are not at {state.job.data_site}, where its data stay without spec.data.chunkSize"
         return WaitReason(WaitReasonKind.NODE, detail=detail, count=len(cluster.hosts(state)), nodes=len(cluster.nodes))
     if state.job.is_gang and not cluster.meets_level(state) and not cluster.clouds_for(state):
-        known = cluster.places.topology.level(state.job.required_level) is not None
-        detail = "" if known else "which is not a topology level of this installation"
+        topology = cluster.places.topology
+        known = topology.level(state.job.required_level) is not None
+        detail = "" if known else f"which is not a topology level of this installation ({', '.join(topology.labels)})"
         return WaitReason(WaitReasonKind.LEVEL_SIZE, detail=detail)
     if state.job.is_gang and not could_run(cluster, state):
         return WaitReason(WaitReasonKind.GANG)
