@@ -113,8 +113,8 @@ class Job:
     """Largest cost of a preemption that its namespace lets it have, whether declared or learned."""
     suspended: bool = False
     backoff_limit: int = 6
-    gpu_problem: str = ""
-    """Why its request for GPUs cannot be planned in this installation, as a sentence; empty if it can."""
+    gpu_problem: tuple[str, str] | None = None
+    """Why its GPUs cannot be planned in this installation, as a CamelCase reason and a sentence; None if they can."""
     limited: str = ""
     """Sentence about the claims (weight, tier, preemption, restarts) that its namespace limits; empty if none."""
     order: int = 0

@@ -70,9 +70,9 @@ UNPLANNABLE = {
     "many-gpus": "no node has 64 GPUs for a worker (the largest has 4 GPUs)",
     "node-selector": "no node takes a worker: 3 of 3 nodes do not match the node selector gpu=a100",
     "large-gang": "needs 30 workers of 1 GPU at once, more than the cluster can hold (12 GPUs in all)",
-    "no-gpu": "the worker template asks for no GPU: add the GPU resource to its requests",
-    "amd": "requests amd.com/gpu, which is not one of the GPU resources of this installation (nvidia.com/gpu); add it "
-    "to the chart's gpuResources",
+    "no-gpu": "the worker template requests no GPU: add nvidia.com/gpu to the limits of a container",
+    "amd": "requests amd.com/gpu, which is not one of the GPU resources of this installation (nvidia.com/gpu): request "
+    "one of these, or let an administrator add it to the chart's gpuResources",
 }
 
 

@@ -140,7 +140,8 @@ def test_resource_that_is_not_configured_is_named(whole: Whole) -> None:
     whole.until("it is refused", lambda: (planned() or {}).get("status") == "False")
     sentence = (
         "requests gpu.intel.com/i915, which is not one of the GPU resources of this installation "
-        "(nvidia.com/gpu, amd.com/gpu); add it to the chart's gpuResources"
+        "(nvidia.com/gpu, amd.com/gpu): request one of these, or let an administrator add it to the chart's "
+        "gpuResources"
     )
     condition = planned()
     assert condition is not None

@@ -95,36 +95,46 @@ def test_unlimited_site_has_its_own_gpu_resource() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "resources", "sentence"),
+    ("limits", "resources", "reason", "sentence"),
     [
-        ({AMD: "1"}, BOTH, ""),
-        ({AMD: "1"}, (AMD,), ""),
-        ({NVIDIA: "1", "rdma/hca": "1"}, BOTH, ""),
+        ({AMD: "1"}, BOTH, "", ""),
+        ({AMD: "1"}, (AMD,), "", ""),
+        ({NVIDIA: "1", "rdma/hca": "1"}, BOTH, "", ""),
+        (
+            {"rdma/hca": "1"},
+            (AMD,),
+            "NoGpuRequested",
+            "the worker template requests no GPU: add amd.com/gpu to the limits of a container",
+        ),
         (
             {AMD: "1"},
             (NVIDIA,),
-            "requests amd.com/gpu, which is not one of the GPU resources of this installation (nvidia.com/gpu); "
-            "add it to the chart's gpuResources",
+            "GpuNotPlanned",
+            "requests amd.com/gpu, which is not one of the GPU resources of this installation (nvidia.com/gpu): "
+            "request one of these, or let an administrator add it to the chart's gpuResources",
         ),
         (
             {"example.org/gpu": "1"},
             BOTH,
+            "GpuNotPlanned",
             "requests example.org/gpu, which is not one of the GPU resources of this installation "
-            "(nvidia.com/gpu, amd.com/gpu); add it to the chart's gpuResources",
+            "(nvidia.com/gpu, amd.com/gpu): request one of these, or let an administrator add it to the chart's "
+            "gpuResources",
         ),
         (
             {AMD: "1", NVIDIA: "1"},
             BOTH,
+            "GpuNotPlanned",
             "a worker requests nvidia.com/gpu and amd.com/gpu, and only one GPU resource of a worker can be planned",
         ),
     ],
 )
 def test_request_that_cannot_be_planned_is_named(
-    limits: dict[str, str], resources: tuple[str, ...], sentence: str
+    limits: dict[str, str], resources: tuple[str, ...], reason: str, sentence: str
 ) -> None:
     job = to_job(training_job(**limits), resources)
-    assert job.gpu_problem == sentence
-    assert objection(get_policy("chunk"), job) == (("GpuNotPlanned", sentence) if sentence else None)
+    assert job.gpu_problem == ((reason, sentence) if reason else None)
+    assert objection(get_policy("chunk"), job) == job.gpu_problem
 
 
 def test_other_resources_do_not_contain_the_gpu_resources() -> None:

@@ -90,8 +90,8 @@ def other_requests(requests: Mapping[str, int], gpu_resources: GpuResources) -> 
     return tuple(sorted((name, n) for name, n in requests.items() if name not in counted and n))
 
 
-def gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> str:
-    """Return why the GPUs that a worker requests cannot be planned, as a sentence; "" if they can, or if it has none.
+def gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> tuple[str, str] | None:
+    """Return why the GPUs of a worker cannot be planned, as a CamelCase reason and a sentence; None if they can.
 
     Args:
         requests: Requests of the worker by resource name, as from `requests_by_name`.
@@ -99,14 +99,19 @@ def gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> str
     """
     planned = [name for name in gpu_resources if requests.get(name)]
     if len(planned) > 1:
-        return f"a worker requests {' and '.join(planned)}, and only one GPU resource of a worker can be planned"
+        both = " and ".join(planned)
+        return "GpuNotPlanned", f"a worker requests {both}, and only one GPU resource of a worker can be planned"
+    if planned:
+        return None
     unknown = [name for name, amount in sorted(requests.items()) if amount and _is_gpu(name)]
-    if planned or not unknown:
-        return ""
-    return (
-        f"requests {unknown[0]}, which is not one of the GPU resources of this installation "
-        f"({', '.join(gpu_resources)}); add it to the chart's gpuResources"
-    )
+    if unknown:
+        return "GpuNotPlanned", (
+            f"requests {unknown[0]}, which is not one of the GPU resources of this installation "
+            f"({', '.join(gpu_resources)}): request one of these, or let an administrator add it to the chart's "
+            "gpuResources"
+        )
+    names = " or ".join(gpu_resources)
+    return "NoGpuRequested", f"the worker template requests no GPU: add {names} to the limits of a container"
 
 
 def _is_gpu(resource: str) -> bool:

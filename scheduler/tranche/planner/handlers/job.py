@@ -35,10 +35,13 @@ REVISED = "its template changed before it started"
 
 def objection(policy: Policy, job: Job) -> tuple[str, str] | None:
     """Return why the policy can never plan this job, as a CamelCase reason and a sentence; None if it can."""
-    if job.gpu_problem:
-        return "GpuNotPlanned", job.gpu_problem
+    if job.gpu_problem is not None:
+        return job.gpu_problem
     if job.gpus == 0:
-        return "NoGpuRequested", "the worker template asks for no GPU: add the GPU resource to its requests"
+        return (
+            "NoGpuRequested",
+            "the worker template requests no GPU: add the GPU resource to the limits of a container",
+        )
     if job.is_gang and (job.chunks > 1 or job.helper_count) and not policy.traits.supports_gangs:
         return (
             "GangNotPlanned",
