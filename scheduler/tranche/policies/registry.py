@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
+from math import isnan
 from typing import Any
 
 from tranche.policies.base import Policy
@@ -112,9 +113,17 @@ def _converted(name: str, key: str, value: str, example: object) -> object:
     """Return the value in the type of the default; several numbers are separated by slashes."""
     try:
         if isinstance(example, tuple):
-            return tuple(float(part) for part in value.split("/"))
-        return float(value) if isinstance(example, float) else value
+            return tuple(_number(part) for part in value.split("/"))
+        return _number(value) if isinstance(example, float) else value
     except ValueError:
         raise ValueError(
             f"option {key} of policy {name} is a number (several: separated by /), not {value!r}"
         ) from None
+
+
+def _number(text: str) -> float:
+    """Return the number; ValueError if it is none, as NaN is not."""
+    number = float(text)
+    if isnan(number):
+        raise ValueError(text)
+    return number

@@ -91,8 +91,12 @@ class Chunk(QueuePolicy):
             raise ValueError("chunk needs split ≥ 1, or 0")
         if not 0 < self.halflife < float("inf"):
             raise ValueError("chunk needs halflife > 0")
-        if not self.price >= 0:
-            raise ValueError("chunk needs price ≥ 0")
+        for name in ("copies", "aging", "price"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"chunk needs {name} ≥ 0")
+        for name in ("fair", "belief", "declared", "grouped", "contention", "levels"):
+            if getattr(self, name) not in (0, 1):
+                raise ValueError(f"chunk needs {name} 0 or 1")
 
     def prefers_levels(self, state: JobState, cluster: ClusterState) -> bool:
         """Return whether the option is set, the levels differ in speed, and the gang sends gradients."""
