@@ -258,7 +258,13 @@ def _nothing(job: TrainingJob) -> None:
 
 
 def job_path(namespace: str, name: str) -> str:
-    """Return the API path of one TrainingJob."""
+    """Return the API path of one TrainingJob.
+
+    Raises:
+        NoSuchJob: no job can have this name, so that the path would be that of something else.
+    """
+    if not name or "/" in name:
+        raise NoSuchJob(namespace, name)
     return f"{API}/namespaces/{quote(namespace, '')}/trainingjobs/{quote(name, '')}"
 
 

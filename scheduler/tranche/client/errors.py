@@ -11,7 +11,8 @@ class NoSuchJob(ClientError):  # noqa: N818 (says what happened)
     """The TrainingJob does not exist."""
 
     def __init__(self, namespace: str, name: str) -> None:
-        super().__init__(f"no TrainingJob {name} in namespace {namespace}")
+        hint = ": give the name alone, without its kind or namespace" if "/" in name else ""
+        super().__init__(f"no TrainingJob {name or repr(name)} in namespace {namespace}{hint}")
 
 
 class JobFailed(ClientError):  # noqa: N818 (says what happened)

@@ -37,7 +37,8 @@ def read_manifest(manifest: Manifest, source: str = "") -> dict[str, Any]:
 
 
 def _is_text(manifest: str) -> bool:
-    return "\n" in manifest or manifest.lstrip().startswith("{") or (": " in manifest and not Path(manifest).exists())
+    begins = manifest.lstrip()[:1]
+    return begins in ("", "{") or "\n" in manifest or (": " in manifest and not Path(manifest).exists())
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:

@@ -210,6 +210,9 @@ def test_an_unknown_job_is_one_line_and_exit_status_3(kubectl: Run, command: str
     answer = kubectl("tranche", verb, "ghost", *flags, "-n", "default")
     assert (answer.returncode, answer.stdout) == (3, "")
     assert answer.stderr == "Error: no TrainingJob ghost in namespace default\n"
+    for other in ("", "tj/ghost"):
+        answer = kubectl("tranche", verb, other, *flags, "-n", "default")
+        assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (3, "", 1)
 
 
 def test_bad_flags_credentials_or_rights_give_one_error_line(whole: Whole, kubectl: Run, tmp_path: Path) -> None:

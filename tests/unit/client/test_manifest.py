@@ -16,6 +16,8 @@ from tranche.client.manifest import read_manifest
         ("hello: world", "the manifest: has no field kind: provide a TrainingJob"),
         ({"a": 1}, "the manifest: has no field kind: provide a TrainingJob"),
         ("a: 1\nb: 2", "the manifest: has no field kind: provide a TrainingJob"),
+        (" ", "the manifest: contains 0 objects: provide exactly one TrainingJob"),
+        ("", "the manifest: contains 0 objects: provide exactly one TrainingJob"),
         ("job.yaml", "job.yaml: No such file or directory"),
     ],
 )
