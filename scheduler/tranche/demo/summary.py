@@ -98,13 +98,19 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
     fifo = simulated["fifo"][0].average_jct_seconds + outcome.report_seconds
     console.print(
         f"{len(measured)} of {len(outcome.jobs)} jobs succeeded; their average JCT is [bold]{mean(measured):.1f} s[/], "
-        f"[bold]{1 - mean(measured) / fifo:.0%}[/] below FIFO ({fifo:.1f} s). Simulated: the production planner on the "
+        f"{_beside(mean(measured), fifo)} FIFO ({fifo:.1f} s). Simulated: the production planner on the "
         f"same jobs in virtual time, with the control plane delays measured in this run, equal for all "
         f"jobs: {_delays(outcome)}."
     )
     deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
     if _compare(console, deviations, simulated_ranges(outcome, policy, seed)) and outcome.load is not None:
         _print_load(console, outcome.load)
+
+
+def _beside(average: float, other: float) -> str:
+    """Say by how much an average is below or above another one."""
+    share = average / other - 1
+    return f"[bold]{abs(share):.0%}[/] {'above' if share > 0 else 'below'}"
 
 
 def simulate_outcome(

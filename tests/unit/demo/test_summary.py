@@ -1,6 +1,7 @@
 """The end of the demo: a run that follows its delays exactly is predicted exactly, and any other is explained."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,13 @@ def test_the_report_says_how_well_it_was_predicted(outcome: Outcome) -> None:
     assert "differ from the measured ones by 0.0% at the median and 0.0% at" in text
     assert "0 of 12 jobs by more than 15%" in text
     assert "source of the difference" not in text
+
+
+@pytest.mark.parametrize(("late_seconds", "side"), [(0.0, "below"), (500.0, "above")])
+def test_average_is_above_fifo_if_it_is_longer(outcome: Outcome, late_seconds: float, side: str) -> None:
+    late = {key: at + late_seconds for key, at in outcome.completed.items()}
+    text = " ".join(printed(replace(outcome, completed=late)).split())
+    assert re.search(rf"average JCT is \d+\.\d s, \d+% {side} FIFO ", text)
 
 
 def test_a_job_whose_status_was_late_is_listed_with_that_cause(outcome: Outcome) -> None:
