@@ -25,6 +25,7 @@ from tranche.web.job_events import Occurrences
 from tranche.web.manifest_plan import WhatIfs, what_if_routes
 from tranche.web.overview_index import (
     GROUPS,
+    OVER,
     SORT_KEYS,
     Board,
     Expected,
@@ -45,6 +46,7 @@ _encode = msgspec.json.Encoder().encode
 Name = Annotated[str, Query(max_length=63)]
 Find = Annotated[str, Query(max_length=127)]
 Sort = Annotated[str, Query(pattern=rf"^(-?({'|'.join(SORT_KEYS)}))?$", max_length=20)]
+Phase = Annotated[str, Query(pattern=rf"^({'|'.join(phase for group in GROUPS.values() for phase in group)})?$")]
 PathName = Annotated[str, Path(max_length=253)]
 
 
@@ -152,7 +154,7 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
         visitor: Annotated[Visitor, Depends(guard)],
         namespace: Name = "",
         find: Find = "",
-        phase: Name = "",
+        phase: Phase = "",
         since: datetime | None = None,
         waiting: Sort = "",
         running: Sort = "",
@@ -212,7 +214,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         request: Request,
         visitor: Annotated[Visitor, Depends(guard)],
         namespace: Name = "",
-        phase: Name = "",
+        phase: Phase = "",
         after: Annotated[str, Query(max_length=127)] = "",
         limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
     ) -> Response:
@@ -262,9 +264,11 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         """Node and time window of each chunk or gang member, paginated; `next` is the `after` of the next page."""
         await visitor.require("get", "trainingjobs", namespace, name)
         key = f"{namespace}/{name}"
-        if key not in context.view.jobs:
+        known = context.view.jobs.get(key)
+        if known is None:
             return _absent(namespace, name)
-        return data_response(page_of(await context.planning.chunk_windows(key), after, limit), request)
+        windows = await context.planning.chunk_windows(key)
+        return data_response(page_of(windows, after, limit, ended=known.status.phase in OVER), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(

@@ -11,6 +11,7 @@ from tranche.model import ChunkWindow
 ChunkWindows = Callable[[str], Awaitable[tuple[ChunkWindow, ...] | None]]
 """Function from a job key to its chunk windows; None if no planner has them."""
 NOT_PLANNING = "no planner has this job: no replica is the leader now, or the job was just created"
+ENDED = "the job has ended"
 
 
 async def no_windows(key: str) -> None:
@@ -50,18 +51,20 @@ class ChunkPage(msgspec.Struct, frozen=True, rename="camel"):
     """Reason if there are no chunks."""
 
 
-def page_of(windows: tuple[ChunkWindow, ...] | None, after: int, limit: int) -> ChunkPage:
+def page_of(windows: tuple[ChunkWindow, ...] | None, after: int, limit: int, *, ended: bool) -> ChunkPage:
     """Return one page of chunk windows.
 
     Args:
         windows: Chunk windows of a job; None if unknown.
         after: Number of the last chunk of the previous page; -1 for the first page.
         limit: Chunks per page.
+        ended: Whether the job has ended, so that no planner has it.
     """
     windows = windows or ()
+    note = "" if windows else ENDED if ended else NOT_PLANNING
     some = windows[after + 1 : after + 1 + limit]
     more = after + 1 + limit < len(windows)
-    return ChunkPage([to_chunk(one) for one in some], len(windows), some[-1].chunk if more else None, _note(windows))
+    return ChunkPage([to_chunk(one) for one in some], len(windows), some[-1].chunk if more else None, note)
 
 
 def to_chunk(one: ChunkWindow) -> Chunk:
@@ -79,7 +82,3 @@ def to_chunk(one: ChunkWindow) -> Chunk:
         whole_second(one.planned_end),
         one.on_demand,
     )
-
-
-def _note(windows: tuple[ChunkWindow, ...]) -> str:
-    return "" if windows else NOT_PLANNING

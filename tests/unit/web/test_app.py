@@ -37,6 +37,13 @@ def test_jobs_are_chosen_by_namespace_and_phase() -> None:
     assert app.told("jobs?namespace=other")["jobs"] == []
 
 
+@pytest.mark.parametrize("path", ["jobs", "overview"])
+def test_phase_that_does_not_exist_is_refused(path: str) -> None:
+    app = Visited()
+    assert app.ask(f"{path}?phase=Waiting").status_code == 200
+    assert app.ask(f"{path}?phase=waiting").status_code == 422
+
+
 def test_job_with_windows_is_starting_before_the_operator_says() -> None:
     app = Visited()
     app.stores.add_job("cats", window(0, 1, "n1"), phase="Waiting")

@@ -73,6 +73,12 @@ def test_a_process_that_does_not_plan_says_so() -> None:
     assert app.told("jobs/ns/cats/chunks") == {"chunks": [], "total": 0, "next": None, "note": NOT_PLANNING}
 
 
+def test_job_that_has_ended_has_no_chunks_and_says_so() -> None:
+    app = Visited()
+    app.stores.add_job("cats", phase="Succeeded")
+    assert app.told("jobs/ns/cats/chunks") == {"chunks": [], "total": 0, "next": None, "note": "the job has ended"}
+
+
 def test_a_page_beyond_the_limits_is_refused() -> None:
     app = visited(running())
     for wrong in ("limit=0", "limit=1001", "after=-2", "after=x"):
