@@ -207,7 +207,7 @@ class Plan(Resource):
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] | None = None
     """Priority class of the pods, if the namespace's limit is below spec.priorityClassName."""
     estimated_start: datetime | None = None
-    """Expected start of the first worker."""
+    """Expected start of the next worker; while workers run, the start of the oldest one of them."""
     estimated_completion: datetime | None = None
     """Expected completion of the last chunk."""
     start_interval: PlannedInterval | None = None
@@ -309,6 +309,7 @@ class Progress(Resource):
     done: ChunkSet = ""
     """Completed chunks, such as 0-11,14."""
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    """Chunks that are partly trained, with their completed mini-batches."""
     checkpoint: SavedProgress | None = None
     """Checkpoint of the parameter servers, if these report."""
     batches: float = 0.0
