@@ -175,6 +175,7 @@ def test_pods_can_be_placed_and_labelled(render: Render) -> None:
         ("mode=dry", "mode"),
         ("policy=", "policy"),
         ("policy=chunky", "policy"),
+        ("policy=chunk:agin=3", "policy"),
         ("policy=tiresias", "policy"),  # for the simulator only
         ("scheduler.logLevel=loud", "scheduler/logLevel"),
         ("scheduler.replicas=0", "scheduler/replicas"),

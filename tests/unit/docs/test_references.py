@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.yaml_text import load_yaml
-from tranche.policies import POLICIES, live_policies
+from tranche.policies import POLICIES, get_policy, live_policies
 from tranche_codegen.files import differences
 from tranche_codegen.reference.__main__ import generated_files, main
 from tranche_codegen.reference.commands import commands_page
@@ -62,12 +62,28 @@ def test_a_value_without_a_comment_is_refused(tmp_path: Path) -> None:
         values_page(tmp_path)
 
 
-def test_schema_knows_the_policies_that_run_live() -> None:
+def pattern_of_policies() -> re.Pattern[str]:
     schema = json.loads((ROOT / "helm/tranche/values.schema.json").read_text(encoding="utf-8"))
-    pattern = re.compile(schema["properties"]["policy"]["pattern"])
+    return re.compile(schema["properties"]["policy"]["pattern"])
+
+
+def test_schema_knows_the_policies_that_run_live() -> None:
+    pattern = pattern_of_policies()
     assert {name for name in POLICIES if pattern.search(name)} == set(live_policies())
-    assert pattern.search("chunk:fair=1:aging=0")
     assert not pattern.search("chunky")
+
+
+@pytest.mark.parametrize("text", ["chunk:fair=1:aging=0", "selector:members=srsf+las:jobs=50", "chunk:aging=inf"])
+def test_schema_takes_the_options_of_a_policy(text: str) -> None:
+    get_policy(text)
+    assert pattern_of_policies().search(text)
+
+
+@pytest.mark.parametrize("text", ["chunk:agin=3", "chunk:aging=nan", "chunk:aging=-3", "chunk:fair=yes", "las:fair=1"])
+def test_schema_refuses_options_that_a_policy_does_not_have(text: str) -> None:
+    with pytest.raises(ValueError, match=text.partition(":")[0]):
+        get_policy(text)
+    assert not pattern_of_policies().search(text)
 
 
 def test_comments_are_of_the_value_below_them() -> None:

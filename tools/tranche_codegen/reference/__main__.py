@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tranche.policies import live_policies
+from tranche.policies import POLICIES, live_policies
 from tranche_codegen.files import write_or_compare
 from tranche_codegen.reference.commands import commands_page
 from tranche_codegen.reference.crds import definition_page
@@ -27,7 +27,9 @@ def generated_files(root: Path) -> dict[Path, str]:
         folder / "policies.md": policies_page(),
         folder / "presets.md": presets_page(),
         folder / "phases.md": phases_page(),
-        root / "helm/tranche/values.schema.json": schema_text(chart, live_policies()),
+        root / "helm/tranche/values.schema.json": schema_text(
+            chart, {name: POLICIES[name] for name in live_policies()}
+        ),
     }
 
 

@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tranche.policies import Policy
 from tranche_codegen.reference.markdown_table import cell, table
 
 _HEAD = """\
@@ -33,17 +35,28 @@ def values_page(chart: Path) -> str:
     return "\n".join([_HEAD, table(("value", "type", "default", "meaning"), rows)])
 
 
-def schema_text(chart: Path, policies: Iterable[str]) -> str:
-    """Return the text of values.schema.json, in which the value `policy` begins with the name of a policy.
+def schema_text(chart: Path, policies: Mapping[str, Policy]) -> str:
+    """Return the text of values.schema.json, in which the value `policy` is a policy with options that it has.
 
     Raises:
         ValueError: The schema has no pattern of the value.
     """
     text = (chart / "values.schema.json").read_text(encoding="utf-8")
-    line = re.compile(r'("policy": \{"type": "string", "pattern": "\^)\([^()]*\)')
+    line = re.compile(r'("policy": \{"type": "string", "pattern": )"[^"]*"')
     if not line.search(text):
         raise ValueError("values.schema.json has no pattern of the value policy")
-    return line.sub(lambda found: f"{found[1]}({'|'.join(sorted(policies))})", text)
+    pattern = f"^({'|'.join(name + _options_pattern(policy) for name, policy in sorted(policies.items()))})$"
+    return line.sub(lambda found: found[1] + json.dumps(pattern), text)
+
+
+def _options_pattern(policy: Policy) -> str:
+    """Return a pattern of the options of a policy; the scheduler checks the ranges of their values."""
+    defaults = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    texts = [name for name, default in defaults.items() if isinstance(default, str)]
+    numbers = [name for name in defaults if name not in texts]
+    parts = [f"({'|'.join(numbers)})=(inf|[0-9][0-9.e/+-]*)"] if numbers else []
+    parts += [f"({'|'.join(texts)})=[^:\\s]+"] if texts else []
+    return f"(:({'|'.join(parts)}))*" if parts else ""
 
 
 def comments(text: str) -> Iterator[tuple[str, str]]:
