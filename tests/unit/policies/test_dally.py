@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from support.builders import gang, job, node, worker
+from support.builders import gang, job, node, of_type, planner, worker
 from tranche.estimate import LevelNetwork
-from tranche.model import Job, Node, Preemption, Site, Tier
+from tranche.model import Job, JobProgress, Node, Preemption, Site, Tier
 from tranche.model.topology import RACK_LEVEL
+from tranche.planner import CloseWindow, JobSubmitted, WorkerStarted
 from tranche.planner.scheduling.level_relocation import REVIEW_SECONDS
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
@@ -146,6 +147,83 @@ def test_preemption_is_reviewed_when_the_quantum_is_over() -> None:
     long = job("long", 0.0, seconds=5000.0, worker=worker(2))
     jobs = (long, pair("a", 100.0, 50), pair("b", 300.0, 50))
     assert simulated("no-wait", jobs, nodes(2))["b"].started == 300.0 + REVIEW_SECONDS
+
+
+def test_timers_count_waits_that_a_completion_ends() -> None:
+    """No node ever has room. Five pairs take 200 s each, which count as waits; the sixth waits twice 200 s."""
+    blockers = [job(f"b{k}", seconds=1e5, worker=worker(3), preemption=Preemption.NEVER) for k in range(2)]
+    pairs = [pair(f"p{i}", 1000.0 * (i + 1), 100 if i < 5 else 4000) for i in range(6)]
+    found = simulated("dally-like", (*blockers, *pairs), nodes(4, 4))
+    waits = [found[one.key.removeprefix("default/")].started - one.submitted for one in pairs]
+    assert waits == pytest.approx([0.0] * 5 + [400.0], abs=0.01)
+
+
+def test_gang_that_gains_most_moves() -> None:
+    """Two of the three GPUs of n0 become free at 100 s, which is room for one of two gangs on single GPUs."""
+    blocker = job("blocker", seconds=100.0, worker=worker(2))
+    jobs = (blocker, pair("a", 0.1, 200), pair("b", 0.2, 1000))
+    found = simulated("no-wait", jobs, nodes(3, 1, 1, 1, rack="wxyz"))
+    assert [found[name].preemptions for name in "ab"] == [0, 2]
+
+
+@pytest.mark.parametrize(("restart_seconds", "moves"), [(50.0, 2), (200.0, 1)])
+def test_gang_moves_at_most_once_in_two_restarts(restart_seconds: float, moves: int) -> None:
+    """A place in one rack becomes free at 100 s, and one on one node at 250 s."""
+    fixed: dict[str, Any] = {"preemption": Preemption.NEVER}
+    blockers = (
+        job("b0", 0.0, seconds=250.0, worker=worker(4), **fixed),
+        job("b1", 0.1, seconds=50_000.0, worker=worker(2), **fixed),
+        job("b2", 0.2, seconds=99.8, **fixed),
+    )
+    late = pair("late", 0.3, 10_000, restart_seconds=restart_seconds)
+    found = simulated("no-wait", (*blockers, late), nodes(5, 3, 1, rack="xxy"))["late"]
+    assert found.preemptions == 2 * moves
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus"),
+    [
+        pytest.param((pair("a", 0.0, 1000), pair("z", 0.0, 1000, gradient_bits=0.0)), (2, 2), id="least sensitive"),
+        pytest.param(
+            (pair("a", 50.0, 1000, gradient_bits=0.0), pair("z", 0.0, 1000, gradient_bits=0.0)),
+            (2, 2),
+            id="most attained",
+        ),
+        pytest.param(
+            (
+                pair("a", 0.0, 1000, gradient_bits=0.0),
+                gang("z", 50.0, 4, batches_per_chunk=1000, gradient_bits=0.0),
+            ),
+            (2, 4),
+            id="latest start",
+        ),
+    ],
+)
+def test_victims_stop_in_the_order_of_the_page(jobs: tuple[Job, Job], gpus: tuple[int, int]) -> None:
+    """Each pair of jobs is equal in what counts before; by name alone, a would stop."""
+    found = simulated("no-wait", (*jobs, pair("late", 100.0, 50)), nodes(*gpus))
+    assert found["late"].started == 100.0
+    assert (found["a"].preemptions, found["z"].preemptions) == (0, jobs[1].chunks)
+
+
+def test_superfluous_victim_goes_on() -> None:
+    """small has attained more, so that it comes first, but without large there is no room; then small may stay."""
+    small, large = job("small", seconds=1000.0), job("large", 50.0, seconds=1000.0, worker=worker(2))
+    found = simulated("no-wait", (small, large, pair("late", 60.0, 50)), nodes(3))
+    assert found["late"].started == 60.0
+    assert (found["small"].preemptions, found["large"].preemptions) == (0, 1)
+
+
+@pytest.mark.parametrize(("batches", "stopped"), [(0.0, 2), (500.0, 0)])
+def test_job_that_was_delayed_more_is_no_victim(batches: float, stopped: int) -> None:
+    """Both were submitted at 0. late has trained from 1000 s on; returned waits at 1010 s, with S = 0 or 0.5."""
+    made = planner("no-wait", [node("n0", gpus=2)], level_network=NETWORK)
+    made.handle(JobSubmitted(pair("late", batches=5000)), 1000.0)
+    for attempt in (1, 2):
+        made.handle(WorkerStarted("default/late", attempt, 1000.0), 1000.0)
+    progress = JobProgress(partial={0: batches, 1: batches})
+    answer = made.handle(JobSubmitted(pair("returned", batches=600), progress=progress), 1010.0)
+    assert len(of_type(CloseWindow, answer)) == stopped
 
 
 @pytest.mark.parametrize("policy", FAMILY)
