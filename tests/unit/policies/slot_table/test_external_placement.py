@@ -201,6 +201,26 @@ def test_rounding_ends_with_a_placement_that_holds(seed: int, tries: int) -> Non
     assert cells.cost >= relaxed.cost - 1e-9
 
 
+def test_rounding_is_repaired_after_its_last_try() -> None:
+    relaxation, tried = relaxed_placement(PRICED, 5.0, 2.5, TWO), Counter[int]()
+    assert relaxation is not None
+
+    def down(attempt: int, entry: int) -> float:
+        tried[attempt] += 1
+        return 0.99
+
+    cells = integral_cells(PRICED, 5, relaxation, TWO, down, tries=7)
+    assert sorted(tried) == list(range(7))
+    assert cells == Cells(10.0, (("h1", 3), ("h2", 2)), (("h2", 3),))
+
+
+def test_surplus_workers_are_dropped_on_the_dearest_machine() -> None:
+    """Both fractions go up: four workers in place of three."""
+    relaxation = Relaxation(0.0, {"h1": (1.5, 0.0), "h2": (1.5, 1.5)})
+    cells = integral_cells(PRICED, 3, relaxation, TWO, lambda attempt, entry: 0.0, tries=1)
+    assert cells == Cells(6.0, (("h1", 2), ("h2", 1)), (("h2", 2),))
+
+
 def test_rounding_with_a_factor_below_one_is_repaired() -> None:
     relaxation = relaxed_placement(PRICED, 5.0, 2.5, TWO)
     assert relaxation is not None
