@@ -63,6 +63,13 @@ def test_reconstructed_policy_says_so_in_its_source(name: str) -> None:
     assert MARK.search(source)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("las", "classes that double [I]"), ("tiresias", "without promotion by default")]
+)
+def test_source_says_what_differs_from_the_publication(name: str, said: str) -> None:
+    assert said in POLICIES[name].source
+
+
 @pytest.mark.parametrize(("module", "name"), LIKE.items())
 def test_module_of_an_unread_system_says_so(module: str, name: str) -> None:
     said = inspect.getdoc(import_module(module)) or ""

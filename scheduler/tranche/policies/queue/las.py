@@ -20,7 +20,9 @@ class Las(PooledPolicy):
     """Least attained GPU-seconds first, by classes first·factor^i; in a class the earlier submission."""
 
     name: ClassVar[str] = "las"
-    source: ClassVar[str] = "Least attained service (GPU-seconds) first, classes of powers of two (Tiresias, NSDI 2019)"
+    source: ClassVar[str] = (
+        "Least attained service (GPU-seconds) first (Tiresias, NSDI 2019), in classes that double [I]"
+    )
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has attained less service", preemptive=True)
 
     first: float = 1024.0

@@ -2,11 +2,11 @@
 
 Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019. [P]
 Attained service is GPUs × time; a job moves down a queue when it passes the queue's limit; a starving job is promoted
-back to the first queue when it has waited PROMOTEKNOB times as long as it has run; within a queue jobs go by start
-time. The limits, 3,250 and 7,200 GPU-seconds, are those of the authors' simulator (dlas-gpu), which puts the running
-jobs of a queue first; there a job may fall later than at its limit, at the next event, since the time is computed from
-seconds and not from GPU-seconds. [I] The other orders; what each gives is in docs/reference/results.md. The profiler
-and the consolidated placement are not here.
+back to the first queue when it has waited PROMOTEKNOB times as long as it has run (option `promote`, off by default);
+within a queue jobs go by start time (`order=start`). The limits, 3,250 and 7,200 GPU-seconds, are those of the authors'
+simulator (dlas-gpu), which puts the running jobs of a queue first, as is the default here; there a job may fall later
+than at its limit, at the next event, since the time is computed from seconds and not from GPU-seconds. [I] The other
+orders; what each gives is in docs/reference/results.md. The profiler and the consolidated placement are not here.
 """
 
 from bisect import bisect_right
@@ -23,10 +23,12 @@ Order = Literal["arrival", "start", "entry", "running", "attained"]
 
 @dataclass(frozen=True, slots=True)
 class Tiresias(PooledPolicy):
-    """Discretized two-dimensional LAS with promotion."""
+    """Discretized two-dimensional LAS, with promotion as an option."""
 
     name: ClassVar[str] = "tiresias"
-    source: ClassVar[str] = "Tiresias-L, two-dimensional LAS in queues with promotion (Gu et al., NSDI 2019)"
+    source: ClassVar[str] = (
+        "Tiresias-L, two-dimensional LAS in queues (Gu et al., NSDI 2019), without promotion by default"
+    )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which is in a higher queue of attained service, or came earlier in the same",
         preemptive=True,
