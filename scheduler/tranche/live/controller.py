@@ -138,6 +138,7 @@ class Controller:
             start_limits=self.settings.start_limits,
             gpu_resources=self.settings.gpu_resources,
             has_place=self.planner.cluster.has_place,
+            confirmed_unchanged=self._checks.confirmed_unchanged,
         )
 
     def _may_be_created(self, job: str, attempt: int) -> bool:

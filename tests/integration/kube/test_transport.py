@@ -14,6 +14,7 @@ from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.client.leader_election import Leadership, LeaseSettings
 from tranche.kube.client.reflector import Reflector
+from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.live.pods.pod_check import PodChecker
 from tranche_testcluster import Cluster
 
@@ -224,6 +225,13 @@ def test_pod_is_absent_if_missing_or_foreign_after_an_answer(own: Cluster) -> No
         assert not checks.confirmed_absent("default", "nowhere", "u")
         own.start("kube-apiserver")
         await until(lambda: checks.confirmed_absent("default", "nowhere", "u"))
+        seen = decode_pod(await client.get(f"{PODS}/there"))
+        await until(lambda: checks.confirmed_unchanged(seen))
+        patch = {"metadata": {"annotations": {"changed": "yes"}}}
+        assert own.request("PATCH", f"{PODS}/there", patch, "application/merge-patch+json")[0] == 200
+        assert not checks.confirmed_unchanged(seen)
+        await until(lambda: not checks._asked)
+        assert not checks.confirmed_unchanged(seen)
         asking.cancel()
 
     run(own, scene)

@@ -11,6 +11,7 @@ from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.live import Controller
+from tranche.live.pods.pod_check import Question
 from tranche.model import Report
 from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
@@ -206,8 +207,8 @@ def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     controller.step()
     asked = controller._checks._asked
     names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
-    assert asked == {("default", name, "long") for name in names}
-    controller._checks._absent.update(asked)  # what it answers: there are none
+    assert asked == {Question("default", name, "long") for name in names}
+    controller._checks._confirmed.update({one[:2]: one for one in asked})  # what it answers: there are none
     controller._look_for_timeouts()
     controller.step()
     assert not runs

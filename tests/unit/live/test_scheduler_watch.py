@@ -3,16 +3,26 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.builders import gang, job, node, planner
-from tranche.kube.api.core_types import Pod
+from tranche.kube.api.core_types import Pod, PodStatus
+from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.scheduler_watch import SchedulerWatch
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import Site
-from tranche.planner import JobSubmitted, KubeSchedulerChanged, Planner, WorkerBound, WorkerStarted, WorkerUnschedulable
+from tranche.planner import (
+    JobSubmitted,
+    KubeSchedulerChanged,
+    Planner,
+    PodStartFailed,
+    WorkerBound,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
 
 JUDGED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -47,7 +57,18 @@ class Watch:
         self.pods = {pod.key: pod for pod in pods}
         watch = SchedulerWatch(30.0, 630.0)
         startups = {"cloud": 60.0}
-        self.timeouts = Timeouts(0.5, 30.0, self.pods, UnreachableNodes({}, {}), startup=startups.get, scheduler=watch)
+        self.server_pods = self.pods
+        """Pods as the API server has them; by default those of the watch."""
+        self.timeouts = Timeouts(
+            0.5,
+            30.0,
+            self.pods,
+            UnreachableNodes({}, {}),
+            startup=startups.get,
+            scheduler=watch,
+            start_limits={StartProblem.IMAGE_PULL: 600.0},
+            confirmed_unchanged=lambda pod: self.server_pods.get(pod.key) == pod,
+        )
 
     def put(self, one: Pod) -> None:
         self.pods[one.key] = one
@@ -67,6 +88,21 @@ def test_a_judged_pod_finds_no_place_after_30_seconds() -> None:
     watch.due(0.0)
     assert watch.due(29.0) == []
     assert watch.due(30.0) == [WorkerUnschedulable("default/a", 1, "no")]
+
+
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "n0"}])
+def test_state_of_a_dead_watch_ends_no_pod(spec: dict[str, Any]) -> None:
+    """The pod trains, and neither its binding nor its start has reached the planner."""
+    old = pod("a-worker-0-1", spec, JUDGED)
+    pulling = {"name": "t", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    status = msgspec.convert({"phase": "Pending", "conditions": [JUDGED], "containerStatuses": [pulling]}, PodStatus)
+    watch = watch_of(msgspec.structs.replace(old, status=status))
+    watch.server_pods = {old.key: pod("a-worker-0-1", {"nodeName": "n0"})}
+    watch.due(0.0)
+    assert watch.due(700.0) == []
+    watch.server_pods = watch.pods
+    (event,) = watch.due(701.0)
+    assert isinstance(event, PodStartFailed if spec else WorkerUnschedulable)
 
 
 def test_the_time_counts_from_the_judgement() -> None:

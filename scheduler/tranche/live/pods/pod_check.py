@@ -1,46 +1,69 @@
-"""Confirmation by the API server that a pod is absent, before a window without a pod is treated as ended.
+"""Confirmation by the API server of what a watch shows, before a window ends for that reason.
 
-A watch may lag by seconds after an outage of etcd or the API server, and the pod may have trained meanwhile.
+A watch may lag by seconds after an outage of etcd or the API server. One whose connection is dead is noticed after a
+minute, while other requests, such as those about the Lease, succeed. Meanwhile a pod that looks absent may have
+trained, and one that looks as if it waited for a node may train.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
+from tranche.kube.convert.pods_and_nodes import Pod
 
 logger = logging.getLogger(__name__)
 
-Question = tuple[str, str, str]
-"""Namespace and name of a pod, and the UID of its job."""
+
+class Question(NamedTuple):
+    """Question about a pod."""
+
+    namespace: str
+    name: str
+    job_uid: str
+    version: str = ""
+    """Resource version that the watch shows; empty: the watch shows no such pod of the job."""
 
 
 class PodChecker:
-    """Queue of pods to check, and the confirmed absences."""
+    """Queue of pods to check, and those that the API server has confirmed."""
 
     def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
         """Send no request before `run`.
 
         Args:
             client: Client of the API server.
-            answered: Called when the absence of a pod is confirmed.
+            answered: Called when the API server has confirmed what the watch shows of a pod.
         """
         self._client = client
         self._answered = answered
         self._questions: asyncio.Queue[Question] = asyncio.Queue()
         self._asked: set[Question] = set()
-        self._absent: set[Question] = set()
+        self._confirmed: dict[tuple[str, str], Question] = {}
+        """Last confirmed question by namespace and name of the pod."""
 
     def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
         """Whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
 
         A confirmation is returned once.
         """
-        question = (namespace, name, job_uid)
-        if question in self._absent:
-            self._absent.remove(question)
+        return self._is_confirmed(Question(namespace, name, job_uid))
+
+    def confirmed_unchanged(self, pod: Pod) -> bool:
+        """Whether the API server has confirmed that a pod of a job is as the watch shows it; if not, queue a check.
+
+        A confirmation is returned once.
+        """
+        metadata = pod.metadata
+        uid = owner_uid(metadata) or ""
+        return self._is_confirmed(Question(metadata.namespace, metadata.name, uid, metadata.resource_version))
+
+    def _is_confirmed(self, question: Question) -> bool:
+        if self._confirmed.get(question[:2]) == question:
+            del self._confirmed[question[:2]]
             return True
         if question not in self._asked:
             self._asked.add(question)
@@ -48,24 +71,26 @@ class PodChecker:
         return False
 
     async def run(self) -> None:
-        """Run the checks forever; a check that fails is queued again by the next call of `confirmed_absent`."""
+        """Run the checks forever; one that fails or confirms nothing is queued again when it is needed again."""
         while True:
             question = await self._questions.get()
             try:
-                absent = await self._ask(*question)
+                is_confirmed = await self._ask(question)
             except ApiError as error:
-                logger.warning("pod %s/%s: cannot check whether it exists: %s", *question[:2], error)
-                absent = False
+                logger.warning("pod %s/%s: cannot check its state: %s", *question[:2], error)
+                is_confirmed = False
             self._asked.remove(question)
-            if absent:
-                self._absent.add(question)
+            if is_confirmed:
+                self._confirmed[question[:2]] = question
                 self._answered()
 
-    async def _ask(self, namespace: str, name: str, job_uid: str) -> bool:
+    async def _ask(self, question: Question) -> bool:
         try:
-            found = decode_pod(await self._client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
+            path = f"/api/v1/namespaces/{question.namespace}/pods/{question.name}"
+            found = decode_pod(await self._client.get(path)).metadata
         except ApiError as error:
             if error.status != 404:
                 raise
-            return True
-        return owner_uid(found.metadata) != job_uid
+            return not question.version
+        version = found.resource_version if owner_uid(found) == question.job_uid else ""
+        return version == question.version

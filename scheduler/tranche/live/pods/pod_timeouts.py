@@ -77,6 +77,8 @@ class _Wait(NamedTuple):
     """Time in seconds for which the condition lasted before it was first seen."""
     for_scheduler: bool = False
     """Whether the pod waits for kube-scheduler, so that the time does not count while that is silent."""
+    unchanged: Pod | None = None
+    """Pod of which must be confirmed first that the watch shows its present state; None if there is none."""
 
 
 def _at_once(site: str) -> float | None:
@@ -89,6 +91,10 @@ def _always(namespace: str, name: str, job_uid: str) -> bool:
 
 def _never(job: str, attempt: int) -> bool:
     return False
+
+
+def _as_seen(pod: Pod) -> bool:
+    return True
 
 
 def _stays(state: JobState, planned: PlannedServer) -> bool:
@@ -114,6 +120,7 @@ class Timeouts:
         scheduler: SchedulerWatch | None = None,
         gpu_resources: GpuResources = GPU_RESOURCES,
         has_place: Callable[[JobState, PlannedServer], bool] = _stays,
+        confirmed_unchanged: Callable[[Pod], bool] = _as_seen,
     ) -> None:
         """Create without reading anything.
 
@@ -133,7 +140,9 @@ class Timeouts:
             scheduler: Check of kube-scheduler; the default never finds it silent.
             gpu_resources: Resource names of the planned GPUs.
             has_place: Whether the planned node or site of a parameter server or chief still takes its pod.
+            confirmed_unchanged: Whether the API server confirms that a pod is as the watch shows it.
         """
+        self._confirmed_unchanged = confirmed_unchanged
         self._has_place = has_place
         self._missing_seconds = missing_seconds
         self._unschedulable_seconds = unschedulable_seconds
@@ -192,11 +201,17 @@ class Timeouts:
             waiting[key] = self._since.get(key, elapsed - wait.before)
             if elapsed - waiting[key] < wait.limit:
                 self.next_due = min(self.next_due, waiting[key] + wait.limit)
-            elif not wait.missing or self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid):
+            elif self._is_confirmed(state, wait):
                 events.append(wait.event)
                 del waiting[key]
         self._since = waiting
         return events
+
+    def _is_confirmed(self, state: JobState, wait: _Wait) -> bool:
+        """Whether the API server confirms the condition, as far as the watch may have missed its end."""
+        if wait.missing:
+            return self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid)
+        return wait.unchanged is None or self._confirmed_unchanged(wait.unchanged)
 
     def _watch(self, state: JobState, run: TrackedWindow, now: float) -> _Wait | None:
         window = run.window
@@ -304,7 +319,7 @@ class Timeouts:
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
         before = min(limit, max(0.0, now - since.timestamp())) if since is not None else 0.0
         event = PodStartFailed(state.job.key, planned.attempt, delay.reason, delay.message, delay.kind)
-        return _Wait(limit, event, kind=delay.kind, before=before)
+        return _Wait(limit, event, kind=delay.kind, before=before, unchanged=pod)
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
         """Wait of a pod that has no node.
@@ -325,7 +340,8 @@ class Timeouts:
         elif not reason:
             limit += self._longest_grace(planned.node)
         event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
-        return _Wait(limit, event, kind="no verdict" if reason else "", for_scheduler=True)
+        kind = "no verdict" if reason else ""
+        return _Wait(limit, event, kind=kind, for_scheduler=True, unchanged=pod)
 
     def _watch_staging(self, state: JobState, staging: Staging, now: float) -> _Wait | None:
         pod = self._pod(state, staging_pod_name(_name(state), staging.site, staging.attempt))
@@ -362,7 +378,7 @@ class Timeouts:
         if startup is not None:
             limit = max(limit, self._node_start_seconds, 2 * startup)
         reason = _without_verdict(pod) or unschedulable_message(pod)
-        return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True)
+        return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True, unchanged=pod)
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
         """The job's pod of that name; not a pod of a deleted job with the same name."""
