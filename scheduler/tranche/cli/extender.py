@@ -51,9 +51,8 @@ async def _main(options: ExtenderOptions) -> None:
         watches = Informers(client, with_quotas=False)
         metrics = Metrics(parts=(EXTENDER,))
         client.observe = metrics.observe_api_request
-        app = create_app(
-            watches, metrics, watches.unsynced, options.gpu_resources, View(watches, options.gpu_resources)
-        )
+        view = View(watches, options.gpu_resources)
+        app = create_app(watches, metrics, watches.unsynced, options.gpu_resources, view, client.server_time)
         if options.bind:
             add_bind(app, client, metrics)
         logger.info("extender on http://%s:%d", options.host, options.port)

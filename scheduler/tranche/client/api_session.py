@@ -60,6 +60,10 @@ class Session:
     def __init__(self, api: ApiClient) -> None:
         self.api = api
 
+    def now(self) -> datetime:
+        """Return the time by the clock of the API server, once it has answered. That of this machine may be wrong."""
+        return datetime.fromtimestamp(self.api.server_time(), UTC)
+
     async def items(self, path: str, what: str) -> list[bytes]:
         """List all objects of a collection as JSON, page by page.
 
@@ -211,7 +215,7 @@ class Session:
         with refusals("list pods"):
             raw = await self.api.get(f"{core}/pods", labelSelector=f"{LABEL_JOB}={name}")
         pods = msgspec.json.decode(raw, type=_PodList).items or ()
-        attempts = attempts_of(job, pods, datetime.now(UTC))
+        attempts = attempts_of(job, pods, self.now())
         if lines:
             there = {pod.metadata.name for pod in pods}
             read = [one.pod for one in attempts if one.started is not None and one.pod in there][-LOG_PODS:]

@@ -5,8 +5,6 @@ does (`tranche.client.what_if`), without a request to the running scheduler. It 
 to list jobs, sites, pods, nodes and quotas of the whole cluster.
 """
 
-import time
-
 import msgspec
 
 from tranche.client.api_session import Session
@@ -47,7 +45,7 @@ async def chunk_plan(session: Session, namespace: str, name: str, system_namespa
     """
     await session.job(namespace, name)
     inputs = await read_cluster(session, system_namespace, "a plan of chunks")
-    return listed(inputs, f"{namespace}/{name}", time.time())
+    return listed(inputs, f"{namespace}/{name}", session.now().timestamp())
 
 
 def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:

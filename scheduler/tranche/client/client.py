@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -144,13 +144,13 @@ class Client:
         """
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         config = read_config(self.call(read_lease(self.session, system_namespace))) or PlannerConfig()
-        now = datetime.now(UTC).timestamp()
+        now = self.session.now().timestamp()
         chosen = [usage_of(job, config.gpu_resources, now) for job in jobs if ended_within(job, since, until)]
         return sorted(chosen, key=lambda one: (one.namespace, one.name))
 
     def scheduler_absence(self, system_namespace: str = SYSTEM_NAMESPACE) -> str:
         """Return since when no scheduler leads, as a sentence; "" if one does, or if this user may not know."""
-        return absence(self.call(read_lease(self.session, system_namespace)), datetime.now(UTC))
+        return absence(self.call(read_lease(self.session, system_namespace)), self.session.now())
 
     def plan(self, name: str, namespace: str | None = None) -> JobDetail:
         """Return the plan and progress of a job."""

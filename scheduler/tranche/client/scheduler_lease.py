@@ -8,7 +8,7 @@ from tranche.kube.client.errors import ApiError
 from tranche.kube.client.leader_election import LEASE, leases_path
 
 MARGIN_SECONDS = 30.0
-"""Time after the end of a Lease from which its holder counts as absent: clocks of users differ from the scheduler's."""
+"""Time after the end of a Lease from which its holder counts as absent: API servers may have different clocks."""
 
 
 async def read_lease(session: Session, system_namespace: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def absence(lease: dict[str, Any], now: datetime) -> str:
 
     Args:
         lease: The Lease as JSON.
-        now: Current time, with a time zone.
+        now: Current time by the clock of the API server, with a time zone.
     """
     try:
         renewed = datetime.fromisoformat(lease["spec"]["renewTime"])

@@ -7,7 +7,6 @@ jobs, sites, pods, nodes and quotas of the whole cluster.
 """
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -79,7 +78,7 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
     """
     asked = await session.create(namespace, manifest, dry_run=True)
     inputs = await read_cluster(session, system_namespace, "a what-if")
-    return answer(asked, inputs, time.time())
+    return answer(asked, inputs, session.now().timestamp())
 
 
 async def read_cluster(session: Session, system_namespace: str, purpose: str) -> PlanningInputs:

@@ -33,6 +33,7 @@ def create_app(
     unready: Callable[[], list[str]],
     gpu_resources: GpuResources = GPU_RESOURCES,
     view: View | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """Create the application.
 
@@ -45,6 +46,7 @@ def create_app(
         unready: Returns the names of watches that are not synced; empty when ready.
         gpu_resources: Resource names of the GPUs.
         view: Existing view of these watches; default: a new one.
+        clock: Seconds since the epoch, by the clock that the times of pods are compared with.
     """
     view = view or View(watches, gpu_resources)
     kinds: dict[str, Watched] = {
@@ -59,7 +61,7 @@ def create_app(
         count_jobs(metrics, watches.jobs.subscribe)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
-    for verb, answer in _answers(view).items():
+    for verb, answer in _answers(view, clock).items():
         # a plain route, so that FastAPI does not decode the body
         app.add_route(f"/{verb}", _endpoint(verb, answer, metrics), methods=["POST"])
     app.include_router(_probes(metrics, unready))
@@ -83,7 +85,7 @@ async def serve_metrics(metrics: Metrics, unready: Callable[[], list[str]], host
         await serve(create_metrics_app(metrics, unready), host, port, limits=PROBES)
 
 
-def _answers(view: View) -> dict[str, Answer]:
+def _answers(view: View, clock: Callable[[], float]) -> dict[str, Answer]:
     def answer_filter(body: bytes) -> tuple[Any, int, int]:
         asked = wire_format.decode_names(body)
         result = verbs.filter_nodes(asked.pod, asked.nodes, view)
@@ -96,7 +98,7 @@ def _answers(view: View) -> dict[str, Answer]:
 
     def answer_preempt(body: bytes) -> tuple[Any, int, int]:
         asked = wire_format.decode_candidates(body)
-        kept = verbs.preempt(asked.pod, asked.victims, view, time.time())
+        kept = verbs.preempt(asked.pod, asked.victims, view, clock())
         return wire_format.PreemptResult(kept), len(kept), len(asked.victims) - len(kept)
 
     return {"filter": answer_filter, "prioritize": answer_prioritize, "preempt": answer_preempt}

@@ -1,4 +1,6 @@
 import json
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -6,7 +8,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.extender_objects import Stores, controller, window
+from support.extender_objects import Stores, controller, window, worker
 from tranche.extender.app import LARGEST_BODY, create_app, create_metrics_app
 from tranche.metrics.scheduler import Metrics
 
@@ -30,11 +32,11 @@ POD = {
 class Running:
     """The application over stores that a test fills."""
 
-    def __init__(self, *nodes: str) -> None:
+    def __init__(self, *nodes: str, **options: Any) -> None:
         self.stores = Stores(nodes)
         self.metrics = Metrics()
         self.waiting: list[str] = []
-        self.client = TestClient(create_app(self.stores, self.metrics, lambda: self.waiting))
+        self.client = TestClient(create_app(self.stores, self.metrics, lambda: self.waiting, **options))
 
     def ask(self, verb: str, names: list[str], pod: dict[str, Any] = POD) -> Any:
         response = self.client.post(f"/{verb}", json={"Pod": pod, "Nodes": None, "NodeNames": names})
@@ -66,6 +68,25 @@ def test_preempt_answers_uids_by_node() -> None:
     victims = {name: {"Pods": [{"UID": f"u-{name}"}], "NumPDBViolations": 0} for name in ("n1", "n2", "absent")}
     response = app.client.post("/preempt", json={"Pod": POD, "NodeNameToMetaVictims": victims})
     assert response.json() == {"NodeNameToMetaVictims": {"n1": victims["n1"]}}
+
+
+def test_preempt_weighs_training_by_the_clock_of_the_api_server() -> None:
+    """The clock of this machine is behind, as if no worker had trained yet."""
+    now = time.time() + 3600.0
+    app = Running("n1", "n2", clock=lambda: now)
+    for node, seconds in (("n1", 900.0), ("n2", 100.0)):
+        began = datetime.fromtimestamp(now - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = {"containerStatuses": [{"name": "main", "state": {"running": {"startedAt": began}}}]}
+        app.stores.add_job(f"on-{node}", window(0, 1, node), spec={"data": {"chunks": 4}, "parameterServers": None})
+        app.stores.add_pod(worker(f"on-{node}", 0, 1, node, gpus=1, status=status, uid=f"u-{node}"))
+    victims = {name: {"Pods": [{"UID": f"u-{name}"}], "NumPDBViolations": 0} for name in ("n1", "n2")}
+    requests = {"nvidia.com/gpu": "1"}
+    pod = {
+        "metadata": {"name": "web", "namespace": "ns"},
+        "spec": {"containers": [{"resources": {"requests": requests}}]},
+    }
+    response = app.client.post("/preempt", json={"Pod": pod, "NodeNameToMetaVictims": victims})
+    assert list(response.json()["NodeNameToMetaVictims"]) == ["n2"]
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])

@@ -1,6 +1,9 @@
 """Candidates for a Lease in virtual time, each against a server whose answers the test sets."""
 
 import json
+import time
+from datetime import datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,19 @@ def test_the_first_scheduler_creates_the_lease_with_term_one(tmp_path: Path) -> 
         written = bodies(api)[-1]
         assert written["metadata"] == {"name": "tranche-scheduler", "namespace": "ns"}
         assert (written["spec"]["holderIdentity"], written["spec"]["leaseTransitions"]) == ("me", 1)
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_renewals_have_the_time_of_the_api_server(tmp_path: Path, ahead: float) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        date = {"Date": formatdate(time.time() + ahead, usegmt=True)}
+        api.answers += [(404, {"reason": "NotFound"}, date), lease(1, "me")]
+        async with ApiClient.connect(config) as client:
+            await Candidate(client).take()
+        renewed = datetime.fromisoformat(bodies(api)[-1]["spec"]["renewTime"]).timestamp()
+        assert renewed - time.time() == pytest.approx(ahead, abs=60.0)
 
     run(tmp_path, scenario)
 

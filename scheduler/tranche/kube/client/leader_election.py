@@ -116,7 +116,7 @@ class Leadership:
                 if spec.get("holderIdentity") in (None, "", self._identity) or wait <= 0:
                     term = (spec.get("leaseTransitions") or largest_term()) + 1
                     seconds = self._settings.takeover_seconds
-                    if await self._write(lease, seconds=seconds, acquireTime=_micro_now(), leaseTransitions=term):
+                    if await self._write(lease, seconds=seconds, acquireTime=self._micro_now(), leaseTransitions=term):
                         return term
                     continue
             except ApiError as error:
@@ -182,7 +182,7 @@ class Leadership:
             **changes,
             "holderIdentity": self._identity if holder is None else holder,
             "leaseDurationSeconds": seconds,
-            "renewTime": _micro_now(),
+            "renewTime": self._micro_now(),
         }
         exists = "resourceVersion" in lease["metadata"]
         method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
@@ -199,9 +199,9 @@ class Leadership:
         self._lease, self._until = {**body, **answer}, began + seconds
         return True
 
-
-def _micro_now() -> str:
-    return rfc3339(time.time(), microseconds=True)
+    def _micro_now(self) -> str:
+        """Return the time for readers of the Lease, who compare it with the clock of the API server."""
+        return rfc3339(self._client.server_time(), microseconds=True)
 
 
 def _passes(error: ApiError) -> bool:
