@@ -256,6 +256,35 @@ def test_stream_left_early_is_broken_off_without_the_server(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_replaced_authority_of_the_api_server_is_read_again(tmp_path: Path) -> None:
+    """The kubelet updates the file of the authority in each pod; the process has read the former one."""
+    former, present = Authority(), Authority()
+    present.issue("server", hosts=["127.0.0.1"]).write(tmp_path / "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        content = kubeconfig(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        content["clusters"][0]["cluster"]["certificate-authority"] = str(tmp_path / "ca.crt")
+        config = tmp_path / "config"
+        config.write_text(json.dumps(content))
+        (tmp_path / "ca.crt").write_bytes(former.certificate)
+        async with ApiClient.connect(str(config)) as client:
+            with pytest.raises(Unreachable, match="Certificate"):
+                await client.request("GET", PATH)
+            (tmp_path / "ca.crt").write_bytes(present.certificate)
+            assert await client.request("GET", PATH) == {}
+        server.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_missing_configuration_says_so(tmp_path: Path) -> None:
     async def connect() -> None:
         async with ApiClient.connect(str(tmp_path / "absent")):

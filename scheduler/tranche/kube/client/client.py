@@ -168,10 +168,15 @@ class ApiClient:
         headers: Mapping[str, str],
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """Send a request and return the response with its body unread; after a 401, reload the credentials once."""
+        """Send a request and return the response with its body unread.
+
+        After a 401, and after a certificate that the known CA has not signed, reload the credentials once: the token or
+        the CA may have been replaced since the process started.
+        """
         renewed = False
         while True:
             began, status, asked_at = time.monotonic(), 0, time.time()
+            response: aiohttp.ClientResponse | None = None
             try:
                 response = await self._session.request(
                     method,
@@ -185,13 +190,17 @@ class ApiClient:
                 )
                 status = response.status
                 self._note_date(response.headers.get("Date", ""), asked_at, time.time())
+            except aiohttp.ClientSSLError:
+                if renewed:
+                    raise
             finally:
                 self.observe(method, status, time.monotonic() - began)
-            if 200 <= response.status < 300:
-                return response
-            async with response:
-                if response.status != 401 or renewed:
-                    raise _refusal(response, await response.read())
+            if response is not None:
+                if 200 <= status < 300:
+                    return response
+                async with response:
+                    if status != 401 or renewed:
+                        raise _refusal(response, await response.read())
             await self._credentials.renew()
             renewed = True
 
