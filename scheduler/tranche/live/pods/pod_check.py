@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tranche.kube.api.core_types import Pod
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
-from tranche.kube.convert.pods_and_nodes import Pod
 
 logger = logging.getLogger(__name__)
 
