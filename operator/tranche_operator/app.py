@@ -26,6 +26,7 @@ from tranche_operator.settings import Settings
 from tranche_operator.watch import report_ca
 from tranche_operator.watch.informers import Budgets, pod_informer
 from tranche_operator.watch.kopf_thread import KopfThread
+from tranche_operator.watch.pod_cache import PodCache
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ class Operator:
         )
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client)
-        self._pods = pod_informer(client, self._note_pod)
+        self._restored = asyncio.Event()
+        self._pods = pod_informer(client, self._note_pod, self._restored.set)
         self._events = EventQueue(EventRecorder(client, now).emit, now, time.monotonic, lambda: self._runner.busy)
         executor = ActionExecutor(
             client,
@@ -141,6 +143,7 @@ class Operator:
                     resync=self._resync.serve(),
                     kopf=self._watches.serve(),
                     pods=self._pods.run(),
+                    restored_etcd=self._fail_when_restored(),
                     budgets=self._budgets.reflector.run(),
                 )
             except* Exception as group:
@@ -148,6 +151,20 @@ class Operator:
                 logger.warning("the watches failed and are restarting: %s", reasons)
             self._obstacle = "the watches are restarting"
             await asyncio.sleep(RESTART_SECONDS)
+
+    async def _fail_when_restored(self) -> None:
+        """Wait until the resource versions go back, forget what is newer, and let all watches restart with a list.
+
+        Kopf would wait for versions that are far in the future, and cached objects would count as newer than all reads.
+
+        Raises:
+            RuntimeError: the resource versions have gone back.
+        """
+        self._restored.clear()
+        await self._restored.wait()
+        self._cache.jobs.clear()
+        self._cache.pods = PodCache()
+        raise RuntimeError("the resource versions have gone back, as when etcd is restored from a backup")
 
     async def _wait_until_served(self) -> None:
         logged_at = float("-inf")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal as signals
 import ssl
 import subprocess
@@ -247,6 +248,22 @@ class Cluster:
     def stored_bytes(self, resource: str) -> dict[str, int]:
         """Return the bytes of the stored objects of a resource; see `etcd.history.sizes`."""
         return etcd_history.sizes(self._ports["etcd"], resource)
+
+    def back_up(self, target: Path) -> None:
+        """Write the data of etcd to a folder, from which `restore` returns to this state. etcd is stopped meanwhile."""
+        self.stop("etcd")
+        _copy(self._layout.etcd_data, target)
+        self.start("etcd")
+
+    def restore(self, source: Path) -> None:
+        """Return to the state of a backup, with its resource versions, and restart the programs of Kubernetes."""
+        programs = [name for name in self._components if name not in ("etcd", "kube-apiserver", "kwok")]
+        for name in (*programs, "kube-apiserver", "etcd"):
+            self.stop(name)
+        shutil.rmtree(self._layout.etcd_data)
+        _copy(source, self._layout.etcd_data)
+        for name in ("etcd", "kube-apiserver", *programs):
+            self.start(name)
 
     def set_etcd_full(self, *, full: bool) -> None:
         """Let etcd refuse all writes except deletions, as when its quota for data is used up, or accept them again.

@@ -54,6 +54,18 @@ class FakeApi:
         self.oldest = self.version + 1
         self.version += 1
 
+    def restore(self, version: int) -> None:
+        """Return to an earlier version, as from a backup of etcd: later objects are gone, and their versions reused."""
+        self.log = [entry for entry in self.log if entry["at"] <= version]
+        self.version = version
+        self.objects = {}
+        for entry in self.log:
+            name = entry["object"]["metadata"].get("name")
+            if entry["type"] == "DELETED":
+                del self.objects[name]
+            elif name is not None:
+                self.objects[name] = entry["object"]
+
     async def cut(self) -> None:
         """Break the connections of all watches, once there is one."""
         while not self._transports:

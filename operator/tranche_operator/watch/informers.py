@@ -31,12 +31,17 @@ _POD = msgspec.json.Decoder(Pod)
 _BUDGET = msgspec.json.Decoder(Budget)
 
 
-def pod_informer(client: ApiClient, on_pod: Callable[[str, PodView, bool], None]) -> Reflector[KeyedPod]:
+def pod_informer(
+    client: ApiClient,
+    on_pod: Callable[[str, PodView, bool], None],
+    on_restored: Callable[[], None] = lambda: None,
+) -> Reflector[KeyedPod]:
     """Create the reflector of the pods of jobs.
 
     Args:
         client: Client of the API server.
         on_pod: Called with the key of the pod's job, the pod, and whether it is gone.
+        on_restored: Called when the resource versions have gone back, as when etcd was restored from a backup.
     """
 
     def notify(_: str, before: KeyedPod | None, after: KeyedPod | None) -> None:
@@ -45,7 +50,7 @@ def pod_informer(client: ApiClient, on_pod: Callable[[str, PodView, bool], None]
         elif before is not None:
             on_pod(*before, True)
 
-    pods = Reflector(client, api_paths.ALL_PODS, _known, params={"labelSelector": LABEL_JOB})
+    pods = Reflector(client, api_paths.ALL_PODS, _known, params={"labelSelector": LABEL_JOB}, restored=on_restored)
     pods.subscribe(notify)
     return pods
 

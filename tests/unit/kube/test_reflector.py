@@ -144,6 +144,22 @@ def test_a_cut_connection_is_resumed_where_it_was_without_a_list(tmp_path: Path)
     play(tmp_path, scene, three)
 
 
+def test_objects_of_a_restored_etcd_are_listed(tmp_path: Path) -> None:
+    async def scene(api: FakeApi, watched: Watched) -> None:
+        backup = api.version
+        api.remove("a")
+        for number in range(9):
+            api.put("later", number=number)
+        await watched.until(lambda: watched.names == {"b", "c", "later"})
+        api.restore(backup)
+        await api.cut()
+        await watched.until(lambda: watched.names == {"a", "b", "c"})
+        api.put("d")
+        await watched.until(lambda: watched.names == {"a", "b", "c", "d"})
+
+    play(tmp_path, scene, three)
+
+
 def test_a_bookmark_moves_the_place_to_resume_at(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
         api.bookmark()
@@ -341,8 +357,9 @@ def test_time_that_a_proxy_names_is_bounded(tmp_path: Path) -> None:
 
 def test_a_watch_that_ends_at_once_is_not_opened_in_a_tight_loop(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
-        api.answers += [(200, "", {})] * 3
+        unchanged = {"metadata": {"resourceVersion": str(api.version)}}
         await api.cut()
+        api.answers += [(200, unchanged, {}), (200, "", {})] * 3
         await watched.until(lambda: len(watched.pauses) >= 4)
         assert watched.pauses[:4] == [0.5, 1, 2, 4]
 

@@ -71,6 +71,10 @@ _EVENT = msgspec.json.Decoder(_Event)
 _FAILURE = msgspec.json.Decoder(_Failure)
 
 
+def _ignore() -> None:
+    """Do nothing when resource versions have gone back."""
+
+
 @dataclass(slots=True)
 class Stats:
     """Counters of a watch since the start, for metrics."""
@@ -100,6 +104,7 @@ class Reflector(Generic[T]):
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         inactivity_seconds: float = INACTIVITY_SECONDS,
+        restored: Callable[[], None] = _ignore,
     ) -> None:
         """Configure a watch; nothing is read before `run`.
 
@@ -113,6 +118,7 @@ class Reflector(Generic[T]):
             jitter: Returns a random number in [0, 1).
             sleep: Waits for a number of seconds.
             inactivity_seconds: Time without data after which a watch counts as broken.
+            restored: Called when the resource versions have gone back, before all objects are listed again.
         """
         self.store: dict[str, T] = {}
         """Objects by ``namespace/name``; cluster-scoped objects by ``name``."""
@@ -126,10 +132,13 @@ class Reflector(Generic[T]):
         self._jitter = jitter
         self._sleep = sleep
         self._inactivity = inactivity_seconds
+        self._restored = restored
         self._versions: dict[str, int] = {}
         """UID and resource version of each object, as `_packed` combines them."""
         self._version = ""
         """Resource version at which the next watch starts; empty if a list is required."""
+        self._resumes = False
+        """Whether the next watch continues an earlier one, which may have ended because etcd was restored."""
         self._paged = True
         self._callbacks: list[Callback[T]] = []
         self._synced = asyncio.Event()
@@ -186,8 +195,11 @@ class Reflector(Generic[T]):
         None if the server ended it normally.
         """
         try:
+            if self._version and self._resumes:
+                await self._check_version()
             if not self._version:
                 await self._list()
+            self._resumes = True
             await self._watch()
         except ApiError as error:
             self.stats.errors += 1
@@ -229,6 +241,23 @@ class Reflector(Generic[T]):
         self.stats.relists += 1
         self.stats.last_data = self._clock()
         self._synced.set()
+
+    async def _check_version(self) -> None:
+        """Require a list if the resource versions have gone back, as when etcd was restored from a backup.
+
+        The API server accepts a watch from a version in the future, and sends nothing before that is reached.
+        """
+        page = _LIST.decode(await self._client.get(self._path, **self._params, limit=1))
+        present = page.metadata.resource_version
+        if present.isdecimal() and self._version.isdecimal() and int(present) < int(self._version):
+            log.warning(
+                "%s: the resource versions have gone back from %s to %s, as when etcd is restored: listing all objects",
+                self._path,
+                self._version,
+                present,
+            )
+            self._version = ""
+            self._restored()
 
     async def _watch(self) -> None:
         """Apply changes until the server ends the watch. Reading does not wait for processing."""
