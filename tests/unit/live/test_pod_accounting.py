@@ -225,6 +225,21 @@ class TestStoppingPods:
         assert timeouts.due(states, NOW + 39, 39.0) == []
         assert timeouts.due(states, NOW + 40, 40.0) == [PodOverdue("default/j", 1)]
 
+    def test_pod_that_a_dead_watch_shows_is_not_overdue(self) -> None:
+        """It has stopped, and the pod that replaces it would be stopped to make room for it."""
+        states, server_pods = list(self.closing().planner.cluster.jobs.values()), dict[str, Pod]()
+        timeouts = Timeouts(
+            5.0,
+            30.0,
+            {pod().key: pod()},
+            UnreachableNodes({}, {}),
+            confirmed_unchanged=lambda one: server_pods.get(one.key) == one,
+        )
+        timeouts.due(states, NOW, 0.0)
+        assert timeouts.due(states, NOW + 60, 60.0) == []
+        server_pods[pod().key] = pod()
+        assert timeouts.due(states, NOW + 61, 61.0) == [PodOverdue("default/j", 1)]
+
     def test_time_counts_from_the_deletion_by_somebody_else(self) -> None:
         """The window was preempted 20 s later, and its room counted as free for another 40 s."""
         controller = started(resource("j", data={"chunks": 1}))

@@ -231,7 +231,8 @@ class Timeouts:
         if run.closing or self._is_stopping(pod):
             is_noted = run.overdue or not pod.spec.node_name
             event = PodOverdue(state.job.key, window.attempt)
-            return None if is_noted else _Wait(_stop_seconds(pod, now, adopted=run.adopted), event)
+            limit = _stop_seconds(pod, now, adopted=run.adopted)
+            return None if is_noted else _Wait(limit, event, unchanged=pod)
         self._open_pods.append(pod)
         if pod.spec.node_name:
             return self._unstarted(state, window, pod, now) if run.started is None else None
@@ -298,7 +299,8 @@ class Timeouts:
         if server.closing:
             return None
         if self._is_stopping(pod):
-            return _Wait(_stop_seconds(pod, now, adopted=True), PodOverdue(state.job.key, planned.attempt))
+            event = PodOverdue(state.job.key, planned.attempt)
+            return _Wait(_stop_seconds(pod, now, adopted=True), event, unchanged=pod)
         self._open_pods.append(pod)
         if pod.spec.node_name:
             return self._unstarted(state, planned, pod, now)
