@@ -23,8 +23,8 @@ def test_lease_that_ended_less_than_the_margin_ago_is_held(second: str) -> None:
 
 
 def test_expired_lease_names_the_last_renewal() -> None:
-    told = absence({"spec": {"renewTime": "2026-11-23T12:00:02.123456Z", "leaseDurationSeconds": 8}}, NOW)
-    assert told.startswith("no scheduler has led since 2026-11-23 12:00:02Z: ")
+    sentence = absence({"spec": {"renewTime": "2026-11-23T12:00:02.123456Z", "leaseDurationSeconds": 8}}, NOW)
+    assert sentence.startswith("no scheduler has led since 2026-11-23 12:00:02Z: ")
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])

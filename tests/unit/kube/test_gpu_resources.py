@@ -73,8 +73,8 @@ def test_quota_limits_count_pods_of_their_own_resource() -> None:
     raw = {"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": hard}}
     quota = quota_of(msgspec.convert(raw, QuotaObject), BOTH)
     assert quota is not None
-    asked = Resources(0, 0, 2, 1, AMD)
-    assert {one.resource: one.amount(asked) for one in quota.limits} == {
+    requests = Resources(0, 0, 2, 1, AMD)
+    assert {one.resource: one.amount(requests) for one in quota.limits} == {
         f"requests.{NVIDIA}": 0,
         f"requests.{AMD}": 2,
         "pods": 1,

@@ -18,8 +18,8 @@ def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None
 
 
 def container(name: str = "main", restart: str | None = None, **requests: str | int) -> dict[str, Any]:
-    asked = {{"gpu": GPU}.get(key, key): value for key, value in requests.items()}
-    return {"name": name, "resources": {"requests": asked}, **({"restartPolicy": restart} if restart else {})}
+    named = {{"gpu": GPU}.get(key, key): value for key, value in requests.items()}
+    return {"name": name, "resources": {"requests": named}, **({"restartPolicy": restart} if restart else {})}
 
 
 class TestRequests:

@@ -33,8 +33,8 @@ def write(controller: Controller) -> None:
     reported(controller, "jobs", KEY, old.model_copy(update={"status": status}))
 
 
-async def begin(controller: Controller, asked: ChunkRequest) -> "asyncio.Task[ChunkGrant | None]":
-    task = asyncio.create_task(controller.chunk_requests.ask(asked))
+async def begin(controller: Controller, request: ChunkRequest) -> "asyncio.Task[ChunkGrant | None]":
+    task = asyncio.create_task(controller.chunk_requests.ask(request))
     await asyncio.sleep(0)
     return task
 
@@ -150,9 +150,9 @@ def test_chunk_requests_are_decided_in_batches(at_once: int, monkeypatch: pytest
 
         monkeypatch.setattr(controller.planner, "handle_all", counted)
         states = controller.planner.cluster.jobs
-        asked = [(key, attempt) for key, state in states.items() for attempt in state.runs]
-        waiting = [await begin(controller, ChunkRequest(key, attempt, attempt, {})) for key, attempt in asked]
-        assert len(asked) == 2
+        attempts = [(key, attempt) for key, state in states.items() for attempt in state.runs]
+        waiting = [await begin(controller, ChunkRequest(key, attempt, attempt, {})) for key, attempt in attempts]
+        assert len(attempts) == 2
         for left in range(2 - at_once, -1, -at_once):
             controller._wake.clear()
             controller.step()
@@ -184,8 +184,10 @@ def test_1600_chunk_requests_leave_turns_for_the_lease(others: int, monkeypatch:
             return decide(given, now)
 
         monkeypatch.setattr(controller.planner, "handle_all", counted)
-        asked = [ChunkRequest(wide.key, one, one, dict.fromkeys(run.window.chunks, 10.0)) for one, run in runs.items()]
-        tasks = [asyncio.create_task(controller.chunk_requests.ask(one)) for one in asked]
+        requests = [
+            ChunkRequest(wide.key, one, one, dict.fromkeys(run.window.chunks, 10.0)) for one, run in runs.items()
+        ]
+        tasks = [asyncio.create_task(controller.chunk_requests.ask(one)) for one in requests]
         tasks.append(asyncio.create_task(controller._plan()))
         largest, before = 0, 0
         while decided[-1] < WORKERS and not tasks[-1].done():

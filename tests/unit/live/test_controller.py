@@ -205,10 +205,10 @@ def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     assert runs
     controller.stopwatch = lambda: 100.51
     controller.step()
-    asked = controller._checks._asked
+    questions = controller._checks._asked
     names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
-    assert asked == {Question("default", name, "long") for name in names}
-    controller._checks._confirmed.update({one[:2]: one for one in asked})  # what it answers: there are none
+    assert questions == {Question("default", name, "long") for name in names}
+    controller._checks._confirmed.update({one[:2]: one for one in questions})  # what it answers: there are none
     controller._look_for_timeouts()
     controller.step()
     assert not runs
@@ -328,8 +328,8 @@ def test_restarted_planner_restores_sizes_and_learnt_factors() -> None:
     planner = asyncio.run(taken_over(before, unsized, fresh, policy="chunk")).planner
     states = planner.cluster.jobs
     assert states["default/fresh"].nominal_batch_seconds == pytest.approx(5000.0 / 2)
-    told = planner.cluster.declared_batch_seconds(states["default/unsized"], "")
-    assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * told)
+    declared = planner.cluster.declared_batch_seconds(states["default/unsized"], "")
+    assert states["default/unsized"].nominal_batch_seconds == pytest.approx(2.0 * declared)
 
 
 def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
@@ -373,9 +373,9 @@ def test_progress_without_reports_is_marked_as_estimated() -> None:
     controller._publish("default/long")
     progress = written(controller, "long")["progress"]
     assert (progress["batches"], progress["estimated"]) == (pytest.approx(20.0), True)
-    told = controller.reports.training_progress("default/long")
-    assert told is not None
-    assert (told.estimated, told.total_batches) == (True, 200)
+    progress = controller.reports.training_progress("default/long")
+    assert progress is not None
+    assert (progress.estimated, progress.total_batches) == (True, 200)
     assert controller.reports.training_progress("default/other") is None
 
 

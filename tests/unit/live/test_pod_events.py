@@ -412,8 +412,8 @@ def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
     p.handle(event, NOW + 30)
     known.clear()
     assert timeouts.due(states, NOW + 31, 31.0) == []
-    told = timeouts.due(states, NOW + 36, 36.0)
-    assert ChiefEnded("default/a", 1, stopped_by="its pod is gone") in told
+    events = timeouts.due(states, NOW + 36, 36.0)
+    assert ChiefEnded("default/a", 1, stopped_by="its pod is gone") in events
 
 
 def test_timeouts_report_unbound_server_of_chunked_job() -> None:

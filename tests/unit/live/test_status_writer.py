@@ -205,7 +205,7 @@ def test_slow_namespaces_with_a_backlog_do_not_delay_others() -> None:
 
 
 def test_rejected_object_is_told_and_tried_again_in_minutes() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     one = path_of("bad", "a")
 
     async def steps(api: Api, writer: StatusWriter) -> None:
@@ -214,8 +214,8 @@ def test_rejected_object_is_told_and_tried_again_in_minutes() -> None:
             await asyncio.sleep(1.0)
         assert [round(at) for at in api.tries(one)] == [0, 30, 90, 210, 450, 750, 1050]
 
-    counted = scene(steps, {"/bad/": DENIED}, rejected=lambda path, error: told.append(path))
-    assert told == [one] * 7
+    counted = scene(steps, {"/bad/": DENIED}, rejected=lambda path, error: reported.append(path))
+    assert reported == [one] * 7
     assert counted == ["refused"] * 7
 
 

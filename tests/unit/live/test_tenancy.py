@@ -50,10 +50,10 @@ def test_status_says_which_claims_are_clamped(tmp_path: Path) -> None:
     assert body is not None
     plan, conditions = body["status"]["plan"], {one["type"]: one for one in body["status"]["conditions"]}
     limits = "weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
-    told = f"namespace default limits {limits}, preemption.restartOverhead to 600 s"
-    assert plan["explanation"].endswith(f"; {told}")
+    sentence = f"namespace default limits {limits}, preemption.restartOverhead to 600 s"
+    assert plan["explanation"].endswith(f"; {sentence}")
     assert plan["priorityClassName"] == "tranche-normal"
-    assert conditions["ClaimsLimited"]["message"] == told
+    assert conditions["ClaimsLimited"]["message"] == sentence
     assert conditions["ClaimsLimited"]["status"] == "True"
 
 

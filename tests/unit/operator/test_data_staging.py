@@ -142,8 +142,8 @@ def test_staging_failures_set_a_condition_and_send_one_event() -> None:
     assert [one.message for one in decided(EmitEvent, failing) if one.reason == "StagingFailed"] == [
         condition["message"]
     ]
-    told = {"conditions": [condition]}
-    again = job(*(s.model_dump(by_alias=True) for s in failing.status.plan.staging), status=told)  # type: ignore[union-attr]
+    status_before = {"conditions": [condition]}
+    again = job(*(s.model_dump(by_alias=True) for s in failing.status.plan.staging), status=status_before)  # type: ignore[union-attr]
     assert [one for one in decided(EmitEvent, again) if one.reason == "StagingFailed"] == []
-    (status,) = decided(WriteStatus, job(entry(), status=told))
+    (status,) = decided(WriteStatus, job(entry(), status=status_before))
     assert {c["type"]: c["status"] for c in status.status["conditions"]}["StagingFailed"] == "False"

@@ -128,11 +128,11 @@ def test_a_parameter_server_has_no_chunks() -> None:
 
 
 def test_all_pods_know_how_the_job_communicates() -> None:
-    asked = {"barrier": 2, "staleness": 0, "aggregation": "median", "serverBandwidth": "1G"}
+    communication = {"barrier": 2, "staleness": 0, "aggregation": "median", "serverBandwidth": "1G"}
     status = {"plan": plan(window(0, 1), servers=[server(0, 2)])}
-    job = training_job(servers=1, spec={"communication": asked}, status=status)
+    job = training_job(servers=1, spec={"communication": communication}, status=status)
     assert job.status.plan is not None
-    told = server_environment(job, job.status.plan.parameter_servers[0], DIRECTORY)["TRANCHE_COMMUNICATION"]
-    assert told == worker_of(job)["TRANCHE_COMMUNICATION"]
-    assert read_communication(told) == Communication(barrier=2, staleness=0, aggregation="median")
+    variable = server_environment(job, job.status.plan.parameter_servers[0], DIRECTORY)["TRANCHE_COMMUNICATION"]
+    assert variable == worker_of(job)["TRANCHE_COMMUNICATION"]
+    assert read_communication(variable) == Communication(barrier=2, staleness=0, aggregation="median")
     assert "TRANCHE_COMMUNICATION" not in worker_of(training_job(status=status))

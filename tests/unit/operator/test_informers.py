@@ -30,10 +30,10 @@ def test_namespace_may_have_budgets_until_known_to_have_none(tmp_path: Path) -> 
 
 def test_mirrored_pods_are_reported_with_job_key_and_deletion(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
-        told: list[tuple[str, str, int, bool]] = []
+        noted: list[tuple[str, str, int, bool]] = []
 
         def note(key: str, pod: PodView, gone: bool) -> None:
-            told.append((key, pod.name, pod.version, gone))
+            noted.append((key, pod.name, pod.version, gone))
 
         async with ApiClient.connect(config) as client:
             pods = pod_informer(client, note)
@@ -41,10 +41,10 @@ def test_mirrored_pods_are_reported_with_job_key_and_deletion(tmp_path: Path) ->
             api.objects["p"]["metadata"]["labels"] = {"tranche.dev/job": "cats"}
             await pods.read()
             await pods.read()
-            assert told == [("ns/cats", "p", 1, False)]
+            assert noted == [("ns/cats", "p", 1, False)]
             assert api.requests[0]["labelSelector"] == "tranche.dev/job"
             api.remove("p")
             await pods.read()
-            assert told[1:] == [("ns/cats", "p", 1, True)]
+            assert noted[1:] == [("ns/cats", "p", 1, True)]
 
     run(tmp_path, scenario)

@@ -28,16 +28,16 @@ def test_watch_starts_for_a_user_without_a_name(tmp_path: Path, monkeypatch: pyt
 
     async def watched() -> None:
         """Return when Kopf has sent a request, or raise the error that has stopped it."""
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            asked.set()
+            requested.set()
             writer.close()
 
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         config = kubeconfig(tmp_path, server.sockets[0].getsockname()[1])
         serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
-        request = asyncio.create_task(asked.wait())
+        request = asyncio.create_task(requested.wait())
         done, _ = await asyncio.wait([serving, request], timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
         assert done
         if serving in done:

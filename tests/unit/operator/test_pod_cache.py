@@ -110,13 +110,13 @@ def test_list_adds_unseen_pods_and_removes_missing_older_ones() -> None:
     began, clock.now = clock.now, 101.0
     late = replace(seen(), uid="late", name="late")
     pods.note(KEY, late)
-    told = replace(seen(), uid="told", name="told")
-    pods.sync([(KEY, told)], began)
+    listed = replace(seen(), uid="told", name="told")
+    pods.sync([(KEY, listed)], began)
     assert {pod.uid for pod in pods.of(KEY)} == {"late", "told"}
     assert pods.complete
     clock.now = 102.0
-    pods.note(KEY, replace(told, phase="Running", version=60))
-    pods.sync([(KEY, told), (KEY, late)], began=101.5)
+    pods.note(KEY, replace(listed, phase="Running", version=60))
+    pods.sync([(KEY, listed), (KEY, late)], began=101.5)
     assert {pod.uid: pod.phase for pod in pods.of(KEY)} == {"late": "Pending", "told": "Running"}
 
 

@@ -330,8 +330,8 @@ def test_parameter_server_has_no_step_time() -> None:
 
 
 def test_pods_carry_the_bandwidth_that_the_job_asks_for() -> None:
-    asked = {"communication": {"serverBandwidth": "1G", "workerBandwidth": "200M"}}
-    for spec, limits in ((asked, {"worker": "200M", "ps": "1G"}), ({}, {"worker": None, "ps": None})):
+    limited = {"communication": {"serverBandwidth": "1G", "workerBandwidth": "200M"}}
+    for spec, limits in ((limited, {"worker": "200M", "ps": "1G"}), ({}, {"worker": None, "ps": None})):
         job = training_job(servers=1, spec=spec, status={"plan": plan(window(0, 1), servers=[server(0, 2)])})
         assert job.status.plan is not None
         made = {

@@ -384,8 +384,8 @@ class TestRefusedEvictions:
         assert named(EvictPod, decide(self.seen(self.closing), after=5)) == ["cats-worker-0-1"]
 
     def test_evictions_refused_condition_names_pod_and_budget(self) -> None:
-        told = ("True", "DisruptionBudget", "cats-worker-0-1: the budget all")
-        assert self.conditions(decide(self.seen(self.closing))) == [told]
+        condition = ("True", "DisruptionBudget", "cats-worker-0-1: the budget all")
+        assert self.conditions(decide(self.seen(self.closing))) == [condition]
 
     @pytest.mark.parametrize("going_on", [True, False])
     def test_it_is_taken_back_when_the_pod_may_go_on_or_stops(self, going_on: bool) -> None:

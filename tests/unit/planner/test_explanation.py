@@ -196,9 +196,9 @@ def test_ignored_claims_are_told(name: str) -> None:
     claims = job("a", weight=100.0, priority=-8)
     p = planner(name, [node("n1")])
     p.handle(JobSubmitted(claims), 0.0)
-    told = p.plan_of("default/a", 0.0).ignored_claims
-    assert ("spec.weight 100" in told) is not p.policy.uses_weights
-    assert ("spec.priorityClassName tranche-high" in told) is not p.policy.uses_tiers
+    ignored = p.plan_of("default/a", 0.0).ignored_claims
+    assert ("spec.weight 100" in ignored) is not p.policy.uses_weights
+    assert ("spec.priorityClassName tranche-high" in ignored) is not p.policy.uses_tiers
     p.handle(JobSubmitted(job("b")), 0.0)
     assert not p.plan_of("default/b", 0.0).ignored_claims
 
@@ -230,9 +230,9 @@ def test_explanation_names_room_and_quota_if_both_are_short(name: str) -> None:
     p.handle(QuotaChanged(Quota("default", "gpus", (QuotaLimit("requests.nvidia.com/gpu", "gpus", 1),))), 0.0)
     p.handle(JobSubmitted(BUSY), 0.0)
     p.handle(JobSubmitted(job("later", 1.0, seconds=200.0)), 1.0)
-    told = sentence(p, "later", 1.0)
-    assert "behind default/busy, wh" in told
-    assert told.endswith("; also waits for the quota default/gpus: 1 of 1 nvidia.com/gpu in use, and 1 needed")
+    text = sentence(p, "later", 1.0)
+    assert "behind default/busy, wh" in text
+    assert text.endswith("; also waits for the quota default/gpus: 1 of 1 nvidia.com/gpu in use, and 1 needed")
 
 
 def test_explanation_names_strict_head_that_waits_for_data() -> None:
@@ -243,8 +243,8 @@ def test_explanation_names_strict_head_that_waits_for_data() -> None:
     p.handle(WorkerStarted("default/busy", 1, 0.0), 0.0)
     p.handle(JobSubmitted(job("head", data_site="edge-a", chunk_bytes=50e6)), 0.0)
     p.handle(JobSubmitted(job("later", 1.0)), 1.0)
-    told = sentence(p, "later", 1.0)
-    assert told.startswith("waits for 1 GPU at edge-b until 00:01:40Z, behind default/head, which came earlier"), told
+    text = sentence(p, "later", 1.0)
+    assert text.startswith("waits for 1 GPU at edge-b until 00:01:40Z, behind default/head, which came earlier"), text
 
 
 def test_explanation_names_every_limit_that_is_short() -> None:
@@ -303,13 +303,13 @@ def test_a_higher_class_comes_first_where_tiers_are_used(name: str) -> None:
 
 def test_unknown_data_site_and_duration_are_told() -> None:
     p = submitted([node("n1")], job("a", data_site="edge-z", size_declared=False))
-    told = sentence(p, "a", 1.0)
-    assert told.startswith(
+    text = sentence(p, "a", 1.0)
+    assert text.startswith(
         "no node takes a worker: 1 of 1 nodes are not at edge-z, where its data stay without spec.data.chunkSize; "
     )
     assert p.plan_of("default/a", 1.0).unplannable == "Unschedulable"
-    assert "; spec.data.site edge-z is not the name of a Site" in told
-    assert "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration" in told
+    assert "; spec.data.site edge-z is not the name of a Site" in text
+    assert "; its duration is unknown, and 1 h is assumed: set spec.estimatedDuration" in text
 
 
 @pytest.mark.parametrize(("nodes", "reason"), [([node("n1")], ""), ([node("n1", gpus=0)], "Unschedulable"), ([], "")])

@@ -64,8 +64,8 @@ def test_only_immediately_preemptible_job_is_preempted(policy: str, preemption: 
         stopped += of_type(CloseWindow, made.handle(JobSubmitted(rival), now))
     for now in (100.0, 5000.0):
         stopped += of_type(CloseWindow, made.handle(Tick(), now))
-    asked = victim.key in {close.job for close in stopped}
-    assert asked == (preemption is Preemption.IMMEDIATE and policy not in BY_ARRIVAL)
+    is_stopped = victim.key in {close.job for close in stopped}
+    assert is_stopped == (preemption is Preemption.IMMEDIATE and policy not in BY_ARRIVAL)
 
 
 def test_chunk_end_preemption_gives_windows_of_one_chunk() -> None:

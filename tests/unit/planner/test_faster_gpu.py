@@ -94,8 +94,8 @@ def test_workers_move_only_if_stopped_ones_save(saved: dict[int, float], moves: 
     [stopped] = of_type(CloseWindow, p.handle(Tick(), 80.0))
     ended = WorkerEnded(CHUNKS.key, stopped.window.attempt, "Preempted", 80.0, saved)
     [again] = of_type(OpenWindow, p.handle(ended, 80.0))
-    told = p.handle(WorkerStarted(again.job, again.window.attempt, 80.0), 80.0)
-    assert len(of_type(CloseWindow, [*told, *p.handle(Tick(), 131.0)])) == moves
+    instructions = p.handle(WorkerStarted(again.job, again.window.attempt, 80.0), 80.0)
+    assert len(of_type(CloseWindow, [*instructions, *p.handle(Tick(), 131.0)])) == moves
 
 
 def test_rest_does_not_move_while_a_faster_gpu_ends_soon() -> None:

@@ -483,24 +483,24 @@ def test_start_failure_of_a_worker_that_has_started_is_void() -> None:
     assert p.cluster.jobs["default/a"].failures == 0
 
 
-@pytest.mark.parametrize(("told", "counted"), [(-3600.0, 10.0), (40.0, 40.0), (7200.0, 50.0)])
-def test_start_time_is_between_opening_and_now(told: float, counted: float) -> None:
+@pytest.mark.parametrize(("reported", "counted"), [(-3600.0, 10.0), (40.0, 40.0), (7200.0, 50.0)])
+def test_start_time_is_between_opening_and_now(reported: float, counted: float) -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a", 10.0)), 10.0)
-    p.handle(WorkerStarted("default/a", 1, told), 50.0)
+    p.handle(WorkerStarted("default/a", 1, reported), 50.0)
     assert p.cluster.jobs["default/a"].runs[1].started == counted
 
 
 @pytest.mark.parametrize(
-    ("told", "counted"),
+    ("reported", "counted"),
     [(-86_400.0, 15.0), (20.0, 20.0), (3620.0, 15.0)],
     ids=["one day behind", "right", "one hour ahead"],
 )
-def test_start_time_of_adopted_worker_is_within_its_plan(told: float, counted: float) -> None:
+def test_start_time_of_adopted_worker_is_within_its_plan(reported: float, counted: float) -> None:
     """A start after the take-over is impossible; the start in the plan is the opening of the window or later."""
     one = job("a", 10.0)
     before, after = planner("chunk", [node("n1")]), planner("chunk", [node("n1")])
     before.handle(JobSubmitted(one), 15.0)
     plan, progress = before.plan_of("default/a", 600.0), before.progress_of("default/a")
-    after.restore([JobSubmitted(one, plan, progress)], 600.0, [WorkerStarted("default/a", 1, told)])
+    after.restore([JobSubmitted(one, plan, progress)], 600.0, [WorkerStarted("default/a", 1, reported)])
     assert after.cluster.jobs["default/a"].runs[1].started == counted

@@ -103,9 +103,9 @@ def test_declared_sizes_are_corrected_only_if_asked() -> None:
 
 def test_what_if_has_the_interval_of_the_plan() -> None:
     p = waiting()
-    asked = JobSubmitted(job("asked", seconds=50.0))
-    found = run_to_completion(what_if(p.context, p.blank, asked, 0.0))
-    p.handle(asked, 0.0)
+    submitted = JobSubmitted(job("asked", seconds=50.0))
+    found = run_to_completion(what_if(p.context, p.blank, submitted, 0.0))
+    p.handle(submitted, 0.0)
     p.forecast(0.0)
     assert found.completion_interval == p.plan_of("default/asked", 0.0).completion_interval
     assert found.completion_interval is not None

@@ -177,8 +177,8 @@ class TestEnlargedPods:
         p = planner("chunk", [sixteen("n1")])
         p.handle(JobSubmitted(job("a", seconds=7200.0)), 0.0)
         run(p, "default/a", 1.0)
-        told = p.cluster.jobs["default/a"].job
-        larger = replace(told, worker=PodShape(ADMITTED), template_requests=told.worker.requests)
+        declared = p.cluster.jobs["default/a"].job
+        larger = replace(declared, worker=PodShape(ADMITTED), template_requests=declared.worker.requests)
         assert not of_type(CloseWindow, p.handle(JobChanged(larger), 2.0))
         assert p.cluster.jobs["default/a"].job.worker.requests == ADMITTED
 

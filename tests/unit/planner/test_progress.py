@@ -66,9 +66,9 @@ def test_job_without_reports_is_estimated_from_its_run_time() -> None:
     assert (silent.total_batches, silent.estimated, silent.reported) == (200, True, None)
     timings = Timings(1.5, 0.5, 1.0)
     p.handle(ProgressReported(Report(KEY, server(p), {0: 1, 1: 1}, {}, timings), 40.0), 40.0)
-    told = training_progress(state_of(p), 40.0)
-    assert told.batches == pytest.approx(2.0)
-    assert (told.estimated, told.reported, told.timings) == (False, 40.0, timings)
+    progress = training_progress(state_of(p), 40.0)
+    assert progress.batches == pytest.approx(2.0)
+    assert (progress.estimated, progress.reported, progress.timings) == (False, 40.0, timings)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -56,8 +56,8 @@ def test_restart_cost_includes_save_time_but_not_victim_wait() -> None:
 
 def test_what_the_user_says_wins() -> None:
     p = planner("chunk", [node("n1")])
-    told = start(p, JobSubmitted(job("told", restart_seconds=7.0)), 30.0)
-    assert told.restart_seconds == 7.0
+    state = start(p, JobSubmitted(job("told", restart_seconds=7.0)), 30.0)
+    assert state.restart_seconds == 7.0
     nothing = start(planner("chunk", [node("n1")]), JobSubmitted(job("nothing")), 30.0)
     assert nothing.restart_seconds == 0.0
 

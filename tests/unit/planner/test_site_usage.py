@@ -163,9 +163,9 @@ def test_a_ledger_that_is_restored_goes_on_where_it_was() -> None:
     for p in (first, second):
         end(p, run.window.attempt, 220.0)
     assert second.progress_of(KEY).done == first.progress_of(KEY).done == {0, 1}
-    told = second.progress_of(KEY).sites
+    sites = second.progress_of(KEY).sites
     # the pod's start is all that anybody still knows of the second window's opening at 110 s
-    assert [replace(one, gpu_seconds=one.trained_gpu_seconds) for one in told] == [
+    assert [replace(one, gpu_seconds=one.trained_gpu_seconds) for one in sites] == [
         replace(one, gpu_seconds=one.trained_gpu_seconds) for one in first.progress_of(KEY).sites
     ]
 

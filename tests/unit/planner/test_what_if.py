@@ -24,18 +24,18 @@ def one_gpu(policy: str) -> Planner:
 
 def test_the_plan_is_that_of_a_job_which_is_submitted() -> None:
     p = one_gpu("fifo")
-    told = asked(p, JobSubmitted(job("new", chunks=1)))
+    result = asked(p, JobSubmitted(job("new", chunks=1)))
     p.handle(JobSubmitted(job("new", chunks=1)), 0.0)
     estimate = p.forecast(0.0)["default/new"]
-    assert (told.start, told.completion, told.site) == (estimate.start, estimate.completion, "edge-a")
-    assert (told.start, told.completion, told.workers, told.delays) == (400.0, 500.0, 0, ())
-    assert told.behind == "default/b"
+    assert (result.start, result.completion, result.site) == (estimate.start, estimate.completion, "edge-a")
+    assert (result.start, result.completion, result.workers, result.delays) == (400.0, 500.0, 0, ())
+    assert result.behind == "default/b"
 
 
 def test_jobs_that_would_complete_later_have_both_times() -> None:
-    told = asked(one_gpu("srsf"), JobSubmitted(job("new", chunks=1)))
-    assert (told.start, told.completion) == (100.0, 200.0)
-    assert [(one.job, one.before, one.after) for one in told.delays] == [("default/b", 400.0, 500.0)]
+    result = asked(one_gpu("srsf"), JobSubmitted(job("new", chunks=1)))
+    assert (result.start, result.completion) == (100.0, 200.0)
+    assert [(one.job, one.before, one.after) for one in result.delays] == [("default/b", 400.0, 500.0)]
 
 
 def test_a_what_if_changes_nothing() -> None:
@@ -48,15 +48,15 @@ def test_a_what_if_changes_nothing() -> None:
 
 def test_a_job_that_starts_at_once_has_workers() -> None:
     p = planner("chunk", [node("n1", gpus=4)])
-    told = asked(p, JobSubmitted(gang("new", members=3)))
-    assert (told.start, told.workers, told.behind) == (0.0, 3, "")
-    assert told.explanation.partition(";")[0] == "would start at once: 3 workers (3 at edge-a)"
+    result = asked(p, JobSubmitted(gang("new", members=3)))
+    assert (result.start, result.workers, result.behind) == (0.0, 3, "")
+    assert result.explanation.partition(";")[0] == "would start at once: 3 workers (3 at edge-a)"
 
 
 def test_a_job_that_never_runs_has_a_reason() -> None:
-    told = asked(planner("chunk", [node("n1", gpus=4)]), JobSubmitted(gang("new", members=5)))
-    assert (told.start, told.completion) == (None, None)
-    assert "more than the cluster can hold" in told.explanation
+    result = asked(planner("chunk", [node("n1", gpus=4)]), JobSubmitted(gang("new", members=5)))
+    assert (result.start, result.completion) == (None, None)
+    assert "more than the cluster can hold" in result.explanation
 
 
 def test_the_name_of_an_existing_job_is_refused() -> None:
@@ -66,15 +66,15 @@ def test_the_name_of_an_existing_job_is_refused() -> None:
 
 def test_plan_under_binding_policy_is_that_of_a_submitted_job() -> None:
     p = one_gpu("round-robin")
-    told = asked(p, JobSubmitted(job("new", chunks=1)))
-    assert (told.start, told.completion, told.site, told.behind) == (400.0, 500.0, "edge-a", "default/b")
+    result = asked(p, JobSubmitted(job("new", chunks=1)))
+    assert (result.start, result.completion, result.site, result.behind) == (400.0, 500.0, "edge-a", "default/b")
     p.handle(JobSubmitted(job("new", chunks=1)), 0.0)
     estimate = p.forecast(0.0)["default/new"]
-    assert (estimate.start, estimate.completion) == (told.start, told.completion)
+    assert (estimate.start, estimate.completion) == (result.start, result.completion)
 
 
 def test_denser_chunk_of_a_binding_policy_delays_others() -> None:
     p = planner("chunk-faithful", [node("n1", gpus=1)])
     p.handle(JobSubmitted(job("long", chunks=1, seconds=1000.0)), 0.0)
-    told = asked(p, JobSubmitted(job("new", chunks=1, seconds=100.0)))
-    assert [one.job for one in told.delays] == ["default/long"]
+    result = asked(p, JobSubmitted(job("new", chunks=1, seconds=100.0)))
+    assert [one.job for one in result.delays] == ["default/long"]
