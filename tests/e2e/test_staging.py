@@ -61,7 +61,7 @@ def seconds_of(pod: dict[str, Any]) -> float:
     return (end - began).total_seconds()
 
 
-def learnt_factor(installed: Installed) -> float:
+def learned_factor(installed: Installed) -> float:
     """Return by how much copies from edge-a to edge-b take longer than declared, as the planner has learned."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tranche-scheduler"
     lease = installed.cluster.request("GET", path)[1]
@@ -96,5 +96,5 @@ def test_chunks_are_copied_at_the_real_bandwidth_which_is_learnt(installed: Inst
     sites = {one["site"]: one for one in installed.status("staged")["progress"]["sites"]}
     assert sites["edge-b"]["copiedBytes"] == len(brought) * CHUNK_BYTES
     assert sites["edge-b"]["chunks"] > 0
-    assert installed.until("a learnt factor", lambda: learnt_factor(installed), SECONDS) > 1.2
+    assert installed.until("a learned factor", lambda: learned_factor(installed), SECONDS) > 1.2
     installed.delete("staged")

@@ -58,7 +58,7 @@ class PlanningInputs:
     objects: ClusterObjects
     config: PlannerConfig
     learned: LearnedState = field(default_factory=LearnedState)
-    """Learnt state of the scheduler's planner."""
+    """Learned state of the scheduler's planner."""
     note: str = ""
     """Assumptions for what could not be read; empty if none."""
 

@@ -9,8 +9,8 @@ from math import log
 from statistics import median
 from typing import Self
 
-LARGEST = log(2.0)
-"""Largest absolute logarithm that one window says about a node."""
+MAX_LOG_FACTOR = log(2.0)
+"""Maximum absolute logarithm that one window counts for a node."""
 RATE = 0.5
 """Weight of a job's newest window on a node against its earlier ones there."""
 MAX_JOBS = 16
@@ -32,7 +32,7 @@ class NodeEvidence:
 
     @property
     def node_count(self) -> int:
-        """Number of nodes about which jobs have said something."""
+        """Number of nodes with measurements of jobs."""
         return len(self._by_node)
 
     def __deepcopy__(self, memo: Mapping[int, object]) -> Self:
@@ -40,7 +40,7 @@ class NodeEvidence:
         return type(self)(self._jobs_required)
 
     def add(self, node: str, job: str, error: float) -> float | None:
-        """Record what one window says; return the node's logarithm, None while too few jobs say something.
+        """Record the measurement of one window; return the node's logarithm, None while too few jobs have measured it.
 
         If only one namespace trains in the whole cluster, its jobs suffice; otherwise a second one must agree.
 
@@ -51,7 +51,7 @@ class NodeEvidence:
         """
         self._namespaces.add(_namespace(job))
         jobs = self._by_node.setdefault(node, {})
-        seen = max(-LARGEST, min(LARGEST, error))
+        seen = max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, error))
         known = jobs.pop(job, None)
         jobs[job] = seen if known is None else known + RATE * (seen - known)
         while len(jobs) > MAX_JOBS:

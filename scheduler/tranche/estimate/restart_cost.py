@@ -79,7 +79,7 @@ class CommonRestarts:
 
 @dataclass(slots=True)
 class Restarts:
-    """Learnt start time of pods and save time of workers of one job."""
+    """Learned start time of pods and save time of workers of one job."""
 
     others: CommonRestarts | None = None
     """Restart cost over all jobs, used while no value of this job is known."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import exp, hypot, log
 
-from tranche.estimate.node_evidence import LARGEST, NodeEvidence
+from tranche.estimate.node_evidence import MAX_LOG_FACTOR, NodeEvidence
 
 JOB_SIGMA, JOB_AT_SITE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
@@ -40,7 +40,7 @@ class NormalVariable:
 
 @dataclass(slots=True)
 class SpeedModel:
-    """Learnt factors of the seconds of a mini-batch; without observations all factors are 1."""
+    """Learned factors of the seconds of a mini-batch; without observations all factors are 1."""
 
     nodes: dict[str, NormalVariable] = field(default_factory=dict)
     jobs: dict[str, NormalVariable] = field(default_factory=dict)
@@ -101,12 +101,12 @@ class SpeedModel:
         """Set the factor of the node, which an earlier planner has learned."""
         mean = log(factor)
         if self.evidence is not None:
-            mean = max(-LARGEST, min(LARGEST, mean))
+            mean = max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, mean))
         self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
 
     def recall_kind(self, kind: str, factor: float) -> None:
         """Set the factor of the GPU kind, which an earlier planner has learned."""
-        self.kinds[kind] = NormalVariable(max(-LARGEST, min(LARGEST, log(factor))), KNOWN_SIGMA**2)
+        self.kinds[kind] = NormalVariable(max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, log(factor))), KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
         """Correct the unknowns by a window that has ended; returns whether any changed.

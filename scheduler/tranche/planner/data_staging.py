@@ -89,7 +89,7 @@ def retry_failed(context: PlannerContext, state: JobState, *, revised: bool = Fa
 def planned(state: JobState) -> tuple[PlannedStaging, ...]:
     """Return the stagings of the job for status.plan, in order of site."""
     return tuple(
-        PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up, one.trouble)
+        PlannedStaging(one.site, one.attempt, one.chunks, one.wanted, one.failures, one.given_up, one.problem)
         for _, one in sorted(state.stagings.items())
     )
 
@@ -103,7 +103,7 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
             for numbers in (one.chunks, one.wanted)
         )
         attempt = one.attempt if chunks else 0
-        staging = Staging(one.site, attempt, chunks, wanted, one.failures, trouble=one.why, given_up=one.given_up)
+        staging = Staging(one.site, attempt, chunks, wanted, one.failures, problem=one.why, given_up=one.given_up)
         state.stagings[one.site] = staging
         state.attempts = max(state.attempts, attempt)
         coming = (*chunks, *wanted)

@@ -72,7 +72,7 @@ class LearnedState:
     forecast_bounds: dict[str, float] = field(default_factory=dict)
     """Bounds of the errors of plans (`tranche.estimate.ForecastErrors`), by name."""
     exclusions: list[Exclusion] = field(default_factory=list)
-    """Nodes that are excluded because pods of several jobs had trouble there, and those that have recovered."""
+    """Nodes that are excluded because pods of several jobs had problems there, and those that have recovered."""
     waits: list[LearnedWaits] = field(default_factory=list)
     gangs: dict[str, LearnedGang] = field(default_factory=dict)
     """Gangs that decline places or wait for capacity, by job."""
@@ -87,8 +87,8 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
     known, level_name = cluster.locality, cluster.places.topology.name
     return LearnedState(
         links=[
-            LearnedLink(*ends, _promised(cluster, *ends), _digits(exp(learnt)))
-            for ends, learnt in _largest(cluster.uploads.corrections.items())
+            LearnedLink(*ends, _promised(cluster, *ends), _digits(exp(correction)))
+            for ends, correction in _largest(cluster.uploads.corrections.items())
         ],
         nodes={
             name: _digits(exp(mean))
@@ -177,9 +177,9 @@ def _promised(cluster: ClusterState, origin: str, target: str) -> float:
     return link_between(cluster.network, cluster.sites, origin, target).bits_per_second
 
 
-def _largest(learnt: Iterable[tuple[One, float]]) -> list[tuple[One, float]]:
+def _largest(logarithms: Iterable[tuple[One, float]]) -> list[tuple[One, float]]:
     """Return the largest factors, in order of name."""
-    worth = [one for one in learnt if abs(one[1]) >= MIN_LOG_FACTOR]
+    worth = [one for one in logarithms if abs(one[1]) >= MIN_LOG_FACTOR]
     return sorted(sorted(worth, key=lambda one: -abs(one[1]))[:MAX_ENTRIES], key=lambda one: str(one[0]))
 
 

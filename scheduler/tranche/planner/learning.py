@@ -9,20 +9,20 @@ from tranche.state.entities import JobState, TrackedWindow
 from tranche.state.remaining_work import completed_job, nominal_gpu_seconds
 
 
-def predict_size(context: PlannerContext, state: JobState, learnt: float) -> None:
+def predict_size(context: PlannerContext, state: JobState, measured_factor: float) -> None:
     """Predict the size of a new job whose specification does not declare it.
 
     Args:
         context: Context of the planner, with the policy and the speed model.
         state: State of the job, with its declared nominal speed.
-        learnt: Measured over predicted seconds of a mini-batch by an earlier planner; 1 if nothing was learned.
+        measured_factor: Measured over predicted seconds of a mini-batch by an earlier planner; 1 without measurements.
     """
     job, cluster = state.job, context.cluster
-    state.size_sigma = DECLARED_SIGMA if job.size_declared or learnt != 1.0 else UNKNOWN_SIGMA
+    state.size_sigma = DECLARED_SIGMA if job.size_declared or measured_factor != 1.0 else UNKNOWN_SIGMA
     if not context.policy.traits.uses_learned_estimates:
         return
-    if learnt != 1.0:
-        cluster.speed_model.assume(job.key, learnt)
+    if measured_factor != 1.0:
+        cluster.speed_model.assume(job.key, measured_factor)
     elif not job.size_declared:
         size = cluster.history.sizes.predict(_template(job))
         if size is None:

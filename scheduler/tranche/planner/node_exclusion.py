@@ -35,26 +35,26 @@ def avoid_after_failure(context: PlannerContext, state: JobState, node: str | No
         state.excluded_nodes.pop(name, None)
 
 
-def note_trouble(context: PlannerContext, state: JobState, name: str | None, trouble: str) -> None:
+def note_problem(context: PlannerContext, state: JobState, name: str | None, problem: str) -> None:
     """Record that a pod of the job failed or was refused on a node, and exclude the node if that is one of several.
 
     Args:
         context: Context of the planner.
         state: State of the pod's job.
         name: Name of the node; nodes of unlimited sites and removed nodes are ignored.
-        trouble: What happened, in a few words without the name of the job, because all users may read it.
+        problem: What happened, in a few words without the name of the job, because all users may read it.
     """
     cluster, now = context.cluster, context.now
     health, node = cluster.health, cluster.nodes.get(name or "")
     if node is None:
         return
-    result = PodResult(state.job.key, now, trouble[:LONGEST_DETAIL])
+    result = PodResult(state.job.key, now, problem[:LONGEST_DETAIL])
     health.note(node.node.name, result)
     known = health.exclusions.get(node.node.name)
     if known is None or known.phase is ExclusionPhase.RECOVERED:
         _exclude(context, node, known)
-    elif known.phase is ExclusionPhase.TRIAL and health.counts(result):
-        known.detail = result.trouble
+    elif known.phase is ExclusionPhase.TRIAL and health.is_evidence(result):
+        known.detail = result.problem
         _begin(context, node, known, known.count)
     _end_unfounded(context)
 
@@ -133,15 +133,15 @@ def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:
             known.trial_job = ""
             context.cluster.health.exclusions[known.node] = known
             context.wake(known.until, "")
-            if known.bars:
-                context.cluster.bar(node, known.reason)
+            if known.takes_no_pods:
+                context.cluster.set_exclusion_reason(node, known.reason)
 
 
 def repaired(context: PlannerContext, name: str) -> None:
     """Forget the health of a node that was removed, moved to another site, or uncordoned."""
     context.cluster.health.forget(name)
     node = context.cluster.nodes.get(name)
-    if node is not None and node.barred:
+    if node is not None and node.exclusion_reason:
         _admit(context, node)
 
 
@@ -167,8 +167,8 @@ def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None
         return
     if weaker is not None:
         _end_exclusion(context, weaker)
-    detail, uid = evidence[-1].trouble, node.node.uid
-    known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, detail, uid=uid)
+    reason, uid = evidence[-1].problem, node.node.uid
+    known = Exclusion(node.node.name, site, now, now, len(jobs), namespaces, reason, uid=uid)
     health.exclusions[node.node.name] = known
     _begin(context, node, known, earlier.count if earlier is not None else 0)
 
@@ -179,7 +179,7 @@ def _begin(context: PlannerContext, node: NodeState, known: Exclusion, before: i
     known.until = context.now + context.settings.health.exclusion_seconds(before)
     context.cluster.health.started += 1
     context.wake(known.until, "")
-    context.cluster.bar(node, known.reason)
+    context.cluster.set_exclusion_reason(node, known.reason)
     for entry in node.entries():
         if entry.chunk not in entry.state.chunk_runs:
             unbind_chunks(context, entry.state, (entry.chunk,))
@@ -198,7 +198,7 @@ def _recover(context: PlannerContext, known: Exclusion) -> None:
 
 
 def _end_unfounded(context: PlannerContext) -> None:
-    """End first exclusions whose evidence has become void, because the same jobs have trouble on most nodes."""
+    """End first exclusions whose evidence has become void, because the same jobs have problems on most nodes."""
     health = context.cluster.health
     for known in list(health.lasting()):
         if known.count == 1 and health.has_results(known.node) and not health.evidence(known.node):
@@ -214,6 +214,6 @@ def _end_exclusion(context: PlannerContext, known: Exclusion) -> None:
 
 def _admit(context: PlannerContext, node: NodeState, *, for_trial: bool = False) -> None:
     """Let pods of ours start on the node again."""
-    context.cluster.bar(node, "", for_trial=for_trial)
+    context.cluster.set_exclusion_reason(node, "", for_trial=for_trial)
     context.work.nodes.add(node.node.name)
     context.capacity_changed()

@@ -67,7 +67,7 @@ class ClusterState:
     history: History = field(default_factory=History)
     quotas: Quotas = field(default_factory=Quotas)
     speed_model: SpeedModel = field(default_factory=SpeedModel)
-    """Learnt speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
+    """Learned speeds; empty unless the policy has `PolicyTraits.uses_learned_estimates`."""
     forecast_errors: ForecastErrors = field(default_factory=ForecastErrors)
     """Errors of earlier plans, from which the intervals of planned times follow."""
     restarts: CommonRestarts = field(default_factory=CommonRestarts)
@@ -102,16 +102,16 @@ class ClusterState:
         self.places.clear()
         self.epoch += 1
 
-    def bar(self, node: NodeState, reason: str, *, for_trial: bool = False) -> None:
-        """Let no pod of ours start on the node for that reason, or (empty) let them start again.
+    def set_exclusion_reason(self, node: NodeState, reason: str, *, for_trial: bool = False) -> None:
+        """Set why no pod of ours may start on the node; "" admits them again.
 
         Args:
             node: The node.
-            reason: Why, or "".
+            reason: Why the node is excluded, or "".
             for_trial: Whether a job begins or gives up the trial of the node.
         """
-        if node.barred != reason:
-            node.barred = reason
+        if node.exclusion_reason != reason:
+            node.exclusion_reason = reason
             self.nodes_changed()
             self.trial_changes += for_trial
 
@@ -216,8 +216,8 @@ class ClusterState:
 
     def speed_factor(self, state: JobState, site: str, node: str | None = None) -> float:
         """Return the corrected over the predicted time of a mini-batch at the site (on the node, if given)."""
-        learnt = self.speed_model
-        if not (learnt.jobs or learnt.nodes or learnt.kinds):
+        model = self.speed_model
+        if not (model.jobs or model.nodes or model.kinds):
             return 1.0
         host = self.nodes.get(node) if node is not None else None
         if host is None:
@@ -630,7 +630,7 @@ class ClusterState:
         known = self.health.exclusions.get(node.node.name)
         if known is not None and known.phase is ExclusionPhase.TRIAL and not known.trial_job:
             known.trial_job = state.job.key
-            self.bar(node, known.reason, for_trial=True)
+            self.set_exclusion_reason(node, known.reason, for_trial=True)
 
     def _count_share(self, state: JobState, run: TrackedWindow, windows: int, now: float) -> None:
         """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""

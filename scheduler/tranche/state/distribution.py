@@ -81,7 +81,7 @@ def mark_of(
         policy,
         inputs.period,
         sorted(inputs.sharing),
-        sorted((one.node.name, canonical(one.node), bool(one.barred)) for one in nodes),
+        sorted((one.node.name, canonical(one.node), bool(one.exclusion_reason)) for one in nodes),
         sorted((one.name, canonical(one)) for one in sites),
         results,
     )

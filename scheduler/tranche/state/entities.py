@@ -205,7 +205,7 @@ class Staging:
     """Number of pods that have failed since one succeeded."""
     refusals: int = 0
     """Number of pods that a kubelet has refused since one succeeded; these count for pauses only."""
-    trouble: str = ""
+    problem: str = ""
     """Why the last pod that did not succeed ended."""
     held_until: float = 0.0
     """Time before which no pod starts, in seconds on the planner's clock."""

@@ -72,10 +72,10 @@ class NodeState:
     """Number of GPUs of `capacity` that are not reserved."""
     free_room: FreeRoom | None = None
     """Index in which the node enters itself while `free_gpus` > 0 (see `FreeNodes`)."""
-    barred: str = ""
+    exclusion_reason: str = ""
     """Why no pod of ours starts there now, although the node itself would take it; empty if they may."""
-    learnt: float = 1.0
-    """Learnt time of a mini-batch on this node over that on other nodes of its kind."""
+    learned_factor: float = 1.0
+    """Learned time of a mini-batch on this node over that on other nodes of its kind."""
     pace: float = 1.0
     """Time of a mini-batch on this node over that on the kind of node to which specifications refer."""
     _reserved: Resources = Resources()
@@ -111,12 +111,12 @@ class NodeState:
         self.capacity = node.allocatable - node.foreign
         if self._reserved.gpu_resource != self.capacity.gpu_resource:  # only amounts count after such a change
             self._reserved = replace(self._reserved, gpu_resource=self.capacity.gpu_resource)
-        self.learn(self.learnt)
+        self.learn(self.learned_factor)
         self.note_room()
 
     def learn(self, seconds: float) -> None:
         """Set the learned time of a mini-batch on this node over that on other nodes of its kind."""
-        self.learnt, self.pace = seconds, seconds / self.node.speed
+        self.learned_factor, self.pace = seconds, seconds / self.node.speed
 
     def note_room(self) -> None:
         """Update the number of free GPUs, and the node's entry in `free_room`."""
@@ -137,7 +137,7 @@ class NodeState:
 
     def objection(self, shape: PodShape) -> str | None:
         """Return why no such pod is placed on the node even without our pods; None if it may be."""
-        return "are excluded" if self.barred else self.misfit(shape)
+        return "are excluded" if self.exclusion_reason else self.misfit(shape)
 
     def misfit(self, shape: PodShape) -> str | None:
         """Return why the node could not take such a pod even without our pods, as a predicate; None if it could."""

@@ -1,9 +1,10 @@
 """Health of nodes: which take no new pods for a time, because pods of different jobs failed or were refused there.
 
-A node is excluded if pods of several jobs had trouble on it, and at least half of its last pods did. A job, or a
-namespace, that has trouble on most nodes where its pods ran does not count. An exclusion ends with a trial: the node
-takes pods of one job. If they train, the node has recovered; if they have trouble, the node is excluded for twice as
-long. At most a share of a site's nodes is excluded at the same time, so that jobs that crash cannot close a site.
+A pod has a problem if it fails or its node refuses it. A node is excluded if pods of several jobs had a problem on it,
+and at least half of its last pods did. A job, or a namespace, whose pods have problems on most of their nodes does not
+count. An exclusion ends with a trial: the node takes pods of one job. If they train, the node has recovered; if they
+have a problem, the node is excluded for twice as long. At most a share of a site's nodes is excluded at the same time,
+so that jobs that crash cannot close a site.
 """
 
 from collections import deque
@@ -14,11 +15,11 @@ from enum import Enum
 from math import inf
 
 NAMESPACE_NODES = 3
-"""Smallest number of nodes on which the pods of a namespace say something about the namespace."""
+"""Smallest number of nodes with pods of a namespace from which the namespace is judged."""
 JOB_NODES = 2
 """The same for a job."""
 LONGEST_DETAIL = 200
-"""Longest quotation of a kubelet in characters; longer ones are cut."""
+"""Maximum length of a quoted message of a kubelet in characters; longer ones are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,11 @@ class HealthSettings:
     """Settings for the exclusion of nodes."""
 
     jobs: int = 2
-    """Number of different jobs with trouble on a node that exclude it; 0: nodes are never excluded."""
+    """Number of different jobs whose pods must have had problems on an excluded node; 0: nodes are never excluded."""
     pods: int = 10
-    """Number of last pods of a node that are considered; at least half of them must have had trouble."""
+    """Number of last pods of a node that are considered; at least half of them must have had a problem."""
     memory_seconds: float = 3600.0
-    """Time after which trouble is not considered any more, and after which a recovered node counts as new."""
+    """Time after which a problem is not considered any more, and after which a recovered node counts as new."""
     first_seconds: float = 300.0
     """First time of exclusion in seconds; it doubles with each trial that fails."""
     longest_seconds: float = 3600.0
@@ -55,7 +56,7 @@ class PodResult:
     job: str
     """Key of its job."""
     at: float
-    trouble: str = ""
+    problem: str = ""
     """How it failed or was refused, in a few words without names of jobs; empty if it trained."""
 
     @property
@@ -85,11 +86,11 @@ class Exclusion:
     until: float
     """When the next trial begins; for a recovered node, when the exclusion is forgotten."""
     jobs: int
-    """Number of different jobs that had trouble on the node."""
+    """Number of different jobs whose pods had a problem on the node."""
     namespaces: int
     """Number of their namespaces."""
     detail: str
-    """Trouble of the last of these pods."""
+    """Problem of the last of these pods."""
     count: int = 1
     """Number of exclusions in a row, this one included."""
     phase: ExclusionPhase = ExclusionPhase.EXCLUDED
@@ -105,7 +106,7 @@ class Exclusion:
         return f"{who} failed or were refused there, the last with: {self.detail}"
 
     @property
-    def bars(self) -> bool:
+    def takes_no_pods(self) -> bool:
         """Whether the node takes no further pods now."""
         return self.phase is ExclusionPhase.EXCLUDED or (self.phase is ExclusionPhase.TRIAL and bool(self.trial_job))
 
@@ -115,11 +116,12 @@ class _ResultCount:
     """Numbers of pods on one node."""
 
     trained: int = 0
-    troubled: int = 0
+    failed: int = 0
+    """Pods with a problem."""
 
     @property
-    def bad(self) -> bool:
-        return self.troubled > self.trained
+    def mostly_failed(self) -> bool:
+        return self.failed > self.trained
 
 
 @dataclass(slots=True, eq=False)
@@ -170,46 +172,46 @@ class NodeHealth:
             results = by_node.get(node)
             if results is None:
                 results = by_node[node] = _ResultCount()
-            if result.trouble:
-                results.troubled += by
+            if result.problem:
+                results.failed += by
             else:
                 results.trained += by
-            if not (results.troubled or results.trained):
+            if not (results.failed or results.trained):
                 del by_node[node]
                 if not by_node:
                     del self._groups[group]
 
     # ---- judgement
 
-    def counts(self, result: PodResult) -> bool:
-        """Return whether trouble of a pod says something about its node: not if its job has trouble on most nodes."""
+    def is_evidence(self, result: PodResult) -> bool:
+        """Return whether a result is a problem that may be the node's: not if the job has problems on most nodes."""
         groups = _groups_of([result])
-        return bool(result.trouble) and not any(self._fails_everywhere(group, nodes) for group, nodes in groups)
+        return bool(result.problem) and not any(self._fails_everywhere(group, nodes) for group, nodes in groups)
 
     def _fails_everywhere(self, group: str, fewest: int) -> bool:
         by_node = self._groups.get(group, {})
-        return len(by_node) >= fewest and 2 * sum(results.bad for results in by_node.values()) > len(by_node)
+        return len(by_node) >= fewest and 2 * sum(results.mostly_failed for results in by_node.values()) > len(by_node)
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
-        """Return the troubles on a node that exclude it; empty if they do not suffice.
+        """Return the problems for which a node is to be excluded; empty if they do not suffice.
 
-        The pods of one job suffice if several had trouble on the node and some have trained on other nodes.
+        The pods of one job suffice if several had a problem on the node and some have trained on other nodes.
         """
         fewest = self.settings.jobs
         results = [one for one in self._results.get(node, ()) if one.at >= since]
         everywhere = {group for group, nodes in _groups_of(results) if self._fails_everywhere(group, nodes)}
-        troubles = [one for one in results if one.trouble and not everywhere.intersection((one.job, one.namespace))]
-        if not fewest or 2 * len(troubles) < len(results):
+        problems = [one for one in results if one.problem and not everywhere.intersection((one.job, one.namespace))]
+        if not fewest or 2 * len(problems) < len(results):
             return []
-        if len({one.job for one in troubles}) >= fewest:
-            return troubles
+        if len({one.job for one in problems}) >= fewest:
+            return problems
         return (
-            troubles if len(troubles) >= fewest and any(self._trains_elsewhere(one, node) for one in troubles) else []
+            problems if len(problems) >= fewest and any(self._trains_elsewhere(one, node) for one in problems) else []
         )
 
     def _trains_elsewhere(self, result: PodResult, node: str) -> bool:
         by_node = self._groups.get(result.job, {})
-        return any(name != node and results.trained > results.troubled for name, results in by_node.items())
+        return any(name != node and results.trained > results.failed for name, results in by_node.items())
 
     # ---- exclusions
 
@@ -227,8 +229,8 @@ class NodeHealth:
         Args:
             site: The site.
             nodes: Number of its nodes.
-            namespaces: Number of namespaces whose pods had trouble on the node. Trouble of several namespaces takes
-                precedence over that of one.
+            namespaces: Number of namespaces whose pods had a problem on the node. Problems of several namespaces take
+                precedence over those of one.
         """
         most = max(1 if nodes > 1 or namespaces > 1 else 0, int(self.settings.site_share * nodes))
         present = self.excluded(site)

@@ -232,7 +232,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
     durable = _durable(state, run, event)
     unreported = max(0.0, event.at - run.since) if run.since is not None else 0.0
     expected = min(unreported / run.batch_seconds, state.left_of(run))
-    gained = learnt = 0.0
+    gained = newly_known = 0.0
     partial, total = state.partial, state.job.batches_per_chunk_total
     for chunk in run.window.chunks:
         before, known = partial.get(chunk, 0.0), state.known_batches(chunk)
@@ -240,7 +240,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
         if chunk not in state.done:
             expected += known - before
             gained += batches - before
-            learnt += max(0.0, batches - known)
+            newly_known += max(0.0, batches - known)
             if batches >= total:
                 partial.pop(chunk, None)
                 state.done.add(chunk)
@@ -250,7 +250,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
         if state.applied and (chunk in state.done or state.checkpoint is None):
             state.applied.pop(chunk, None)
     state.ledger_changed(run.window.chunks)
-    return run.counted + learnt, max(0.0, expected - gained)
+    return run.counted + newly_known, max(0.0, expected - gained)
 
 
 def level_gang(state: JobState) -> None:

@@ -23,13 +23,13 @@ class Fit(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TopologyIndex:
-    """Topology of a cluster, with the groups of its nodes as far as they were asked for."""
+    """Topology of a cluster, with a cache of the groups of its nodes."""
 
     topology: Topology = field(default_factory=Topology)
     _domains: dict[str, Domain] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget all groups, because nodes have changed."""
+        """Discard the cached groups, because nodes have changed."""
         self._domains.clear()
 
     def domain(self, node: Node) -> Domain:

@@ -91,7 +91,7 @@ def test_only_what_the_server_had_not_saved_is_trained_again(calm: Result, distu
 
 def test_the_model_is_as_good_as_undisturbed(calm: Result, disturbed: Result) -> None:
     assert disturbed.loss == pytest.approx(calm.loss, rel=0.02)
-    assert disturbed.loss < log(10) / 3, "it has learnt: ten classes at random cost log(10)"
+    assert disturbed.loss < log(10) / 3, "it has learned: ten classes at random cost log(10)"
 
 
 def test_the_planners_ledger_agrees_with_what_the_server_applied(disturbed: Result) -> None:

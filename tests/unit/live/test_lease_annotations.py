@@ -1,4 +1,4 @@
-"""Learnt values of a scheduler as text on its Lease, and their use by a controller."""
+"""Learned values of a scheduler as text on its Lease, and their use by a controller."""
 
 import asyncio
 

@@ -135,7 +135,7 @@ def test_refused_staging_pods_are_few_and_no_failures() -> None:
     assert (staging(p).failures, staging(p).given_up) == (0, False)
 
 
-def test_node_that_refuses_a_staging_pod_has_trouble() -> None:
+def test_node_that_refuses_a_staging_pod_has_a_problem() -> None:
     p = cluster()
     submit(p)
     p.handle(StagingEnded(KEY, 2, "Refused", node="there", reason="OutOfcpu"), 20.0)

@@ -1,4 +1,4 @@
-"""Learnt values of links, nodes and restarts that a planner hands to the one that takes over."""
+"""Learned values of links, nodes and restarts that a planner hands to the one that takes over."""
 
 from math import log
 
@@ -51,7 +51,9 @@ def test_links_nodes_and_restarts_are_handed_on() -> None:
     known = first.cluster.speed_model.node_factor("n2")
     assert known > 1.1
     assert (
-        second.cluster.nodes["n2"].learnt == second.cluster.speed_model.node_factor("n2") == pytest.approx(known, 1e-5)
+        second.cluster.nodes["n2"].learned_factor
+        == second.cluster.speed_model.node_factor("n2")
+        == pytest.approx(known, 1e-5)
     )
     assert second.cluster.restarts.of_job("default").seconds == 23.0
     assert learned_state_of(second.cluster, 0.0) == learned_state_of(first.cluster, 0.0)
@@ -79,7 +81,7 @@ def test_missing_nodes_and_non_learning_policies_recall_no_speed() -> None:
     assert not p.cluster.speed_model.nodes
     p = fresh(policy="fifo")
     recall(p.context, LearnedState(nodes={"n1": 2.0}))
-    assert p.cluster.nodes["n1"].learnt == 1.0
+    assert p.cluster.nodes["n1"].learned_factor == 1.0
 
 
 def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:

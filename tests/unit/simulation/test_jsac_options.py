@@ -129,9 +129,9 @@ def test_reported_uploads_from_outside_correct_the_belief() -> None:
     simulation = prepared(scenario)
     simulation.run()
     assert len(simulation.completed) == len(jobs)
-    learnt = simulation.planner.cluster.uploads.corrections
-    assert len(learnt) > 1
-    for (start, site), correction in learnt.items():
+    corrections = simulation.planner.cluster.uploads.corrections
+    assert len(corrections) > 1
+    for (start, site), correction in corrections.items():
         assert start == OUTSIDE
         assert exp(correction) == pytest.approx(lognormal(0.4, 1, OUTSIDE, site, "link"))
 

@@ -1,4 +1,4 @@
-"""Condition NodesExcluded of a Site: which of its nodes take no pods because pods had trouble there. Pure."""
+"""Condition NodesExcluded of a Site: which of its nodes take no pods because pods had problems there. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -130,10 +130,8 @@ class Timeouts:
             pods: Pods of the watch, by key.
             unreachable: Nodes beyond their disconnect tolerance.
             unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
-            confirmed_absent: Whether the API server confirms that a job (UID last) has no pod of that namespace and
-                name.
-            may_be_created: Whether the written plan of a job has an attempt open, so that the operator may still create
-                its pod.
+            confirmed_absent: Whether the API server confirms that a job (UID last) has no pod (namespace and name).
+            may_be_created: Whether the written plan has an attempt open, so that the operator may still create its pod.
             startup: Declared node start time of a site in seconds; None where nodes exist already.
             node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
             start_limits: Longest start of the containers of a bound pod, by kind of reason; missing: no limit.

@@ -128,8 +128,8 @@ def _is_known(cluster: ClusterState, site: str | None) -> bool:
 
 def _excluded(cluster: ClusterState, state: JobState, now: float) -> str:
     """Describe the excluded nodes that would otherwise take a worker of the job; "" if there are none."""
-    barred = (cluster.nodes.get(one.node) for one in cluster.health.lasting() if one.bars)
-    names = [node.node.name for node in barred if node is not None and node.misfit(state.job.worker) is None]
+    excluded = (cluster.nodes.get(one.node) for one in cluster.health.lasting() if one.takes_no_pods)
+    names = [node.node.name for node in excluded if node is not None and node.misfit(state.job.worker) is None]
     if not names:
         return ""
     first = cluster.health.exclusions[names[0]]

@@ -216,11 +216,11 @@ def _data(cluster: ClusterState, state: JobState, estimate: Estimate | None, now
     if arrivals:
         at, site = min(arrivals)
         return WaitReason(WaitReasonKind.DATA, at if at > now else None, site)
-    failed = sorted((staging.site, staging.trouble) for staging in state.stagings.values() if staging.given_up)
+    failed = sorted((staging.site, staging.problem) for staging in state.stagings.values() if staging.given_up)
     if not failed:
         return None
-    site, trouble = failed[0]
-    detail = "too many staging pods failed" + (f": {trouble}" if trouble else "")
+    site, problem = failed[0]
+    detail = "too many staging pods failed" + (f": {problem}" if problem else "")
     return WaitReason(WaitReasonKind.DATA, None, site, detail=detail)
 
 

@@ -99,7 +99,7 @@ def with_kind(context: PlannerContext, node: Node) -> Node:
 
 
 def _offers(node: Node) -> tuple[Resources, Mapping[str, int], Mapping[str, str], tuple[Taint, ...]]:
-    """Return what decides whether a pod fits the node, except what changes by itself when the node is in trouble."""
+    """Return what decides whether a pod fits the node, except what Kubernetes changes when the node is not healthy."""
     taints = tuple(taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/"))
     return node.allocatable, node.extended, node.labels, taints
 
@@ -151,10 +151,10 @@ def site_removed(context: PlannerContext, event: SiteRemoved) -> None:
 
 
 def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
-    network, before, learnt = context.cluster.network, context.cluster.sites, context.cluster.uploads.corrections
-    for ends in list(learnt):
+    network, before, corrections = context.cluster.network, context.cluster.sites, context.cluster.uploads.corrections
+    for ends in list(corrections):
         if link_between(network, before, *ends) != link_between(network, sites, *ends):
-            del learnt[ends]  # it was measured relative to the old link
+            del corrections[ends]  # it was measured relative to the old link
     context.cluster.sites = sites
     context.cluster.uploads.clouds = {site.name for site in sites.values() if site.tier is Tier.CLOUD}
     context.cluster.nodes_changed()

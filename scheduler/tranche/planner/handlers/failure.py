@@ -138,7 +138,7 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
     state.failures += 1
     pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
     node_exclusion.avoid_after_failure(context, state, node)
-    node_exclusion.note_trouble(context, state, node, text)
+    node_exclusion.note_problem(context, state, node, text)
     if state.failed:
         stop(context, state)
     context.touch(state)

@@ -36,7 +36,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     by, why = progress_ledger.cause_of(server.planned, event)
     code, began = event.exit_code, event.started
     note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)
-    _note_node_trouble(context, state, server, event)
+    _note_node_problem(context, state, server, event)
     stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
     if stopped and not (server.closing or state.finished):
         reason = f"{server.title} ended soon ({event.outcome})"
@@ -72,19 +72,19 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
         pause_after_failure(context, state, f"{server.title} failed with {how_failed(event)}")
 
 
-def _note_node_trouble(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
-    """Record what the end of a server or chief says about its node, and let the job avoid a node that had trouble."""
+def _note_node_problem(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
+    """Record a problem of a server or chief for its node, and let the job avoid that node."""
     node = server.planned.node
     if event.outcome == "Refused":
         reason = event.reason or "no container started"
         if not server.closing:
             pause_after_refusal(context, state, node, f"{node or server.planned.site} refused {server.title}: {reason}")
-        node_exclusion.note_trouble(context, state, node, reason)
+        node_exclusion.note_problem(context, state, node, reason)
     elif event.outcome == "Failed" and not server.closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_trouble(context, state, node, how_failed(event))
+        node_exclusion.note_problem(context, state, node, how_failed(event))
     elif event.outcome == "Lost" and event.reason:
-        node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
+        node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
 
 
 def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:

@@ -28,7 +28,7 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         return
     chunks, staging.chunks, staging.attempt = staging.chunks, (), 0
     if event.outcome == "Succeeded":
-        staging.failures, staging.refusals, staging.trouble = 0, 0, ""
+        staging.failures, staging.refusals, staging.problem = 0, 0, ""
         context.cluster.copy_measured(state, staging.site, event.seconds / len(chunks), context.now)
         for chunk in chunks:
             data_staging.note_copied(state, chunk, staging.site)
@@ -36,9 +36,9 @@ def ended(context: PlannerContext, event: StagingEnded) -> None:
         staging.wanted = (*chunks, *staging.wanted)
         staging.failures += event.outcome == "Failed"
         staging.refusals += event.outcome == "Refused"
-        staging.trouble = event.reason
+        staging.problem = event.reason
         if event.node:
-            node_exclusion.note_trouble(context, state, event.node, event.reason or NO_REASON)
+            node_exclusion.note_problem(context, state, event.node, event.reason or NO_REASON)
         data_staging.back_off(context, state, staging, context.now)
     context.work.unstaged[event.job] = None
     context.touch(state)

@@ -160,7 +160,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         reason = f"worker {run.window.index} ended soon ({stopped})"
         if pause_after_disruption(context, state, run.opened, reason) and run.started is None:
             note_unplaced(context, state, None, reason, unstarted=True)
-    _note_node_trouble(context, state, run, event, closing=closing, trained=trained)
+    _note_node_problem(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)
     elif state.failed:
@@ -169,10 +169,10 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     context.publish(job.key)
 
 
-def _note_node_trouble(
+def _note_node_problem(
     context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, *, closing: bool, trained: float
 ) -> None:
-    """Record what the end of a worker says about its node, and let the job avoid a node where its pod had trouble.
+    """Record the result of a worker for its node, and let the job avoid a node where its pod had a problem.
 
     Workers that fail while they are to stop are ignored: other members of their gang have failed first.
     """
@@ -182,16 +182,16 @@ def _note_node_trouble(
             reason = f"{node or run.window.site} refused worker {run.window.index}: {event.reason or NO_REASON}"
             pause_after_refusal(context, state, node, reason)
             unbind_chunks(context, state, run.window.chunks)
-        node_exclusion.note_trouble(context, state, node, event.reason or NO_REASON)
+        node_exclusion.note_problem(context, state, node, event.reason or NO_REASON)
     elif event.outcome == "Failed" and not closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_trouble(context, state, node, _trouble(event))
+        node_exclusion.note_problem(context, state, node, _problem_of(event))
     elif event.outcome == "Lost" and event.reason:
-        node_exclusion.note_trouble(context, state, node, f"the node lost the pod: {event.reason}")
+        node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
     elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
         state.node_failures.pop(node or "", None)
         node_exclusion.note_trained(context, state, run)
 
 
-def _trouble(event: WorkerEnded) -> str:
+def _problem_of(event: WorkerEnded) -> str:
     return how_failed(event) + (f" ({event.reason})" if event.reason and event.exit_code is not None else "")

@@ -46,7 +46,7 @@ def by_speed(state: JobState, *, learned: bool) -> Callable[[NodeState], tuple[f
     job = state.job
 
     def order(node: NodeState) -> tuple[float, int]:
-        seconds = node.learnt if learned and node.node.gpu_kind not in job.step_seconds_by_kind else 1.0
+        seconds = node.learned_factor if learned and node.node.gpu_kind not in job.step_seconds_by_kind else 1.0
         return seconds / job.speed_on(node.node.gpu_kind, node.node.speed), node.free_gpus
 
     return order
@@ -143,9 +143,9 @@ class _Paces:
     def faster(self, seconds: float, now: float) -> Iterator[tuple[NodeState, float]]:
         """Yield the nodes with windows where the job could start and is faster than `seconds`, with their times."""
         cluster, state = self._cluster, self._state
-        learnt = bool(cluster.speed_model.nodes)
+        has_learned = bool(cluster.speed_model.nodes)
         for (site, _, _), alike in cluster.hosts(state).alike.items():
-            alone = learnt or site in self._near
+            alone = has_learned or site in self._near
             if state.can_start_at(site, now) and (alone or self.of(alike[0]) < seconds):
                 for node in alike:
                     if node.runs and (time := self.of(node)) < seconds:

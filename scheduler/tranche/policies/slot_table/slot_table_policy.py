@@ -352,7 +352,10 @@ def machines_of(cluster: ClusterState) -> dict[str, Amounts]:
     return {
         name: amounts(node.capacity)
         for name, node in cluster.nodes.items()
-        if node.node.ready and not node.node.unschedulable and not node.barred and node.node.site not in clouds
+        if node.node.ready
+        and not node.node.unschedulable
+        and not node.exclusion_reason
+        and node.node.site not in clouds
     }
 
 
