@@ -18,6 +18,7 @@ from math import fsum
 
 import msgspec
 
+from tranche.client.api_session import OVER
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import gpu_seconds_per_batch, to_job
@@ -80,7 +81,7 @@ def usage_of(job: TrainingJob, gpu_resources: GpuResources, now: float) -> JobUs
         held_gpu_seconds=max(trained, fsum(one.held_gpu_seconds for one in sites)),
         trained_gpu_seconds=trained,
         lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress) if progress else 0.0,
-        running_gpu_seconds=_running(job, gpu_resources, now),
+        running_gpu_seconds=0.0 if job.status.phase in OVER else _running(job, gpu_resources, now),
         sites=sites,
     )
 

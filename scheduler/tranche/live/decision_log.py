@@ -24,6 +24,7 @@ from tranche.planner import (
     EvictionRefused,
     Instruction,
     JobChanged,
+    JobFailed,
     JobRemoved,
     JobSubmitted,
     KubeSchedulerChanged,
@@ -89,6 +90,7 @@ PACE_SECONDS = 20.0
 CAUSES: Mapping[type, str] = {
     JobSubmitted: "{0.job.key} was submitted",
     JobChanged: "the specification or the admitted pods of {0.job.key} were changed",
+    JobFailed: "{0.job} was ended: {0.message}",
     JobRemoved: "{0.job} was deleted or has ended",
     NodeChanged: "node {0.node.name} is new or was changed",
     NodeRemoved: "node {0.node} was removed",
@@ -123,6 +125,7 @@ _MINOR = (WorkerBound, WorkerStarted, ProgressReported, PodAdmitted, PodOverdue)
 """Events that free no capacity and start no window."""
 _FREEING = (
     JobChanged,
+    JobFailed,
     JobRemoved,
     QuotaChanged,
     QuotaRemoved,
@@ -324,7 +327,8 @@ class DecisionLog:
             case JobPhase.FAILED:
                 self._write_counted(key, now)
                 limit = f"more than runPolicy.backoffLimit {state.job.backoff_limit}"
-                _write(key, "failed", f"has failed: {state.failures} pods failed, {limit}", _cause(cause))
+                why = state.verdict or f"{state.failures} pods failed, {limit}"
+                _write(key, "failed", f"has failed: {why}", _cause(cause))
             case JobPhase.SUSPENDED:
                 _write(key, "suspended", "is suspended", "spec.suspend is true")
             case JobPhase.HELD:

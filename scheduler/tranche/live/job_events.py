@@ -8,6 +8,7 @@ from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import (
     CONDITION_EVICTIONS_REFUSED,
+    CONDITION_FAILED,
     CONDITION_INVALID_TEMPLATE,
     CONDITION_PODS_REJECTED,
     ROLE_CHIEF,
@@ -25,7 +26,7 @@ from tranche.kube.convert.pod_state import is_over, started_at
 from tranche.kube.convert.training_container import is_from, is_from_other
 from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.model import Job, JobPlan
-from tranche.planner import Event, EvictionRefused, JobChanged, JobRemoved, JobSubmitted, WorkerRejected
+from tranche.planner import Event, EvictionRefused, JobChanged, JobFailed, JobRemoved, JobSubmitted, WorkerRejected
 
 INVALID_SPEC, INVALID_PLAN, STATUS_REJECTED = REJECTION_REASONS = "InvalidSpec", "InvalidPlan", "StatusRejected"
 """Reasons of the condition Planned: the specification cannot be read, the plan is not one of the leader, or the API
@@ -161,13 +162,27 @@ def is_job_over(resource: TrainingJob | None) -> bool:
     )
 
 
+def _ends_pods(resource: TrainingJob) -> bool:
+    """Whether the job has failed and its written plan still has pods, of which the ledger has yet to count the ends."""
+    plan, gone = resource.status.plan, resource.metadata.deletion_timestamp is not None
+    if gone or resource.status.phase != "Failed" or plan is None:
+        return False
+    return bool(plan.workers or plan.parameter_servers or plan.chief)
+
+
+def _verdict(resource: TrainingJob) -> str:
+    """Why the operator has ended a job, from its condition."""
+    found = find_condition(resource.status.conditions, CONDITION_FAILED)
+    return found.message if found is not None and found.message else "the operator ended it"
+
+
 def events_of(
     old: TrainingJob | None, new: TrainingJob | None, gpu_resources: GpuResources, pods: Mapping[str, Pod]
 ) -> Iterator[Event]:
     """Yield the planner events of a change of a TrainingJob.
 
     Args:
-        old: Job before the change; None if it is new.
+        old: Job before the change, if the planner has it; None if it is new.
         new: Job after the change; None if it is gone.
         gpu_resources: Resource names of the GPUs.
         pods: All pods by key.
@@ -176,7 +191,11 @@ def events_of(
         ValueError: the new specification cannot be read.
     """
     replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
-    if replaced or (is_job_over(new) and not is_job_over(old)):
+    counts_pods = old is not None and is_job_over(old) and _ends_pods(old)
+    if not replaced and new is not None and _ends_pods(new):
+        if not is_job_over(old):
+            yield JobFailed(new.key, _verdict(new))
+    elif replaced or (is_job_over(new) and (counts_pods or not is_job_over(old))):
         known = old or new
         assert known is not None
         yield JobRemoved(known.key)

@@ -32,8 +32,15 @@ class JobChanged(NamedTuple):
     """Attempts of parameter servers and chief whose containers have not started."""
 
 
+class JobFailed(NamedTuple):
+    """The operator ended the job, such as after its deadline, while pods of it run."""
+
+    job: str
+    message: str
+
+
 class JobRemoved(NamedTuple):
-    """The job was deleted, or the operator ended it (deadline)."""
+    """The job was deleted, or has ended and has no pods."""
 
     job: str
 
@@ -271,6 +278,7 @@ class Tick(NamedTuple):
 Event = (
     JobSubmitted
     | JobChanged
+    | JobFailed
     | JobRemoved
     | NodeChanged
     | NodeRemoved

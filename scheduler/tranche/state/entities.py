@@ -310,6 +310,8 @@ class JobState:
     """Number of workers that were stopped for another job."""
     failures: int = 0
     """Number of failed pods that count against the back-off limit."""
+    verdict: str = ""
+    """Why the operator has ended the job without success, as a sentence; empty if it has not."""
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)
@@ -544,14 +546,14 @@ class JobState:
 
     @property
     def failed(self) -> bool:
-        """Whether more pods have failed than the back-off limit allows."""
-        return self.failures > self.job.backoff_limit
+        """Whether more pods have failed than the back-off limit allows, or the operator has ended the job."""
+        return self.failures > self.job.backoff_limit or bool(self.verdict)
 
     @property
     def halted(self) -> bool:
         """Whether the job has failed, is suspended or cannot be planned, so that nothing of it may start."""
         job = self.job
-        return self.failures > job.backoff_limit or job.suspended or self.unplannable is not None
+        return self.failed or job.suspended or self.unplannable is not None
 
     @property
     def active(self) -> bool:

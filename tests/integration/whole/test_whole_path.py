@@ -113,6 +113,18 @@ def test_failing_job_fails_at_backoff_limit_and_others_run_on(whole: Whole) -> N
     whole.delete("broken", "sound")
 
 
+def test_pods_of_a_job_after_its_deadline_are_counted(whole: Whole) -> None:
+    whole.submit("late", chunks=2, seconds=60.0, zone="edge-a", runPolicy={"activeDeadlineSeconds": 5})
+    whole.until_phase("late", "Failed")
+    whole.until("a plan without pods", lambda: whole.status("late")["plan"].get("workers") == [])
+    status = whole.status("late")
+    assert status["plan"]["explanation"].startswith("failed: not done 5 s after its first pod was created")
+    assert "estimatedCompletion" not in status["plan"]
+    assert sum(status["progress"]["attemptTotals"].values()) == 2
+    assert sum(site["gpuSeconds"] for site in status["progress"]["sites"]) > 0
+    whole.delete("late")
+
+
 def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> None:
     whole.submit("doomed", chunks=2, seconds=60.0)
     whole.until_phase("doomed", "Running")

@@ -55,6 +55,11 @@ def test_held_is_never_below_trained() -> None:
     assert usage_of(job(progress={"attainedSeconds": 70.0}), GPU_RESOURCES, 0.0).held_gpu_seconds == 70.0
 
 
+def test_job_that_has_ended_runs_nothing() -> None:
+    failed = requests(job(phase="Failed", plan=plan("2026-11-01T11:59:00Z")), "4")
+    assert usage_of(failed, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 0.0
+
+
 def test_running_counts_gpus_of_open_windows_since_their_start() -> None:
     two = requests(job(plan=plan("2026-11-01T11:59:00Z", "2026-11-01T11:59:30Z")), "4")
     assert usage_of(two, GPU_RESOURCES, NOON.timestamp()).running_gpu_seconds == 4 * 90.0

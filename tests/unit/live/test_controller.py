@@ -1,6 +1,7 @@
 """The controller on watch stores that are filled by hand; what it writes is read from its writer's queue."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -395,3 +396,23 @@ def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
     controller.handle(ParameterServerEnded("default/long", 0, 3))
     assert (state.done, state.partial) == (set(), {0: 60})
     assert state.lost_batches == 40
+
+
+def test_plan_of_job_after_deadline_has_no_window_in_the_end() -> None:
+    first = resource("late")
+    controller = asyncio.run(taken_over(first))
+    status = written(controller, "late")
+    assert [one["state"] for one in status["plan"]["workers"]] == ["Open", "Open"]
+    failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "not done 9 s after"}
+    since = datetime.fromtimestamp(NOW, UTC).isoformat()
+    over = {"phase": "Failed", "plan": status["plan"], "conditions": [{**failed, "lastTransitionTime": since}]}
+    reported(controller, "jobs", "default/late", resource("late", **over))
+    status = written(controller, "late")
+    assert {one["state"] for one in status["plan"]["workers"]} <= {"Closing"}
+    for attempt in (1, 2):
+        controller.handle(WorkerEnded("default/late", attempt, "Preempted", NOW + 9.0, None, 143))
+    status = written(controller, "late")
+    assert not status["plan"]["workers"]
+    assert status["plan"]["explanation"].startswith("failed: not done 9 s after; ")
+    reported(controller, "jobs", "default/late", resource("late", **{**over, "plan": status["plan"]}))
+    assert "default/late" not in controller.planner.cluster.jobs

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from support.builders import job, node, planner, worker
+from support.operator_objects import plan, window
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import ControllerSettings, job_events
@@ -19,6 +20,7 @@ from tranche.planner import (
     ChiefEnded,
     EvictionRefused,
     JobChanged,
+    JobFailed,
     JobRemoved,
     JobSubmitted,
     ParameterServerEnded,
@@ -336,6 +338,11 @@ def test_jobs_come_change_and_go() -> None:
     assert events(training_job(), training_job(uid="v")) == [JobRemoved, JobSubmitted]
     assert events(training_job(), training_job(phase="Failed")) == [JobRemoved]
     assert events(training_job(phase="Failed"), None) == []
+    failed = training_job(phase="Failed", plan=plan(window(0, 1)))
+    assert events(training_job(plan=plan(window(0, 1))), failed) == [JobFailed], "its pods are still to be counted"
+    assert events(failed, failed) == []
+    assert events(failed, training_job(phase="Failed", plan=plan())) == [JobRemoved]
+    assert events(failed, None) == [JobRemoved]
     assert events(None, training_job(phase="Succeeded")) == []
 
 

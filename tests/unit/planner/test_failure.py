@@ -11,6 +11,7 @@ from tranche.planner import (
     CloseWindow,
     EvictionRefused,
     JobChanged,
+    JobFailed,
     JobSubmitted,
     NodeChanged,
     OpenWindow,
@@ -215,3 +216,22 @@ def test_one_drain_is_no_reason_to_pause(members: int) -> None:
             p.handle(WorkerEnded("default/j", attempt, "Preempted", now), now)
         assert len(state.runs) == members
         assert state.held_until <= now
+
+
+def test_job_that_the_operator_ends_counts_its_pods() -> None:
+    p = planner("chunk", [node("n1", gpus=2)])
+    p.handle(JobSubmitted(job("late", chunks=2)), 0.0)
+    for attempt in (1, 2):
+        p.handle(WorkerStarted("default/late", attempt, 0.0), 0.0)
+    p.forecast(0.0)
+    closed = of_type(CloseWindow, p.handle(JobFailed("default/late", "not done after 30 s"), 30.0))
+    assert len(closed) == 2
+    p.handle(JobSubmitted(job("next", 1.0, chunks=2)), 31.0)
+    for attempt in (1, 2):
+        p.handle(WorkerEnded("default/late", attempt, "Preempted", 32.0, None, 143), 32.0)
+    plan, progress = p.plan_of("default/late", 33.0), p.progress_of("default/late")
+    assert plan.explanation == "failed: not done after 30 s; 0 of 2 chunks done, 0 % trained"
+    assert (plan.windows, plan.estimated_start, plan.estimated_completion) == ((), None, None)
+    assert (progress.attained_gpu_seconds, len(progress.history)) == (64.0, 2)
+    assert all("the job failed" in line for line in progress.history)
+    assert len(p.plan_of("default/next", 33.0).windows) == 2, "the GPUs are free for others"

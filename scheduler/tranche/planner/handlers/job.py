@@ -6,7 +6,7 @@ from dataclasses import replace
 from tranche.model import Job, JobPlan, parse_chunks
 from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import JobChanged, JobRemoved, JobSubmitted, TenancyChanged
+from tranche.planner.events import JobChanged, JobFailed, JobRemoved, JobSubmitted, TenancyChanged
 from tranche.planner.job_actions import (
     close_server,
     close_window,
@@ -280,6 +280,18 @@ def _declared_speed(job: Job) -> tuple[float, Mapping[str, float], bool]:
 def tenancy_changed(context: PlannerContext, event: TenancyChanged) -> None:
     """Apply other limits to the specifications that arrive from now on."""
     context.tenancy = event.tenancy
+
+
+def failed(context: PlannerContext, event: JobFailed) -> None:
+    """Close all windows of a job that the operator has ended; the ledger counts their pods as these end."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None or state.verdict:
+        return
+    state.verdict = event.message  # it stays failed, also if its back-off limit is raised now
+    abandon_preemption(context, state, "ended before its pods had started")
+    stop(context, state)
+    context.touch(state)
+    context.publish(event.job)
 
 
 def removed(context: PlannerContext, event: JobRemoved) -> None:
