@@ -156,9 +156,8 @@ class Timeouts:
         self._graces: dict[str, float] | None = None
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
-        """Pods of open windows and helpers in the present check."""
         self._closing: set[str | None] = set()
-        """Nodes of closing windows and helpers in the present check."""
+        """Pods of open windows and helpers, and nodes of closing ones, in the present check."""
         self._verdicts = OutdatedVerdicts(gpu_resources)
         self._outdated: set[str] = set()
         """UIDs of the pods with an outdated verdict in the present check."""
