@@ -66,7 +66,7 @@ def test_it_is_made_sure_once_a_forecast(left_out: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("bound", "amount"), [("MAX_ROLLOUTS", 1), ("MAX_COPIED", 7)])  # two nodes and five jobs
-def test_explanation_without_rehearsal_names_job_making_room(
+def test_explanation_without_rollout_names_job_making_room(
     bound: str, amount: int, left_out: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counterfactual, bound, amount)

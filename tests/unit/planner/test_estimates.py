@@ -1,4 +1,4 @@
-"""Estimates where not everything is rehearsed."""
+"""Estimates of jobs that the rollout does not simulate."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def crowded(count: int) -> Planner:
     return p
 
 
-def test_jobs_beyond_rehearsed_ones_have_estimates_in_order() -> None:
+def test_jobs_beyond_the_rollout_have_estimates_in_order() -> None:
     count = estimates.SIMULATED_JOBS + 50
     found = crowded(count).forecast(0.0)
     last, first_behind = f"default/j{count - 1:03}", f"default/j{estimates.SIMULATED_JOBS + 1:03}"
@@ -40,7 +40,7 @@ def test_jobs_beyond_rehearsed_ones_have_estimates_in_order() -> None:
     assert found[last].completion == sum(100.0 + i for i in range(count))
 
 
-def test_job_beyond_cut_rehearsal_gets_fluid_estimate() -> None:
+def test_job_beyond_cut_rollout_gets_fluid_estimate() -> None:
     p = crowded(10)
     rollout = run_rollout(p.context, p.blank, (), 0.0, decisions=6)
     assert rollout.cut_short
