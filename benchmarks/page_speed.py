@@ -1,7 +1,7 @@
 """Cost of the web page and of Prometheus for the scheduler: answers over 5,000 nodes × 8 GPUs and 10,000 jobs.
 
-Both share the event loop with kube-scheduler's calls: such a call waits for the part of an answer between two of
-its pauses. That part and the whole answer are measured in CPU time, so that other processes do not count.
+Both share the event loop of their process with other requests: such a request waits for the part of an answer between
+two of its pauses. That part and the whole answer are measured in CPU time, so that other processes do not count.
 """
 
 import argparse

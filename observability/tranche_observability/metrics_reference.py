@@ -19,9 +19,9 @@ The planner of a replica that does not lead has no metrics of plans and of jobs 
 from when it took over. Histograms of jobs have 20 buckets that double from 1 s to six days. How to read them:
 [dashboards.md](../how-to/dashboards.md). The alerts: [runbook.md](../how-to/runbook.md).
 
-A scrape of the scheduler with 5,000 nodes, 2,000 jobs and 50 namespaces with jobs takes some 40 ms of its CPU time, in
-portions of 3 to 5 ms at most between which kube-scheduler is answered (`benchmarks/page_speed.py --jobs 2000`). Its
-size, 270 kB then, grows with the namespaces that have jobs: 72 series each.
+A scrape of all series of a scheduler with 5,000 nodes, 2,000 jobs and 50 namespaces with jobs takes some 40 ms of CPU
+time, in portions of 3 to 5 ms at most, between which the process does other work (`benchmarks/page_speed.py --jobs
+2000`). Its size, 270 kB then, grows with the namespaces that have jobs: 72 series each.
 """
 _TABLE = "| name | type | labels | meaning |\n|---|---|---|---|\n"
 

@@ -175,7 +175,7 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
         for group in GROUPS:
             total, jobs = await board.jobs(group, scope, Selection(find, phase, sorts[group], limit))
             groups[group] = total, [_with_progress(job, context.planning.trained) for job in jobs]
-            await asyncio.sleep(0)  # let requests of kube-scheduler run in between
+            await asyncio.sleep(0)  # let other requests run in between
         answer = {
             "user": visitor.user.username,
             "namespaces": [name for name in board.namespaces if name in seen],
