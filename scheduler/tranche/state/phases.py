@@ -45,7 +45,7 @@ class JobPhase(Enum):
     UNPLANNABLE = "Unplannable"
     """The policy cannot plan it, or the API server refuses its pods for good."""
     FAILED = "Failed"
-    """More of its pods failed than its back-off limit allows."""
+    """More of its pods failed than its back-off limit allows, or its deadline has passed."""
     FINISHED = "Finished"
     """All chunks are done, and its chief, if it has one, has ended."""
 
