@@ -52,6 +52,22 @@ def test_first_choice_has_the_least_jct_of_its_table(figures: Callable[[], dict[
     assert row.split("|")[2].strip() == f"`{best}`"
 
 
+def unread() -> list[str]:
+    """Return the pages of systems of which neither the full text nor code was read."""
+    rows = re.findall(r"(?m)^\| \[[^|]+\]\(([\w-]+\.md)\) \|[^|]+\| ([^|]+) \|", text(SYSTEMS / "index.md"))
+    return [page for page, read in rows if not re.search("full text|code", read)]
+
+
+@pytest.mark.parametrize("page", unread())
+def test_page_of_an_unread_system_says_so(page: str) -> None:
+    assert re.search(r"reconstructed|^# [^\n]*-like", text(SYSTEMS / page))
+
+
+def test_only_oasis_and_lwf_have_pages_of_read_systems() -> None:
+    others = {page.name for page in SYSTEMS.glob("*.md")} - set(unread())
+    assert others == {"index.md", "oasis.md", "lwf.md"}
+
+
 def test_cost_of_the_network_model_is_that_of_the_results() -> None:
     table = text(ROOT / "docs/reference/results.md").partition("<!-- table network-cost -->")[2]
     rows = re.findall(r"(?m)^(srsf|first-fit|lwf) +off: 1\.00 +on: ([\d.]+) +on, no contention: ([\d.]+)", table)
