@@ -33,10 +33,10 @@ class Api:
 def test_invalid_tokens_do_not_displace_valid_ones() -> None:
     bounds = Bounds(60.0, 60.0, remembered=10, at_once=1, most_pending=10, remembered_refusals=5)
     reviews: Reviews[bool] = Reviews(bounds, lambda: 0.0)
-    asked: list[str] = []
+    tokens: list[str] = []
 
     async def ask(token: str) -> bool | None:
-        asked.append(token)
+        tokens.append(token)
         return True if token == "good" else None
 
     async def scene() -> None:
@@ -46,7 +46,7 @@ def test_invalid_tokens_do_not_displace_valid_ones() -> None:
         await reviews.find(b"good", lambda: ask("good"))
 
     asyncio.run(scene())
-    assert asked.count("good") == 1
+    assert tokens.count("good") == 1
 
 
 def test_invalid_tokens_of_one_peer_are_limited() -> None:

@@ -108,8 +108,8 @@ def test_claims_say_when_a_ratio_is_above_its_bound() -> None:
     fine = {"instances": 1, "relaxed": rows, "exact": [{**rows[0], "bound": 4.0}]}
     assert [row[2].partition(";")[0] for row in claims(base, fine, "said", "command")[1:3]] == ["holds", "holds"]
     broken = {"instances": 1, "relaxed": rows, "exact": [{**rows[0], "worst": 5.0, "bound": 4.0}]}
-    said = [row[2].partition(";")[0] for row in claims(base, broken, "said", "command")[1:3]]
-    assert said == ["holds", "does not hold"]
+    verdicts = [row[2].partition(";")[0] for row in claims(base, broken, "said", "command")[1:3]]
+    assert verdicts == ["holds", "does not hold"]
 
 
 @pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])

@@ -28,11 +28,11 @@ def test_a_running_process_sees_each_step_in_its_wall_clock(stepped: Clock) -> N
     with subprocess.Popen(command, env=stepped.environment, **pipes) as process:  # type: ignore[call-overload]
         for seconds in (0.0, 12.25, -7200.75, 0.0):
             stepped.step(seconds)
-            asked = time.time()
+            began = time.time()
             process.stdin.write("now\n")
             process.stdin.flush()
             line = process.stdout.readline()
             answered = time.time()  # a loaded machine answers late, and between these two the process read its clock
-            for said in line.split():
-                assert asked - 0.01 <= float(said) - seconds <= answered + 0.01
+            for shown in line.split():
+                assert began - 0.01 <= float(shown) - seconds <= answered + 0.01
         process.stdin.close()

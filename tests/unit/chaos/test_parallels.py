@@ -48,9 +48,9 @@ def test_side_by_side_runs_at_most_the_limit_and_yields_at_end(at_once: int, tmp
     def command(seed: int) -> list[str]:
         return program(waiting_for(paths[seed]), outcome(seed))
 
-    told = [one.seed for one in side_by_side(paths, at_once, command, end_the_last)]
-    assert sorted(told) == list(paths)
-    assert (told == list(paths)) is (at_once == 1)
+    seeds = [one.seed for one in side_by_side(paths, at_once, command, end_the_last)]
+    assert sorted(seeds) == list(paths)
+    assert (seeds == list(paths)) is (at_once == 1)
 
 
 def test_round_without_outcome_fails_and_others_continue() -> None:
@@ -82,10 +82,10 @@ def test_each_round_is_a_line_and_the_last_line_names_the_seeds(
 ) -> None:
     monkeypatch.setattr(rounds, "command", lambda seed, *_: program("", outcome(seed)))
     chaos.main(["--rounds", "3", "--seed", "7", "--at-once", at_once])
-    said = capsys.readouterr()
-    assert said.out == "3 rounds passed, seeds 7 to 9\n"
+    printed = capsys.readouterr()
+    assert printed.out == "3 rounds passed, seeds 7 to 9\n"
     for seed in (7, 8, 9):
-        assert said.err.count(f"seed {seed}: 50 s, settled in 20 s, 9 pods: kill -9 scheduler: ok\n") == 1
+        assert printed.err.count(f"seed {seed}: 50 s, settled in 20 s, 9 pods: kill -9 scheduler: ok\n") == 1
 
 
 def test_rounds_that_fail_are_named_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

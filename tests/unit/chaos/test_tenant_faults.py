@@ -83,8 +83,8 @@ def test_job_of_a_fault_can_be_planned_and_has_a_bound(name: str, seed: int) -> 
     (bound,) = lab.bounds
     assert (bound.most, lab.expected[bound.job], lab.reserved_nodes) == (2, "gone", set())
     spec = lab.bodies[bound.job]["spec"]["workers"]["template"]["spec"]
-    asked = {"volumes", "resourceClaims", "affinity"} & spec.keys() or spec["containers"][0]["ports"]
-    assert asked, "what kube-scheduler alone knows"
+    constraints = {"volumes", "resourceClaims", "affinity"} & spec.keys() or spec["containers"][0]["ports"]
+    assert constraints, "what kube-scheduler alone knows"
 
 
 def test_one_place_leaves_the_node_of_another_fault_alone() -> None:

@@ -28,8 +28,8 @@ def test_a_round_has_each_kind_of_job_and_all_can_be_read(seed: int, staged: boo
 def test_chief_gangs_vary_in_chief_gpus_and_worker_ends() -> None:
     arrivals = draw_jobs(random.Random(1), 100, SIZE.seconds, staged=True)
     gangs = [one.body["spec"] for one in arrivals if "chief" in one.body["spec"]]
-    asked = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
-    assert len(asked) == 2
+    limits = {str(gang["chief"]["template"]["spec"]["containers"][0]["resources"]["limits"]) for gang in gangs}
+    assert len(limits) == 2
     ends = ["kwok.tranche.dev/run-seconds" in g["workers"]["template"]["metadata"]["annotations"] for g in gangs]
     assert set(ends) == {True, False}
 

@@ -35,8 +35,8 @@ def test_the_page_has_every_command_and_no_other() -> None:
 
 
 def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
-    told = re.findall(r"^ +(\d)  ", CliRunner().invoke(main, ["--help"]).stdout, re.M)
-    assert told == re.findall(r"^\| (\d) \|", PAGE, re.M)
+    numbers = re.findall(r"^ +(\d)  ", CliRunner().invoke(main, ["--help"]).stdout, re.M)
+    assert numbers == re.findall(r"^\| (\d) \|", PAGE, re.M)
 
 
 @pytest.mark.parametrize("group", [main, tranche_main], ids=["kubectl-tranche", "tranche"])
@@ -58,10 +58,10 @@ def test_queue_and_plan_show_the_interval_of_the_completion() -> None:
     interval = {"earliest": "2026-11-22T13:00:00Z", "latest": "2026-11-22T16:00:00Z"}
     expected = plan(estimatedCompletion="2026-11-22T14:00:00Z", completionInterval=interval)
     job = training_job(status={"phase": "Running", "plan": expected})
-    told = "2026-11-22 14:00:00Z (80 %: 2026-11-22 13:00:00Z to 2026-11-22 16:00:00Z)"
-    assert told in queue_text([job_views.summary(job)], "ns")
-    assert f"\nplanned completion  {told}\n" in plan_text(job_views.detail(job))
-    assert completion_text(job_views.summary(job)) == f"planned completion {told}"
+    sentence = "2026-11-22 14:00:00Z (80 %: 2026-11-22 13:00:00Z to 2026-11-22 16:00:00Z)"
+    assert sentence in queue_text([job_views.summary(job)], "ns")
+    assert f"\nplanned completion  {sentence}\n" in plan_text(job_views.detail(job))
+    assert completion_text(job_views.summary(job)) == f"planned completion {sentence}"
     assert completion_text(job_views.summary(training_job(status={"phase": "Running", "plan": plan()}))) == ""
 
 

@@ -19,11 +19,11 @@ def test_every_policy_has_one_line_with_its_source() -> None:
 
 
 def test_a_named_policy_is_described_with_its_options() -> None:
-    told = CliRunner().invoke(main, ["policies", "chunk"]).stdout
-    assert told.startswith(f"chunk: {POLICIES['chunk'].source}")
-    assert "preempts: yes; priority classes: yes; weights: yes" in told
-    assert "aging (default 30.0)" in told
-    assert "θ: a job that has waited θ times its ideal JCT" in " ".join(told.split())
+    output = CliRunner().invoke(main, ["policies", "chunk"]).stdout
+    assert output.startswith(f"chunk: {POLICIES['chunk'].source}")
+    assert "preempts: yes; priority classes: yes; weights: yes" in output
+    assert "aging (default 30.0)" in output
+    assert "θ: a job that has waited θ times its ideal JCT" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)

@@ -296,9 +296,9 @@ def test_sites_are_in_the_table_and_in_json(log: Path, tmp_path: Path) -> None:
 
 
 def test_a_clusters_history_is_recognised_by_its_content() -> None:
-    told = refused(HISTORY, "--gpus", 16)
-    assert "team-b/smallest" in told
-    assert "or leave it out with --on-error skip" in told
+    message = refused(HISTORY, "--gpus", 16)
+    assert "team-b/smallest" in message
+    assert "or leave it out with --on-error skip" in message
     found = answered(HISTORY, "--gpus", 16, "--policy", "fifo", "--on-error", "skip")
     assert (found["jobs"], found["mode"]) == (7, "recorded")
     assert "team-b/smallest" in found["skipped_rows"][0]

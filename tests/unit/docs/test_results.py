@@ -100,6 +100,8 @@ def documented_options() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize(("program", "options"), sorted(documented_options().items()))
 def test_benchmark_has_the_options_that_pages_name(program: str, options: set[str]) -> None:
-    said = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    assert options <= set(re.findall(r"--[\w-]+", said.stdout))
+    completed = subprocess.run(
+        [sys.executable, program, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert options <= set(re.findall(r"--[\w-]+", completed.stdout))

@@ -26,16 +26,16 @@ def test_ports_on_pages_are_ports_of_the_chart() -> None:
     ports = set(re.findall(r"containerPort: (\d+)", DEPLOYMENTS)) | set(re.findall(r"--\S*port=(\d+)", DEPLOYMENTS))
     assert {"10262", "10263", "10264", "10265", "8081"} <= ports
     for page in pages():
-        said = set(re.findall(r"\b(?:1026\d|808\d)\b", page.read_text(encoding="utf-8")))
-        assert said <= ports, page
+        named = set(re.findall(r"\b(?:1026\d|808\d)\b", page.read_text(encoding="utf-8")))
+        assert named <= ports, page
 
 
 def test_versions_on_pages_are_those_that_are_tested() -> None:
     builds = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "testcluster").rglob("*.py"))
     for page in ("README.md", "docs/reference/compatibility.md"):
-        said = re.findall(r"\b1\.3\d\.\d+\b", text(page))
-        assert said, page
-        assert all(version in builds for version in said), page
+        versions = re.findall(r"\b1\.3\d\.\d+\b", text(page))
+        assert versions, page
+        assert all(version in builds for version in versions), page
 
 
 def test_pythons_on_pages_are_those_of_the_package() -> None:

@@ -73,12 +73,12 @@ def test_cost_of_the_network_model_is_that_of_the_results() -> None:
     rows = re.findall(r"(?m)^(srsf|first-fit|lwf) +off: 1\.00 +on: ([\d.]+) +on, no contention: ([\d.]+)", table)
     cost = {policy: (float(on), float(on) - float(without)) for policy, on, without in reversed(rows)}
     page = " ".join(text(SYSTEMS / "lwf.md").split())
-    said = re.search(
+    match = re.search(
         r"measured ([\d.]+) times the run without it under `srsf`, ([\d.]+) times under `first-fit` and "
         r"([\d.]+) times under `lwf` .*? Contention alone is ([\d.]+) to ([\d.]+) of that",
         page,
     )
-    assert said is not None
+    assert match is not None
     contention = sorted(alone for _, alone in cost.values())
     expected = [cost["srsf"][0], cost["first-fit"][0], cost["lwf"][0], contention[0], contention[-1]]
-    assert [float(one) for one in said.groups()] == pytest.approx(expected)
+    assert [float(one) for one in match.groups()] == pytest.approx(expected)

@@ -43,13 +43,13 @@ def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_programs_use_existing_session_and_assignment_fields(program: Block) -> None:
     names = ("session", "mine")
-    asked = [
+    attributes = [
         (node.value.id, node.attr)
         for node in ast.walk(ast.parse(program.text))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
     ]
-    assert asked
-    for name, attribute in asked:
+    assert attributes
+    for name, attribute in attributes:
         assert hasattr(made(name), attribute), f"{name}.{attribute}"
 
 

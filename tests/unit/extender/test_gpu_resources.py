@@ -73,10 +73,10 @@ def test_pods_of_another_resource_leave_the_free_gpus_of_a_node() -> None:
 
 def test_fallback_without_gpus_of_the_resource_is_rejected() -> None:
     made = stores(n1={NVIDIA: "1"}, n2={AMD: "1"})
-    asked = pod_requests(stranger("s", {AMD: "1"}), made.view.gpu_resources)
+    requests = pod_requests(stranger("s", {AMD: "1"}), made.view.gpu_resources)
     objection = made.view.reservations.objection
-    assert objection("n1", "ns/s", asked) == "n1 has insufficient free resources"
-    assert objection("n2", "ns/s", asked) == ""
+    assert objection("n1", "ns/s", requests) == "n1 has insufficient free resources"
+    assert objection("n2", "ns/s", requests) == ""
 
 
 def test_site_summary_has_the_gpus_of_each_resource() -> None:

@@ -26,9 +26,9 @@ def body(**fields: Any) -> bytes:
 @pytest.mark.parametrize("names", ["NodeNames", "nodeNames", "nodenames"])
 @pytest.mark.parametrize("pod", ["Pod", "pod"])
 def test_upper_and_lower_case_names_are_read(names: str, pod: str) -> None:
-    asked = decode_names(body(**{pod: POD, "Nodes": None, names: ["n1", "n2"]}))
-    assert asked.pod.metadata.name == "a"
-    assert asked.nodes == ["n1", "n2"]
+    decoded = decode_names(body(**{pod: POD, "Nodes": None, names: ["n1", "n2"]}))
+    assert decoded.pod.metadata.name == "a"
+    assert decoded.nodes == ["n1", "n2"]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_malformed_body_is_refused_with_a_clear_line(raw: bytes, text: str) ->
 def test_victims_are_read_as_uids_or_as_whole_pods_or_not_at_all() -> None:
     whole = {"n1": {"Pods": [{"metadata": {"uid": "u1"}, "spec": {}}], "NumPDBViolations": 2}}
     meta = {"n2": {"Pods": [{"UID": "u2"}]}, "n3": {"Pods": None}, "n4": None, "n5": {"pods": [{"uid": "u5"}, None]}}
-    asked = decode_candidates(body(Pod=POD, NodeNameToVictims=whole, NodeNameToMetaVictims=meta))
-    assert asked.victims == {
+    decoded = decode_candidates(body(Pod=POD, NodeNameToVictims=whole, NodeNameToMetaVictims=meta))
+    assert decoded.victims == {
         "n1": MetaVictims([MetaPod("u1")], 2),
         "n2": MetaVictims([MetaPod("u2")]),
         "n3": MetaVictims(),

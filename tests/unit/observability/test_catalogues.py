@@ -59,8 +59,8 @@ def test_an_expression_asks_only_for_labels_that_its_metric_has(dashboard: Dashb
     for panel in dashboard.panels:
         for query in panel.queries:
             known = {label for name in query.names for label in LABELS.get(name, ())} | {"le", "job", "instance"}
-            asked = set(re.findall(r"\w+", " ".join(re.findall(r"(?:by|on) \(([^)]*)\)", query.expression))))
-            assert asked <= known, panel.title
+            labels = set(re.findall(r"\w+", " ".join(re.findall(r"(?:by|on) \(([^)]*)\)", query.expression))))
+            assert labels <= known, panel.title
 
 
 def test_panels_of_a_page_do_not_overlap_and_have_a_text() -> None:

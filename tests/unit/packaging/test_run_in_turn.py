@@ -14,11 +14,11 @@ def run(*commands: str) -> tuple[int, str]:
 
 
 def test_commands_after_a_failed_one_run_and_the_exit_code_is_1() -> None:
-    code, said = run("-c 'raise SystemExit(3)'", "-c 'print(6 * 7)'")
+    code, output = run("-c 'raise SystemExit(3)'", "-c 'print(6 * 7)'")
     assert code == 1
-    assert "42" in said.splitlines()
-    assert "1 of 2 commands passed" in said
-    assert "exit 3" in said
+    assert "42" in output.splitlines()
+    assert "1 of 2 commands passed" in output
+    assert "exit 3" in output
 
 
 def test_exit_code_is_0_if_all_commands_pass() -> None:

@@ -46,8 +46,8 @@ def test_no_tracked_file_refers_to_a_path_outside() -> None:
     found = {}
     for file in files:
         content = file.read_bytes()
-        if b"\0" not in content and (said := outside(file.relative_to(ROOT), content.decode(errors="replace"))):
-            found[str(file.relative_to(ROOT))] = said
+        if b"\0" not in content and (reference := outside(file.relative_to(ROOT), content.decode(errors="replace"))):
+            found[str(file.relative_to(ROOT))] = reference
     assert found == {}
 
 

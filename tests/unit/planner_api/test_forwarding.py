@@ -247,8 +247,8 @@ def test_views_come_from_the_leader() -> None:
 
 def test_what_ifs_are_computed_by_the_leader_one_at_a_time() -> None:
     async def scene(pair: Pair) -> None:
-        told = await pair.client.what_if(b"{}")
-        assert (told.start, told.workers, told.delays) == (1.0, 3, (Delay("ns/dogs", 4.0, 5.0),))
+        result = await pair.client.what_if(b"{}")
+        assert (result.start, result.workers, result.delays) == (1.0, 3, (Delay("ns/dogs", 4.0, 5.0),))
         with pytest.raises(ValueError, match="the job cannot be read"):
             await pair.client.what_if(b"broken")
         both = await asyncio.gather(*(pair.client.what_if(b"long") for _ in range(2)), return_exceptions=True)

@@ -152,14 +152,18 @@ def test_executed_windows_of_a_chunk_sum_to_its_length(jobs: list[Job], count: i
     simulation.run()
     completions = {done.key: done.chunk_completions for done in simulation.result().jobs}
     windows: dict[tuple[str, int], tuple[str | None, Chunk, Interval]] = {}
-    for at, said in simulation.history:
-        if isinstance(said, OpenWindow):
-            (chunk,) = said.window.chunks
-            executed = Interval(at, completions[said.job][chunk])
-            windows[said.job, said.window.attempt] = (said.window.node, (said.job, chunk), executed)
-        elif isinstance(said, CloseWindow):
-            host, place, (start, _) = windows[said.job, said.window.attempt]
-            windows[said.job, said.window.attempt] = (host, place, Interval(start, at))
+    for at, step in simulation.history:
+        if isinstance(step, OpenWindow):
+            (chunk,) = step.window.chunks
+            executed = Interval(at, completions[step.job][chunk])
+            windows[step.job, step.window.attempt] = (
+                step.window.node,
+                (step.job, chunk),
+                executed,
+            )
+        elif isinstance(step, CloseWindow):
+            host, place, (start, _) = windows[step.job, step.window.attempt]
+            windows[step.job, step.window.attempt] = (host, place, Interval(start, at))
     for one in jobs:
         for chunk in range(one.chunks):
             trained = sum(w.end - w.start for _, place, w in windows.values() if place == (one.key, chunk))

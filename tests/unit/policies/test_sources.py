@@ -51,8 +51,8 @@ def test_source_carries_a_mark_or_names_a_publication(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - READ.keys()))
 def test_source_names_no_part_of_an_unread_paper(name: str) -> None:
-    said = inspect.getdoc(sys.modules[type(POLICIES[name]).__module__]) or ""
-    for text in (POLICIES[name].source, said):
+    docstring = inspect.getdoc(sys.modules[type(POLICIES[name]).__module__]) or ""
+    for text in (POLICIES[name].source, docstring):
         assert not PART.search(text), text
 
 
@@ -72,11 +72,11 @@ def test_source_says_what_differs_from_the_publication(name: str, said: str) -> 
 
 @pytest.mark.parametrize(("module", "name"), LIKE.items())
 def test_module_of_an_unread_system_says_so(module: str, name: str) -> None:
-    said = inspect.getdoc(import_module(module)) or ""
-    assert name in said
-    assert re.search(r"\[(R|I)\]", said)
-    assert "faithful" not in said
-    assert not PART.search(said)
+    docstring = inspect.getdoc(import_module(module)) or ""
+    assert name in docstring
+    assert re.search(r"\[(R|I)\]", docstring)
+    assert "faithful" not in docstring
+    assert not PART.search(docstring)
 
 
 @pytest.mark.parametrize("name", sorted(CUSTOMARY.keys() | READ.keys()))
@@ -87,8 +87,8 @@ def test_exceptions_are_policies_of_the_registry(name: str) -> None:
 def test_pages_that_policies_name_exist() -> None:
     named = set()
     for policy in POLICIES.values():
-        said = inspect.getdoc(sys.modules[type(policy).__module__]) or ""
-        assert "shared/" not in said
-        named |= set(re.findall(r"[\w/.-]+\.md\b", said))
+        docstring = inspect.getdoc(sys.modules[type(policy).__module__]) or ""
+        assert "shared/" not in docstring
+        named |= set(re.findall(r"[\w/.-]+\.md\b", docstring))
     assert any(name.endswith("policy-study.md") for name in named)
     assert {name for name in named if not (ROOT / name).is_file()} == set()

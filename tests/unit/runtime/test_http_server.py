@@ -92,8 +92,8 @@ def test_a_client_that_hangs_up_within_its_body_does_no_harm(caplog: pytest.LogC
 
 
 def test_a_port_in_use_is_an_error() -> None:
-    said = r"cannot listen on 127.0.0.1:\d+: Address already in use"
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match=said):
+    message = r"cannot listen on 127.0.0.1:\d+: Address already in use"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match=message):
         asyncio.run(serve(FastAPI(), "127.0.0.1", taken.getsockname()[1]))
 
 

@@ -175,9 +175,9 @@ def test_accounts_add_up(policy: str, restart: float) -> None:
     held = dict.fromkeys(by_name(result), 0.0)
     for span in result.occupations:
         held[span.job.removeprefix("default/")] += span.gpus * (span.ended - span.opened)
-    asked = {one.key: one for one in jobs}
+    by_key = {one.key: one for one in jobs}
     for name, one in by_name(result).items():
-        seconds = asked[one.key].step_seconds * 100
+        seconds = by_key[one.key].step_seconds * 100
         assert one.attained_gpu_seconds == pytest.approx(seconds * one.gpus)
         assert one.lost_gpu_seconds + one.attained_gpu_seconds == pytest.approx(held[name])
         assert one.jct_seconds == pytest.approx(one.waiting_seconds + one.attained_gpu_seconds / one.gpus)
@@ -239,9 +239,9 @@ def test_the_same_scenario_gives_the_same_result() -> None:
 
 
 def test_progress_callback_runs_once_per_completed_job() -> None:
-    told: list[tuple[int, int]] = []
-    run(Scenario(tuple(drawn(5)), (node("a", gpus=4),)), lambda done, of: told.append((done, of)))
-    assert told == [(count, 5) for count in range(1, 6)]
+    calls: list[tuple[int, int]] = []
+    run(Scenario(tuple(drawn(5)), (node("a", gpus=4),)), lambda done, of: calls.append((done, of)))
+    assert calls == [(count, 5) for count in range(1, 6)]
 
 
 def test_a_fair_share_starts_the_tenant_that_holds_less_first() -> None:
@@ -278,11 +278,11 @@ def test_links_that_do_not_keep_their_promise_delay_copies() -> None:
 def test_jobs_without_declared_size_attain_the_same_work() -> None:
     jobs = drawn(60)
     nodes = [node("a", gpus=4)]
-    told, untold = (by_name(ran(jobs, nodes, "chunk", unsized=share, seed=3)) for share in (0.0, 1.0))
-    assert {name: one.attained_gpu_seconds for name, one in untold.items()} == pytest.approx(
-        {name: one.attained_gpu_seconds for name, one in told.items()}
+    sized, unsized_jobs = (by_name(ran(jobs, nodes, "chunk", unsized=share, seed=3)) for share in (0.0, 1.0))
+    assert {name: one.attained_gpu_seconds for name, one in unsized_jobs.items()} == pytest.approx(
+        {name: one.attained_gpu_seconds for name, one in sized.items()}
     )
-    assert [one.completed for one in untold.values()] != [one.completed for one in told.values()]
+    assert [one.completed for one in unsized_jobs.values()] != [one.completed for one in sized.values()]
 
 
 @pytest.mark.parametrize("policy", ["chunk", "srsf", "fifo"])

@@ -68,14 +68,14 @@ def test_the_order_of_columns_is_free_and_others_are_left_alone() -> None:
 
 def test_layout_is_detected_from_header_unless_given() -> None:
     log = ["job_id,submit_time,num_gpu,duration,vc,model_name,iterations", "1,0,1,10,red,vgg,5"]
-    told = {layout: read_rows(log, "log.csv", layout=layout) for layout in LAYOUTS}
-    assert {layout: trace.layout for layout, trace in told.items()} == {
+    traces = {layout: read_rows(log, "log.csv", layout=layout) for layout in LAYOUTS}
+    assert {layout: trace.layout for layout, trace in traces.items()} == {
         "auto": "tiresias",
         "philly": "philly",
         "plain": "plain",
         "tiresias": "tiresias",
     }
-    assert {layout: (t.rows[0].tenant, t.rows[0].model) for layout, t in told.items()} == {
+    assert {layout: (t.rows[0].tenant, t.rows[0].model) for layout, t in traces.items()} == {
         "auto": ("", "vgg"),
         "philly": ("red", ""),
         "plain": ("", ""),

@@ -46,37 +46,37 @@ def figures(result: StudyResult) -> list[tuple[str, float | None, int, dict[str,
 
 
 def test_processes_change_no_digit() -> None:
-    asked = study(recipe=LOGGED, loads=(0.7, 1.1))
-    assert figures(run_study(asked, ProcessPool(2))) == figures(run_study(asked, SerialPool()))
+    inputs = study(recipe=LOGGED, loads=(0.7, 1.1))
+    assert figures(run_study(inputs, ProcessPool(2))) == figures(run_study(inputs, SerialPool()))
 
 
 def test_any_executor_of_the_standard_interface_will_do() -> None:
-    asked = study(recipe=LOGGED, loads=(0.9,))
+    inputs = study(recipe=LOGGED, loads=(0.9,))
     with ThreadPoolExecutor(2) as threads:
-        lent = run_study(asked, ExternalPool(threads, 2))
+        lent = run_study(inputs, ExternalPool(threads, 2))
         assert threads.submit(int, "3").result() == 3  # it is still its owner's
-    assert figures(lent) == figures(run_study(asked, SerialPool()))
+    assert figures(lent) == figures(run_study(inputs, SerialPool()))
 
 
 def test_answers_come_by_load_policy_and_seed() -> None:
-    asked = study(recipe=LOGGED, loads=(1.1, 0.7), policies=("srsf", "fifo"), seeds=(3, 1))
-    found = run_study(asked, SerialPool()).outcomes
+    inputs = study(recipe=LOGGED, loads=(1.1, 0.7), policies=("srsf", "fifo"), seeds=(3, 1))
+    found = run_study(inputs, SerialPool()).outcomes
     order = [(1.1, "srsf"), (1.1, "fifo"), (0.7, "srsf"), (0.7, "fifo")]
     assert [(o.load, o.policy, o.seed) for o in found] == [(*pair, seed) for pair in order for seed in (3, 1)]
 
 
 def test_progress_counts_every_simulation() -> None:
-    told: list[tuple[int, int]] = []
-    run_study(study(recipe=LOGGED), SerialPool(), lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    calls: list[tuple[int, int]] = []
+    run_study(study(recipe=LOGGED), SerialPool(), lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_seeds_without_effect_are_detected_and_not_repeated() -> None:
-    told: list[tuple[int, int]] = []
-    asked = study(seeds=(1, 2, 3, 4))
-    result = run_study(asked, SerialPool(), lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    inputs = study(seeds=(1, 2, 3, 4))
+    result = run_study(inputs, SerialPool(), lambda done, total: calls.append((done, total)))
     assert result.seedless == ("fifo", "srsf")
-    assert told == [(1, 8), (2, 8), (3, 8), (4, 8), (8, 8)]
+    assert calls == [(1, 8), (2, 8), (3, 8), (4, 8), (8, 8)]
     assert [(o.policy, o.seed) for o in result.outcomes] == [(p, s) for p in ("fifo", "srsf") for s in (1, 2, 3, 4)]
     ratio = compare(result, "fifo")[1].ratios["average_jct_seconds"]
     assert (ratio.count, ratio.half_width) == (1, None)
@@ -118,11 +118,11 @@ def test_a_failed_cell_is_named_and_the_others_go_on() -> None:
 
 
 def test_a_cell_that_kills_its_process_takes_no_other_with_it() -> None:
-    told = 0
+    calls = 0
 
     def tell() -> None:
-        nonlocal told
-        told += 1
+        nonlocal calls
+        calls += 1
 
     cells = [Cell(RECIPE, "fifo", 1), Cell(DEADLY, "fifo", 2), Cell(RECIPE, "srsf", 3), Cell(RECIPE, "fifo", 4)]
     answers = run_cells(cells, ProcessPool(2), tell)
@@ -130,7 +130,7 @@ def test_a_cell_that_kills_its_process_takes_no_other_with_it() -> None:
     assert isinstance(answers[1], Failure)
     assert answers[1].name == "fifo (seed 2)"
     assert "process died" in answers[1].reason
-    assert told == 4
+    assert calls == 4
 
 
 def test_an_interrupt_stops_the_pool_and_is_passed_on() -> None:

@@ -68,11 +68,11 @@ def test_bars_of_a_job_with_assumed_duration_are_marked() -> None:
 def test_job_detail_includes_its_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", window(0, 1, "n1", "n2"), homes={"edge-a": "0-3"}, phase="Running")
-    told = app.told("jobs/ns/cats")
-    assert (told["phase"], told["plan"]) == ("Running", "1.1")
-    assert told["homes"] == {"edge-a": "0-3"}
-    assert (told["weight"], told["suspended"], told["maxWorkers"], told["gpus"]) == (1.0, False, 4, 1)
-    assert told["windows"] == [
+    answer = app.told("jobs/ns/cats")
+    assert (answer["phase"], answer["plan"]) == ("Running", "1.1")
+    assert answer["homes"] == {"edge-a": "0-3"}
+    assert (answer["weight"], answer["suspended"], answer["maxWorkers"], answer["gpus"]) == (1.0, False, 4, 1)
+    assert answer["windows"] == [
         {
             "index": 0,
             "attempt": 1,
@@ -93,8 +93,8 @@ def test_one_job_is_told_with_its_preemptors() -> None:
     progress = Progress.model_validate({"attempts": [ended]})
     status = known.status.model_copy(update={"progress": progress})
     app.stores.jobs.put("ns/cats", known.model_copy(update={"status": status}))
-    told = app.told("jobs/ns/cats")
-    assert [one["preemptedBy"] for one in (*told["windows"], *told["attempts"])] == ["ns/dogs"] * 2
+    answer = app.told("jobs/ns/cats")
+    assert [one["preemptedBy"] for one in (*answer["windows"], *answer["attempts"])] == ["ns/dogs"] * 2
 
 
 def test_job_detail_has_all_kept_attempts_and_victims() -> None:
@@ -115,9 +115,9 @@ def test_job_detail_has_all_kept_attempts_and_victims() -> None:
     )
     status = known.status.model_copy(update={"progress": progress})
     app.stores.jobs.put("ns/cats", known.model_copy(update={"status": status}))
-    told = app.told("jobs/ns/cats")
-    assert [one["attempt"] for one in told["attempts"]] == list(range(10))
-    assert told["attempts"][1] == {
+    answer = app.told("jobs/ns/cats")
+    assert [one["attempt"] for one in answer["attempts"]] == list(range(10))
+    assert answer["attempts"][1] == {
         "role": "worker",
         "index": 0,
         "attempt": 1,
@@ -131,11 +131,11 @@ def test_job_detail_has_all_kept_attempts_and_victims() -> None:
         "lostSeconds": 12.0,
         "text": "preempted by ns/dogs, which has less work left; about 12 s of work lost",
     }
-    last = told["attempts"][-1]
+    last = answer["attempts"][-1]
     assert (last["role"], last["text"], last["log"]) == ("ps", "OOMKilled", ["a", "Killed"])
-    assert (told["attemptCount"], told["attemptTotals"]) == (71, {"Preempted": 70, "Failed": 1})
-    assert told["victims"] == [{"job": "ns/ants", "workers": 2, "at": "2026-11-22T14:00:00Z"}]
-    assert told["preemptedWorkers"] == 5
+    assert (answer["attemptCount"], answer["attemptTotals"]) == (71, {"Preempted": 70, "Failed": 1})
+    assert answer["victims"] == [{"job": "ns/ants", "workers": 2, "at": "2026-11-22T14:00:00Z"}]
+    assert answer["preemptedWorkers"] == 5
 
 
 def test_job_detail_includes_its_site_use() -> None:
@@ -148,8 +148,8 @@ def test_job_detail_includes_its_site_use() -> None:
 def test_job_detail_of_unplanned_job_has_empty_plan() -> None:
     app = Visited()
     app.stores.add_job("cats", planned=False)
-    told = app.told("jobs/ns/cats")
-    assert (told["phase"], told["plan"], told["windows"], told["plannedStart"]) == ("Waiting", "", [], None)
+    answer = app.told("jobs/ns/cats")
+    assert (answer["phase"], answer["plan"], answer["windows"], answer["plannedStart"]) == ("Waiting", "", [], None)
 
 
 def test_an_unknown_job_is_404() -> None:
@@ -196,11 +196,11 @@ class TestOverview:
             add_waiting(app, name, start)
         app.stores.add_job("busy", window(0, 1, "n1"), phase="Running")
         app.stores.add_job("done", phase="Succeeded")
-        told = app.told("overview?limit=2")
-        assert [job["name"] for job in told["waiting"]["jobs"]] == ["soon", "late"]
-        assert told["waiting"]["total"] == 3
-        assert [job["name"] for job in told["running"]["jobs"]] == ["busy"]
-        assert [job["name"] for job in told["finished"]["jobs"]] == ["done"]
+        answer = app.told("overview?limit=2")
+        assert [job["name"] for job in answer["waiting"]["jobs"]] == ["soon", "late"]
+        assert answer["waiting"]["total"] == 3
+        assert [job["name"] for job in answer["running"]["jobs"]] == ["busy"]
+        assert [job["name"] for job in answer["finished"]["jobs"]] == ["done"]
 
     def test_the_reason_is_the_sentence_of_the_status(self) -> None:
         app = Visited()
@@ -219,11 +219,11 @@ class TestOverview:
         job = app.stores.add_job("cats", window(0, 1, "n1"), phase="Running")
         assert app.told("overview")["running"]["total"] == 1
         app.stores.add_job("cats", window(0, 1, "n1"), phase="Succeeded")
-        told = app.told("overview")
-        assert (told["running"]["total"], told["finished"]["total"], told["namespaces"]) == (0, 1, ["ns"])
+        answer = app.told("overview")
+        assert (answer["running"]["total"], answer["finished"]["total"], answer["namespaces"]) == (0, 1, ["ns"])
         app.stores.jobs.put(job.key, None)
-        told = app.told("overview")
-        assert (told["finished"]["total"], told["namespaces"]) == (0, [])
+        answer = app.told("overview")
+        assert (answer["finished"]["total"], answer["namespaces"]) == (0, [])
 
     def test_what_the_visitor_has_already_is_304(self) -> None:
         app = Visited()
@@ -240,8 +240,8 @@ class TestUses:
         use(app, app.stores.add_job("cats", phase="Running"), first, {"site": "edge-a", "gpuSeconds": 5})
         use(app, app.stores.add_job("dogs", phase="Succeeded"), {"site": "cloud", "gpuSeconds": 10})
         app.stores.add_job("new")
-        told = app.told("overview")["uses"]
-        assert told == {
+        uses = app.told("overview")["uses"]
+        assert uses == {
             "cloud": {"gpuSeconds": 100, "copiedBytes": 64, "inVainBytes": 32},
             "edge-a": {"gpuSeconds": 5, "copiedBytes": 0, "inVainBytes": 0},
         }
@@ -263,8 +263,8 @@ class TestUses:
         use(app, theirs, {"site": "edge-b", "gpuSeconds": 7})
         assert set(app.told("overview")["uses"]) == {"cloud", "edge-b"}
         assert set(app.told("overview?namespace=other")["uses"]) == {"edge-b"}
-        told = app.told("overview", "ann")
-        assert (set(told["uses"]), told["sites"]) == ({"cloud"}, [{"name": "cloud"}])
+        answer = app.told("overview", "ann")
+        assert (set(answer["uses"]), answer["sites"]) == ({"cloud"}, [{"name": "cloud"}])
         assert app.told("overview", "outsider")["uses"] == {}
 
 
@@ -282,16 +282,16 @@ class TestTimeline:
         app.stores.add_job("cats", window(0, 1, "a1", **here), window(1, 2, "a2", state="Closing", **here), gpus=2)
         app.stores.add_job("dogs", window(0, 1, "a2", chunks=[3, 1, 2], **here))
         app.stores.add_pod(worker("cats", 0, 1, "a1", gpus=2, status={"phase": "Running"}))
-        told = app.told("timeline/a")
-        assert [lane["node"] for lane in told["lanes"]] == ["a1", "a2", "a10"]
+        answer = app.told("timeline/a")
+        assert [lane["node"] for lane in answer["lanes"]] == ["a1", "a2", "a10"]
         seen = {lane["node"]: [(b["job"], b["gpus"], b["chunks"], b["state"]) for b in lane["bars"]]
-                for lane in told["lanes"]}  # fmt: skip
+                for lane in answer["lanes"]}  # fmt: skip
         assert seen == {
             "a1": [("cats", 2, "0", "Running")],
             "a2": [("cats", 2, "0", "Closing"), ("dogs", 1, "1-3", "Planned")],
             "a10": [],
         }
-        assert (told["lanes"][0]["gpus"], told["lanes"][0]["usedGpus"]) == (8, 2)
+        assert (answer["lanes"][0]["gpus"], answer["lanes"][0]["usedGpus"]) == (8, 2)
 
     def test_nodes_come_a_page_at_a_time(self) -> None:
         app = sited("a1", "a2", "a10")
@@ -386,8 +386,8 @@ class TestSelection:
         app.stores.add_job("stopped", phase="Suspended")
         app.stores.add_job("next", phase="Waiting")
         app.stores.add_job("busy", phase="Running")
-        told = app.told("overview?phase=Suspended")
-        assert {group: told[group]["total"] for group in ("waiting", "running", "finished")} == {
+        answer = app.told("overview?phase=Suspended")
+        assert {group: answer[group]["total"] for group in ("waiting", "running", "finished")} == {
             "waiting": 1,
             "running": 0,
             "finished": 0,
@@ -434,8 +434,10 @@ class TestProgress:
             written = {"progress": {"batches": 5.0, "trained": "6.2 %"}, "plan": plan}
             status = TrainingJobStatus.model_validate({**made.status.model_dump(by_alias=True), **written})
             app.stores.jobs.put(made.key, made.model_copy(update={"status": status}))
-        told = {one["name"]: (one["batches"], one["totalBatches"]) for one in app.told("overview")["running"]["jobs"]}
-        assert told == {"busy": (25.0, 100.0), "idle": (5.0, 80.0)}
+        batches = {
+            one["name"]: (one["batches"], one["totalBatches"]) for one in app.told("overview")["running"]["jobs"]
+        }
+        assert batches == {"busy": (25.0, 100.0), "idle": (5.0, 80.0)}
         jobs = {one["name"]: one for one in app.told("overview")["running"]["jobs"]}
         assert {name: job["trainedShare"] for name, job in jobs.items()} == {"busy": "25 %", "idle": "6.2 %"}
         assert jobs["busy"]["explanation"] == sentence.replace("6.2", "25")

@@ -73,8 +73,8 @@ def test_timeline_hides_expected_starts_of_jobs_of_others(app: Visited) -> None:
     planned = Visited("n1", planning=Planning(expected=lambda key: place))
     planned.stores.add_job("hidden", namespace="other")
     planned.stores.add_job("shown")
-    told = planned.told("timeline/edge-a", "ann")["lanes"]
-    assert [(lane["node"], [bar["job"] for bar in lane["bars"]]) for lane in told] == [("n1", ["shown"])]
+    lanes = planned.told("timeline/edge-a", "ann")["lanes"]
+    assert [(lane["node"], [bar["job"] for bar in lane["bars"]]) for lane in lanes] == [("n1", ["shown"])]
     assert planned.told("timeline/edge-a", "outsider")["lanes"] == []
 
 
@@ -94,11 +94,11 @@ def test_user_without_site_rights_sees_own_windows_but_no_usage(app: Visited) ->
 def test_events_need_the_right_to_list_events(app: Visited) -> None:
     event = {"type": "Normal", "reason": "Pending", "message": "waits", "lastTimestamp": "2026-01-01T00:00:00Z"}
     app.api.events = [event, {**event, "lastTimestamp": "2026-01-01T00:00:05Z", "message": "still", "count": 3}]
-    told = app.told("jobs/ns/cats/events", "ann")["events"]
-    assert [(e["message"], e["count"]) for e in told] == [("still", 3), ("waits", 1)]
+    answer = app.told("jobs/ns/cats/events", "ann")["events"]
+    assert [(e["message"], e["count"]) for e in answer] == [("still", 3), ("waits", 1)]
     app.api.asked.clear()
-    told = app.told("jobs/other/secret/events", "bob")
-    assert (told["events"], "is not allowed to list events in namespace other" in told["refused"]) == ([], True)
+    answer = app.told("jobs/other/secret/events", "bob")
+    assert (answer["events"], "is not allowed to list events in namespace other" in answer["refused"]) == ([], True)
     assert not any("/events" in path for path in app.api.asked)
 
 
@@ -108,9 +108,9 @@ def test_token_is_accepted_in_header_that_service_proxy_forwards(app: Visited) -
 
 def test_token_for_the_api_server_is_accepted(app: Visited) -> None:
     app.api.audiences = ["https://kubernetes.default.svc"]
-    app.api.request, asked = _without_audiences(app)  # type: ignore[method-assign]
+    app.api.request, audiences = _without_audiences(app)  # type: ignore[method-assign]
     assert app.told("overview", "ann")["user"] == "ann"
-    assert asked == [[AUDIENCE], None]
+    assert audiences == [[AUDIENCE], None]
 
 
 def test_access_answers_are_cached_for_a_minute(app: Visited) -> None:
@@ -175,12 +175,12 @@ def test_nothing_can_be_changed(app: Visited) -> None:
 
 def _without_audiences(app: Visited):  # type: ignore[no-untyped-def]
     """An API server that knows no token of our audience."""
-    asked: list[list[str] | None] = []
+    audiences: list[list[str] | None] = []
     original = app.api.request
 
     async def request(method: str, path: str, *, body: object = None) -> dict[str, object]:
         if path.endswith("tokenreviews"):
-            asked.append(body["spec"].get("audiences"))  # type: ignore[index]
+            audiences.append(body["spec"].get("audiences"))  # type: ignore[index]
         return await original(method, path, body=body)
 
-    return request, asked
+    return request, audiences

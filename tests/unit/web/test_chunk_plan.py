@@ -31,9 +31,9 @@ def running(chunks: int = 3) -> Planner:
 
 
 def test_chunks_have_place_times_and_cost() -> None:
-    told = visited(running()).told("jobs/ns/cats/chunks")
-    assert (told["total"], told["next"], told["note"]) == (3, None, "")
-    assert told["chunks"][1] == {
+    answer = visited(running()).told("jobs/ns/cats/chunks")
+    assert (answer["total"], answer["next"], answer["note"]) == (3, None, "")
+    assert answer["chunks"][1] == {
         "chunk": 1,
         "state": "Planned",
         "site": "edge-a",
@@ -46,7 +46,7 @@ def test_chunks_have_place_times_and_cost() -> None:
         "plannedEnd": "1970-01-01T00:03:20Z",
         "onDemand": False,
     }
-    assert [one["state"] for one in told["chunks"]] == ["Running", "Planned", "Planned"]
+    assert [one["state"] for one in answer["chunks"]] == ["Running", "Planned", "Planned"]
 
 
 def test_chunks_are_listed_page_by_page() -> None:

@@ -52,14 +52,14 @@ def asking(planner: Planner) -> Visited:
 
 def test_the_answer_has_start_end_and_visible_delayed_jobs() -> None:
     planner = Planner()
-    told = asking(planner).send("what-if", {"manifest": MANIFEST}).json()
-    assert (told["name"], told["plannedStart"], told["plannedCompletion"]) == (
+    answer = asking(planner).send("what-if", {"manifest": MANIFEST}).json()
+    assert (answer["name"], answer["plannedStart"], answer["plannedCompletion"]) == (
         "new",
         "1970-01-01T00:00:50Z",
         "1970-01-01T00:08:20Z",
     )
-    (delay,) = told["delays"]
-    assert (delay["name"], delay["after"], told["delayed"]) == ("mine", "1970-01-01T00:03:20Z", 1)
+    (delay,) = answer["delays"]
+    assert (delay["name"], delay["after"], answer["delayed"]) == ("mine", "1970-01-01T00:03:20Z", 1)
     assert (planner.asked[0].spec.data.chunks, planner.asked[0].spec.data.epochs) == (4, 1)  # type: ignore[union-attr]
 
 

@@ -103,12 +103,12 @@ def test_session_continues_with_renewed_chunks_until_none_left(tmp_path: Path, a
     api.answers = [chunks(2, fence=7, c2=1), chunks(3, fence=8), chunks()]
     session = Session(assigned(tmp_path, api.url))
     assert train(session) == [(0, 0, 3), (0, 1, 3), (2, 1, 7), (3, 0, 8), (3, 1, 8)]
-    assert [asked[2] for asked in api.asked] == [
+    assert [request[2] for request in api.asked] == [
         {"attempt": 3, "fence": 3, "durable": {"0": 2}},
         {"attempt": 3, "fence": 7, "durable": {"2": 2}},
         {"attempt": 3, "fence": 8, "durable": {"3": 2}},
     ]
-    assert {asked[:2] for asked in api.asked} == {("/v1/jobs/ns/cats/next", "Bearer secret")}
+    assert {request[:2] for request in api.asked} == {("/v1/jobs/ns/cats/next", "Bearer secret")}
     assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"3": 2})
 
 
@@ -126,7 +126,7 @@ def test_who_trains_at_a_server_has_nothing_to_save(tmp_path: Path, api: Api) ->
 def test_session_repeats_request_while_scheduler_is_unavailable(tmp_path: Path, api: Api) -> None:
     api.answers = [(503, {}), (429, {}), (200, {}), chunks(1, fence=5), chunks()]
     assert train(Session(assigned(tmp_path, api.url))) == [(0, 0, 3), (0, 1, 3), (1, 0, 5), (1, 1, 5)]
-    assert [asked[2]["fence"] for asked in api.asked] == [3, 3, 3, 3, 5]
+    assert [request[2]["fence"] for request in api.asked] == [3, 3, 3, 3, 5]
 
 
 @pytest.mark.parametrize("status", [403, 404])

@@ -31,8 +31,8 @@ def served(directory: Path, batches: int, **communication: float | str) -> Serve
     options = Namespace(
         seed=0, rate=1.0, halving=1e12, checkpoint_batches=10**9, diary=directory / "diary", patience=60
     )
-    asked = Communication(**communication)  # type: ignore[arg-type]
-    return Server(Assignment("ns/a", 1, (), 4, 1, batches, {}, directory, communication=asked), options)
+    parsed = Communication(**communication)  # type: ignore[arg-type]
+    return Server(Assignment("ns/a", 1, (), 4, 1, batches, {}, directory, communication=parsed), options)
 
 
 def push(server: Server, slot: int, batch: int, value: float = 1.0, count: int = 1) -> Answer:

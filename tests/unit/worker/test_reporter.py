@@ -78,8 +78,8 @@ def halfway() -> Progress:
 
 
 def test_reporter_sends_first_report_at_once_and_last_at_exit(tmp_path: Path, api: Api) -> None:
-    told = iter([Progress({0: 1}), Progress({0: 2})])
-    with Reporter(assigned(tmp_path, api.url), lambda: next(told), period_seconds=3600):
+    states = iter([Progress({0: 1}), Progress({0: 2})])
+    with Reporter(assigned(tmp_path, api.url), lambda: next(states), period_seconds=3600):
         api.wait_for(1)
         (tmp_path / "token").write_text("renewed")
     paths, tokens, bodies = zip(*api.reports, strict=True)
@@ -140,14 +140,14 @@ def test_without_an_api_training_goes_on(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    asked = threading.Event()
+    requested = threading.Event()
 
     def progress() -> Progress:
-        asked.set()
+        requested.set()
         return halfway()
 
     with Reporter(assigned(tmp_path, url), progress):
-        assert asked.wait(20)
+        assert requested.wait(20)
 
 
 def test_a_progress_or_token_that_fails_does_not_end_the_reports(tmp_path: Path, api: Api) -> None:

@@ -125,8 +125,8 @@ def test_gang_member_reports_all_chunks_and_leaves_its_own_part(tmp_path: Path) 
         session.saved()
         session.advanced(0.75)
         terminate()
-        told = session.progress()
-    assert (told.applied, told.durable) == (dict.fromkeys(range(3), 0.75), dict.fromkeys(range(3), 0.25))
+        progress = session.progress()
+    assert (progress.applied, progress.durable) == (dict.fromkeys(range(3), 0.75), dict.fromkeys(range(3), 0.25))
     assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"1": 0.25})
 
 

@@ -32,8 +32,8 @@ def nothing() -> None:
 
 def test_a_server_outlives_sigterm_until_the_chief_is_gone() -> None:
     chief, left = looks(False, True, True, True, *[False] * MISSES, True)
-    told, untold = looks(False, *[True] * 9)
-    follow(chief, told, nothing)
+    look, untold = looks(False, *[True] * 9)
+    follow(chief, look, nothing)
     assert list(left) == [True], "it has looked until the chief was gone, and no longer"
     assert len(list(untold)) == 9, "SIGTERM is no matter once the chief has come"
 
@@ -46,6 +46,6 @@ def test_one_missed_answer_is_not_the_chiefs_end() -> None:
 
 @pytest.mark.parametrize("waited", [0, 3])
 def test_a_server_that_waits_for_its_chief_ends_at_sigterm(waited: int) -> None:
-    told, left = looks(*[False] * waited, True)
-    follow(lambda: False, told, nothing)
+    look, left = looks(*[False] * waited, True)
+    follow(lambda: False, look, nothing)
     assert list(left) == []

@@ -14,16 +14,16 @@ def served_job(*windows: dict[str, Any], chunks: int | None = None, **communicat
 
     By default, its windows hold all of its chunks.
     """
-    asked = {"bandwidthShares": "sasp-like", "serverBandwidth": "3M", **communication}
-    spec = {"model": {"stepTime": "2s", "gradientSize": "125k"}, "communication": asked}
+    whole = {"bandwidthShares": "sasp-like", "serverBandwidth": "3M", **communication}
+    spec = {"model": {"stepTime": "2s", "gradientSize": "125k"}, "communication": whole}
     chunks = chunks or 1 + max(chunk for one in windows for chunk in one["chunks"])
     return training_job(chunks=chunks, servers=1, spec=spec, status={"plan": plan(*windows)})
 
 
 def gang(**communication: Any) -> TrainingJob:
     """Return a gang of three members with a batch of 96 samples."""
-    asked = {"batching": "loft-like", "batchSize": 96, **communication}
-    return training_job(chunks=None, workers=3, spec={"communication": asked})
+    whole = {"batching": "loft-like", "batchSize": 96, **communication}
+    return training_job(chunks=None, workers=3, spec={"communication": whole})
 
 
 def bandwidths(job: TrainingJob, applied: dict[int, float], seconds: dict[int, float]) -> dict[int, float]:

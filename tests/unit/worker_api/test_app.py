@@ -85,10 +85,10 @@ class Running:
         answer = self.client.post(url, content=content, headers=headers)
         if answer.status_code == 204:
             return 204, ""
-        told = answer.json()
-        assert set(told) == {"error"}
-        assert "\n" not in told["error"]
-        return answer.status_code, told["error"]
+        body = answer.json()
+        assert set(body) == {"error"}
+        assert "\n" not in body["error"]
+        return answer.status_code, body["error"]
 
 
 def test_a_report_of_the_jobs_own_pod_is_taken() -> None:
