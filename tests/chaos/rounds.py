@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from chaos import workloads
-from chaos.checks.eviction import check_bounds
 from chaos.checks.history import RESOURCES, check, check_ends, summarize
 from chaos.checks.node_visit import check_visits
 from chaos.faults import catalog
@@ -78,8 +77,7 @@ def run(seed: int, folder: Path, size: Size | None = None, tell: Callable[[str],
         history = made.cluster.history(*RESOURCES)
         work = summarize(history)
         note(work)
-        problems += check(history)
-        problems += [*check_bounds(history, made.bounds), *check_visits(history, made.visits)]
+        problems += [*check(history, made.bounds), *check_visits(history, made.visits)]
         problems += _process_errors(made)
         note("; ".join(problems) or "ok")
         (folder / "round.txt").write_text("\n".join(lines) + "\n")

@@ -130,7 +130,7 @@ class History:
 
 
 def _helper(entry: Entry) -> dict[str, Any]:
-    return {"attempt": entry[0], "state": entry[1]}
+    return {"attempt": entry[0], "state": entry[1], "site": "home", "node": "n"}
 
 
 def _written(time: str) -> dict[str, Any]:

@@ -1,22 +1,27 @@
-"""Check that the beneficiary of each eviction starts a pod. Pure, over the history of jobs and pods.
+"""Check that the beneficiary of each eviction starts. Pure, over the history of jobs and pods.
 
-A window that closes names the job that preempts it. That job must start a pod afterwards, unless it ends or is deleted
-before. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has a bound.
-A planner whose watches are interrupted receives the deletion of a job late.
+A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
+parameter servers of the job; of a gang, all pods that are planned together. The job is excused if it is suspended,
+deleted or Failed soon after the eviction, or if it has ended before and the planner, whose watches a fault interrupts,
+learns that late. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has
+a bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.checks.ledger import own_status
-from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_JOB
+from chaos.checks.ledger import own_status, plan_entries, time_of_write
+from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_STAGING, ROLE_WORKER
 from tranche.planner.job_actions import NO_ROOM, NOT_TAKEN
 from tranche_testcluster import Change
 
 _JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
 LATE_REVISIONS = 300
 """Number of revisions after which the planner must know of a deletion: more than 10 s, the longest network fault."""
+START_SECONDS = 60.0
+"""Time in which a beneficiary may be deleted before its pods start: longer than a grace period and the longest fault
+that delays a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +62,106 @@ class _Eviction:
         return self.victim, -self.revision if self.gang else self.attempt
 
 
-def check_evictions(history: Sequence[Change]) -> Iterator[str]:
-    """Yield evictions for jobs of which no pod ran at that time or later."""
-    ran: dict[str, int] = {}
-    excused: dict[str, int] = {}
-    for change in history:
-        if change.resource == _PODS and change.after is not None:
-            meta = change.after["metadata"]
-            if LABEL_ATTEMPT in meta.get("labels", {}) and change.after["status"].get("phase") == "Running":
-                ran[f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}"] = change.revision
-        elif change.resource == _JOBS and _needs_no_pod(change.after):
-            excused[change.key] = change.revision + LATE_REVISIONS
+@dataclass(slots=True)
+class _Beneficiary:
+    """Pods and plan of a job at one revision of the history."""
+
+    key: str
+    is_gang: bool
+    together: dict[int, frozenset[int]] = field(default_factory=dict)
+    """All attempts that were open in the first plan of a gang with an attempt, by that attempt."""
+    servers: frozenset[int] = frozenset()
+    """Attempts of the parameter servers and the chief that are open in the present plan."""
+    workers: frozenset[int] = frozenset()
+    """Attempts of the workers in the present plan."""
+    ran: set[int] = field(default_factory=set)
+    """Attempts whose pods have run."""
+
+    def note_plan(self, plan: Mapping[str, Any]) -> None:
+        """Record which attempts the plan has, and which of them begin together."""
+        self.workers = frozenset(entry["attempt"] for entry in plan.get("workers", ()))
+        opened = frozenset(entry["attempt"] for entry in plan_entries(plan) if entry["state"] == "Open")
+        self.servers = opened - self.workers
+        if self.is_gang:
+            for attempt in opened:
+                self.together.setdefault(attempt, opened)
+
+    def starts(self, attempt: int, role: str) -> bool:
+        """Record that a pod runs; return whether the job has started with it."""
+        if attempt in self.ran:
+            return False
+        self.ran.add(attempt)
+        if self.is_gang:
+            return self.together.get(attempt, frozenset([attempt])) <= self.ran
+        return self.servers <= self.ran and (role == ROLE_WORKER or bool(self.workers & self.ran))
+
+
+def check_evictions(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> Iterator[str]:
+    """Yield evictions for jobs that did not start afterwards, but those that a bound covers."""
+    started, needless, times = _starts(history), _needless(history), _times(history)
     for one in evictions(history):
-        if max(ran.get(one.job, 0), excused.get(one.job, 0)) < one.revision:
+        bounded = any(bound.covers(one.revision) and bound.key == one.job for bound in bounds)
+        if started.get(one.job, 0) < one.revision and not (bounded or _is_excused(one, needless, times)):
             what = f"attempt {one.attempt} of {one.victim} is evicted for {one.job}, which never started"
             yield f"revision {one.revision}: {what}"
+
+
+def _is_excused(
+    eviction: _Eviction, needless: Mapping[str, list[tuple[int, bool]]], times: Mapping[int, float]
+) -> bool:
+    """Return whether the beneficiary needed no pod shortly before the eviction, or soon after it."""
+    revision = eviction.revision
+    for at, excuses_earlier in needless.get(eviction.job, ()):
+        if at <= revision <= at + LATE_REVISIONS:
+            return True
+        if excuses_earlier and revision < at and times[at] - times[revision] <= START_SECONDS:
+            return True
+    return False
+
+
+def _times(history: Sequence[Change]) -> dict[int, float]:
+    """Return the time of each revision, which does not decrease."""
+    now, times = 0.0, {}
+    for change in history:
+        now = times[change.revision] = max(now, time_of_write(change.after))
+    return times
+
+
+def _starts(history: Sequence[Change]) -> dict[str, int]:
+    """Return the revision at which each job started for the last time, by key."""
+    started: dict[str, int] = {}
+    jobs: dict[str, _Beneficiary] = {}
+    for change in history:
+        if change.after is None:
+            continue
+        meta = change.after["metadata"]
+        if change.resource == _JOBS:
+            known = jobs.setdefault(meta["uid"], _Beneficiary(change.key, "data" not in change.after["spec"]))
+            known.note_plan(own_status(change.after).get("plan", {}))
+        elif change.resource == _PODS and LABEL_ATTEMPT in meta.get("labels", {}):
+            owner, role = jobs.get(meta["ownerReferences"][0]["uid"]), meta["labels"][LABEL_ROLE]
+            runs = role != ROLE_STAGING and change.after["status"].get("phase") in ("Running", "Succeeded")
+            if runs and owner is not None and owner.starts(int(meta["labels"][LABEL_ATTEMPT]), role):
+                started[owner.key] = change.revision
+    return started
+
+
+def _needless(history: Sequence[Change]) -> dict[str, list[tuple[int, bool]]]:
+    """Return the revisions from which each job needed no pod, and whether that excuses an earlier eviction, by key.
+
+    A job that succeeds after an eviction without a start did not need it.
+    """
+    needless: dict[str, list[tuple[int, bool]]] = {}
+    before: dict[str, bool] = {}
+    for change in history:
+        if change.resource != _JOBS:
+            continue
+        now = _needs_no_pod(change.after)
+        if now and not before.get(change.key, False):
+            has_succeeded = (change.after or {}).get("status", {}).get("phase") == "Succeeded"
+            needless.setdefault(change.key, []).append((change.revision, not has_succeeded))
+        before[change.key] = now
+    return needless
 
 
 def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator[str]:
@@ -104,9 +194,7 @@ def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
 
 
 def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:
-    plan = status.get("plan", {})
-    planned = [*plan.get("workers", ()), *plan.get("parameterServers", ()), *filter(None, [plan.get("chief")])]
-    for entry in (*planned, *status.get("progress", {}).get("attempts", ())):
+    for entry in (*plan_entries(status.get("plan", {})), *status.get("progress", {}).get("attempts", ())):
         if entry.get("preemptedBy"):
             yield entry["attempt"], entry["preemptedBy"], entry.get("why", "")
 

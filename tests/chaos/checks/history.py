@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.checks.eviction import check_evictions
+from chaos.checks.eviction import Bound, check_bounds, check_evictions
 from chaos.checks.gang import check_gangs
 from chaos.checks.gpu_accounting import check_accounts
 from chaos.checks.job_failure import check_failures
@@ -26,8 +26,13 @@ RESOURCES = (NODES, PODS, JOBS, SERVICES)
 _SIZES = ("cpu", "memory", "gpus", "pods")
 
 
-def check(history: Sequence[Change]) -> list[str]:
-    """Return the violations that all checks of the history find."""
+def check(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> list[str]:
+    """Return the violations that all checks of the history find.
+
+    Args:
+        history: All versions of the objects.
+        bounds: Limits of evictions for jobs that a fault keeps from starting.
+    """
     checks = (
         check_capacity,
         check_identities,
@@ -36,10 +41,10 @@ def check(history: Sequence[Change]) -> list[str]:
         check_stagings,
         check_ledger,
         check_failures,
-        check_evictions,
         check_accounts,
     )
-    return [problem for one in checks for problem in one(history)]
+    found = [problem for one in checks for problem in one(history)]
+    return [*found, *check_evictions(history, bounds), *check_bounds(history, bounds)]
 
 
 def check_capacity(history: Sequence[Change]) -> Iterator[str]:

@@ -8,6 +8,7 @@ except for a gang, which starts again as a whole after a failure.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -87,6 +88,20 @@ def own_status(job: Mapping[str, Any]) -> dict[str, Any]:
     if status.get("plan", {}).get("jobUid", _uid(job)) != _uid(job):
         del status["plan"], status["progress"]
     return status
+
+
+def plan_entries(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the windows of the workers, the parameter servers and the chief of a plan."""
+    yield from plan.get("workers", ())
+    yield from plan.get("parameterServers", ())
+    if plan.get("chief"):
+        yield plan["chief"]
+
+
+def time_of_write(thing: Mapping[str, Any] | None) -> float:
+    """Return the time of the last write of an object, in whole seconds; 0 if it is unknown."""
+    fields = thing["metadata"].get("managedFields", ()) if thing else ()
+    return max((datetime.fromisoformat(one["time"]).timestamp() for one in fields if "time" in one), default=0.0)
 
 
 def _follow_pod(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterator[str]:

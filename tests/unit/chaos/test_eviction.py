@@ -9,6 +9,8 @@ from chaos.checks.history import JOBS, PODS, check
 from support.history_builder import History
 
 BENEFICIARY = "default/dogs"
+BEGIN, LAST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:01Z"
+"""Time of the eviction; the last time at which the end of the beneficiary excuses it; and a second later."""
 
 
 @pytest.fixture
@@ -16,27 +18,38 @@ def history() -> History:
     """One window, which closes for another job."""
     made = History()
     made.job((1, [0]), revision=2)
-    made.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    made.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY, time=BEGIN)
     return made
 
 
-def dogs(history: History, **fields: Any) -> None:
-    meta = {"name": "dogs", "namespace": "default", "uid": "d", **fields.pop("metadata", {})}
-    spec = {"workers": {"maxReplicas": 1}, "data": {"chunks": 1, "batchesPerChunk": 1}, **fields.pop("spec", {})}
-    history.write(JOBS, BENEFICIARY, {"metadata": meta, "spec": spec, "status": fields})
+def dogs(history: History, *, plan: dict[str, Any] | None = None, time: str = "", **fields: Any) -> None:
+    written = {"managedFields": [{"time": time}]} if time else {}
+    meta = {"name": "dogs", "namespace": "default", "uid": "d", **written, **fields.pop("metadata", {})}
+    data = {} if fields.pop("gang", False) else {"data": {"chunks": 1, "batchesPerChunk": 1}}
+    spec = {"workers": {"maxReplicas": 1}, **data, **fields.pop("spec", {})}
+    status = {**({"plan": {"jobUid": "d", "term": 1, "revision": 1, **plan}} if plan else {}), **fields}
+    history.write(JOBS, BENEFICIARY, {"metadata": meta, "spec": spec, "status": status})
 
 
-def dogs_run(history: History) -> None:
+def dogs_run(history: History, attempt: int = 1, role: str = "worker") -> None:
     labels = {
         "tranche.dev/job": "dogs",
-        "tranche.dev/role": "worker",
+        "tranche.dev/role": role,
         "tranche.dev/index": "0",
-        "tranche.dev/attempt": "1",
+        "tranche.dev/attempt": str(attempt),
     }
-    meta = {"name": "dogs-0", "namespace": "default", "uid": "p", "labels": labels, "ownerReferences": [{"uid": "d"}]}
+    name = f"dogs-{attempt}"
+    owners = [{"uid": "d"}]
+    meta = {"name": name, "namespace": "default", "uid": name, "labels": labels, "ownerReferences": owners}
+    meta["creationTimestamp"] = BEGIN
     env = [{"name": "TRANCHE_CHUNKS", "value": "0"}]
     spec = {"nodeName": "n", "containers": [{"name": "t", "env": env}]}
-    history.write(PODS, "default/dogs-0", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+    history.write(PODS, f"default/{name}", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+
+
+def entries(*attempts: int) -> list[dict[str, Any]]:
+    there = {"state": "Open", "site": "home", "node": "n"}
+    return [{"attempt": attempt, "chunks": [number], **there} for number, attempt in enumerate(attempts)]
 
 
 def test_eviction_for_job_that_starts_is_in_order(history: History) -> None:
@@ -63,7 +76,6 @@ def test_eviction_for_job_that_ran_only_before_is_found() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"phase": "Succeeded"},
         {"phase": "Failed"},
         {"spec": {"suspend": True}},
         {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
@@ -72,6 +84,72 @@ def test_eviction_for_job_that_ran_only_before_is_found() -> None:
 def test_beneficiary_that_needs_no_pod_any_more_is_excused(history: History, fields: dict[str, Any]) -> None:
     dogs(history, **fields)
     assert check(history.changes) == []
+
+
+def test_continuing_worker_of_beneficiary_is_no_start() -> None:
+    history = History()
+    dogs(history)
+    dogs_run(history)
+    history.job((1, [0]), revision=2)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    dogs_run(history)
+    assert "never started" in check(history.changes)[0]
+    dogs_run(history, attempt=2)
+    assert check(history.changes) == []
+
+
+def test_gang_starts_when_all_its_planned_pods_have_run(history: History) -> None:
+    helpers = {"parameterServers": entries(3), "chief": entries(4)[0]}
+    spec = {"workers": {"maxReplicas": 2}, "parameterServers": {"replicas": 1}, "chief": {}}
+    dogs(history, gang=True, spec=spec, plan={"workers": entries(1, 2), **helpers})
+    for attempt, role in ((1, "worker"), (3, "ps"), (4, "chief"), (2, "worker")):
+        (found,) = check(history.changes)
+        assert "which never started" in found
+        dogs_run(history, attempt, role)
+    assert check(history.changes) == []
+
+
+@pytest.mark.parametrize("roles", [("worker", "ps"), ("ps", "worker")])
+def test_job_with_server_starts_when_both_pods_run(history: History, roles: tuple[str, str]) -> None:
+    dogs(history, plan={"workers": entries(1), "parameterServers": entries(2)})
+    for role in roles:
+        (found,) = check(history.changes)
+        assert "which never started" in found
+        dogs_run(history, 1 if role == "worker" else 2, role)
+    assert check(history.changes) == []
+
+
+def test_success_without_a_start_excuses_no_earlier_eviction(history: History) -> None:
+    dogs(history, time=BEGIN)
+    dogs(history, phase="Succeeded", time=BEGIN)
+    history.write(JOBS, BENEFICIARY, None)
+    assert "never started" in check(history.changes)[0]
+
+
+def test_success_excuses_an_eviction_that_follows_it() -> None:
+    history = History()
+    dogs(history, phase="Succeeded")
+    history.job((1, [0]), revision=2)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    assert check(history.changes) == []
+
+
+@pytest.mark.parametrize(("deleted", "count"), [(LAST, 0), (LATER, 1)])
+def test_deletion_a_minute_after_the_eviction_is_no_excuse(history: History, deleted: str, count: int) -> None:
+    dogs(history, time=BEGIN)
+    dogs(history, metadata={"deletionTimestamp": deleted}, time=deleted)
+    history.write(JOBS, BENEFICIARY, None)
+    assert len(check(history.changes)) == count
+
+
+def test_job_that_a_fault_keeps_from_starting_has_a_bound_only(history: History) -> None:
+    dogs(history)
+    last = history.changes[-1].revision
+    assert check(history.changes, [Bound("dogs", 1, 0, last)]) == []
+    (found,) = check(history.changes, [Bound("dogs", 0, 0, last)])
+    assert "1 evictions, at most 0, for dogs" in found
+    (found,) = check(history.changes, [Bound("dogs", 1, 0, 2)])
+    assert "never started" in found
 
 
 def test_deleted_beneficiary_is_excused(history: History) -> None:
