@@ -5,6 +5,7 @@ wake at, and instructions. `Planner` makes one decision from these records when 
 neither each other nor the planner.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tranche.estimate import NodeEvidence
@@ -17,6 +18,7 @@ from tranche.planner.timers import Timers
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
 from tranche.state.entities import JobState
+from tranche.state.node_health import RunningWorker
 from tranche.state.phases import JobPhase
 
 
@@ -82,6 +84,7 @@ class PlannerContext:
             if settings.gpu_kinds is not None:
                 self.cluster.speed_model.kind_evidence = NodeEvidence(settings.jobs_per_node_factor)
         self.cluster.health.settings = settings.health
+        self.cluster.health.running = self._training
         self.binding = policy if isinstance(policy, BindingPolicy) else None
         self.queue = JobQueue(policy, self.cluster) if isinstance(policy, QueuePolicy) else None
         if self.queue is not None:
@@ -108,6 +111,13 @@ class PlannerContext:
         """Event that is being handled; every instruction carries it."""
         self.now = 0.0
         """Planner's clock at that event, in seconds."""
+
+    def _training(self) -> Iterator[RunningWorker]:
+        """Yield all workers that train."""
+        for key, state in self.cluster.jobs.items():
+            for run in state.runs.values():
+                if run.started is not None and not run.closing and run.home.node:
+                    yield RunningWorker(key.partition("/")[0], run.home.node, run.started, self.now - run.started)
 
     def begin(self, now: float) -> None:
         """Start handling the events of one time."""

@@ -35,7 +35,15 @@ def avoid_after_failure(context: PlannerContext, state: JobState, node: str | No
         state.excluded_nodes.pop(name, None)
 
 
-def note_problem(context: PlannerContext, state: JobState, name: str | None, problem: str) -> None:
+def note_problem(
+    context: PlannerContext,
+    state: JobState,
+    name: str | None,
+    problem: str,
+    *,
+    counted: bool = False,
+    lasted: float = 0.0,
+) -> None:
     """Record that a pod of the job failed or was refused on a node, and exclude the node if that is one of several.
 
     Args:
@@ -43,20 +51,52 @@ def note_problem(context: PlannerContext, state: JobState, name: str | None, pro
         state: State of the pod's job.
         name: Name of the node; nodes of unlimited sites and removed nodes are ignored.
         problem: What happened, in a few words without the name of the job, because all users may read it.
+        counted: Whether it counts towards the back-off limit of the job; a node that explains it takes it back.
+        lasted: Time in seconds for which the pod ran.
     """
     cluster, now = context.cluster, context.now
     health, node = cluster.health, cluster.nodes.get(name or "")
     if node is None:
         return
-    result = PodResult(state.job.key, now, problem[:LONGEST_DETAIL])
+    result = PodResult(state.job.key, now, problem[:LONGEST_DETAIL], counted, lasted)
     health.note(node.node.name, result)
     known = health.exclusions.get(node.node.name)
     if known is None or known.phase is ExclusionPhase.RECOVERED:
         _exclude(context, node, known)
-    elif known.phase is ExclusionPhase.TRIAL and health.is_evidence(result):
+    elif known.phase is ExclusionPhase.TRIAL and health.is_evidence(known.node, result):
         known.detail = result.problem
         _begin(context, node, known, known.count)
+        if counted and state.job.backoff_limit:
+            _take_back(context, state, result)
     _end_unfounded(context)
+    _take_back_failures(context, node.node.name, state)
+
+
+def _take_back_failures(context: PlannerContext, node: str, last: JobState) -> None:
+    """Take the failures that a node explains off the counts of their jobs, at most `backoff_limit` of each job.
+
+    The job may be the cause as well as the node, so a job that always fails must end.
+
+    Args:
+        context: Context of the planner.
+        node: Name of the node.
+        last: The job that had a problem there last. Other jobs that have failed remain so.
+    """
+    health = context.cluster.health
+    since = context.now - health.settings.memory_seconds
+    for result in health.explained(node, since):
+        state = context.cluster.jobs.get(result.job)
+        if not result.counted or state is None or result.at < state.job.submitted:
+            continue
+        if state.excused < state.job.backoff_limit and (state is last or not state.failed):
+            state.excused += 1
+            _take_back(context, state, result)
+
+
+def _take_back(context: PlannerContext, state: JobState, result: PodResult) -> None:
+    result.counted = False
+    state.failures -= 1
+    context.publish(state.job.key)
 
 
 def note_trained(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:

@@ -312,6 +312,8 @@ class JobState:
     """Number of failed pods that count against the back-off limit."""
     verdict: str = ""
     """Why the operator has ended the job without success, as a sentence; empty if it has not."""
+    excused: int = 0
+    """Number of failed pods that do not count because their nodes explain it; 0 after a change of leader."""
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)

@@ -2,13 +2,13 @@
 
 A pod has a problem if it fails or its node refuses it. A node is excluded if pods of several jobs had a problem on it,
 and at least half of its last pods did. A job, or a namespace, whose pods have problems on most of their nodes does not
-count. An exclusion ends with a trial: the node takes pods of one job. If they train, the node has recovered; if they
-have a problem, the node is excluded for twice as long. At most a share of a site's nodes is excluded at the same time,
-so that jobs that crash cannot close a site.
+count, unless the nodes explain that better. An exclusion ends with a trial: the node takes pods of one job. If they
+train, the node has recovered; if they have a problem, the node is excluded for twice as long. At most a share of a
+site's nodes is excluded at the same time, so that jobs that crash cannot close a site.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +18,10 @@ NAMESPACE_NODES = 3
 """Smallest number of nodes with pods of a namespace from which the namespace is judged."""
 JOB_NODES = 2
 """The same for a job."""
+LONG_SECONDS = 30.0
+"""Shortest time after which a running pod is a sign that the pods of its namespace train."""
+RECHECK_SECONDS = 1.0
+"""Seconds before it is examined again whether a namespace's problems depend on the node: this reads all workers."""
 LONGEST_DETAIL = 200
 """Maximum length of a quoted message of a kubelet in characters; longer ones are cut."""
 
@@ -49,7 +53,7 @@ class HealthSettings:
         return min(self.first_seconds * 2.0 ** min(before, 30), self.longest_seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PodResult:
     """Result of one pod of ours on a node."""
 
@@ -58,11 +62,26 @@ class PodResult:
     at: float
     problem: str = ""
     """How it failed or was refused, in a few words without names of jobs; empty if it trained."""
+    counted: bool = False
+    """Whether it counts towards the back-off limit of its job."""
+    lasted: float = 0.0
+    """Time in seconds for which it ran."""
 
     @property
     def namespace(self) -> str:
         """Namespace of its job."""
         return self.job.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWorker:
+    """Worker that trains."""
+
+    namespace: str
+    node: str
+    since: float
+    seconds: float
+    """Time for which it has trained."""
 
 
 class ExclusionPhase(Enum):
@@ -137,6 +156,14 @@ class NodeHealth:
     """Last results by node, the oldest first."""
     _groups: dict[str, dict[str, _ResultCount]] = field(default_factory=dict)
     """Results by job key or namespace, then by node."""
+    running: Callable[[], Iterable[RunningWorker]] = field(default=tuple)
+    """Returns all workers that train."""
+    _credible: dict[str, bool] = field(default_factory=dict)
+    """Whether the problems of a namespace's pods count as evidence, by namespace, since the last result."""
+    _examined: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    """By namespace: when it was last examined whether its problems depend on the node, and the answer."""
+    _now: float = -inf
+    """Time of the last result."""
 
     # ---- results
 
@@ -147,6 +174,7 @@ class NodeHealth:
         results = self._results.get(node)
         if results is None:
             results = self._results[node] = deque()
+        self._now = max(self._now, result.at)
         results.append(result)
         self._count(node, result, 1)
         while len(results) > self.settings.pods:
@@ -167,6 +195,7 @@ class NodeHealth:
             self._count(node, result, -1)
 
     def _count(self, node: str, result: PodResult, by: int) -> None:
+        self._credible.clear()
         for group in (result.job, result.namespace):
             by_node = self._groups.setdefault(group, {})
             results = by_node.get(node)
@@ -183,14 +212,73 @@ class NodeHealth:
 
     # ---- judgement
 
-    def is_evidence(self, result: PodResult) -> bool:
-        """Return whether a result is a problem that may be the node's: not if the job has problems on most nodes."""
-        groups = _groups_of([result])
-        return bool(result.problem) and not any(self._fails_everywhere(group, nodes) for group, nodes in groups)
+    def is_evidence(self, node: str, result: PodResult) -> bool:
+        """Return whether a result is a problem that may be the node's.
 
-    def _fails_everywhere(self, group: str, fewest: int) -> bool:
+        A job that fails on most of its nodes says nothing about a node, unless more jobs fail on that node than nodes
+        fail the job: the node then explains more than the job. Nor does a namespace that fails on most of its nodes,
+        unless that depends on the node.
+        """
+        if not result.problem:
+            return False
+        nodes = self._nodes_if_most(result.job, JOB_NODES)
+        if nodes and len({one.job for one in self._results.get(node, ()) if one.problem}) <= nodes:
+            return False
+        if result.namespace not in self._credible:
+            fails = self._nodes_if_most(result.namespace, NAMESPACE_NODES)
+            self._credible[result.namespace] = not fails or self._depends_on_nodes(result.namespace)
+        return self._credible[result.namespace]
+
+    def _nodes_if_most(self, group: str, fewest: int) -> int:
+        """Return the number of nodes on which a job or namespace fails, if these are most of at least `fewest`."""
         by_node = self._groups.get(group, {})
-        return len(by_node) >= fewest and 2 * sum(results.mostly_failed for results in by_node.values()) > len(by_node)
+        bad = sum(results.mostly_failed for results in by_node.values())
+        return bad if len(by_node) >= fewest and 2 * bad > len(by_node) else 0
+
+    def _depends_on_nodes(self, namespace: str) -> bool:
+        """Return whether the problems of a namespace depend on the node, as last examined."""
+        at, depends = self._examined.get(namespace, (-inf, False))
+        if self._now >= at + RECHECK_SECONDS:
+            at, depends = self._examined[namespace] = self._now, self._examine(namespace)
+        return depends
+
+    def _examine(self, namespace: str) -> bool:
+        """Examine whether the problems of a namespace's pods depend on the node.
+
+        Several of its pods train or trained on one node without a problem, and no pod of any namespace trains on a node
+        since the first problem there. A pod that runs counts if it has trained for twice as long as any pod of the
+        namespace that had a problem.
+        """
+        by_node = {node: self._results[node] for node in self._groups.get(namespace, ())}
+        own = [(node, one) for node, results in by_node.items() for one in results if one.namespace == namespace]
+        first: dict[str, float] = {}
+        for node, one in own:
+            if one.problem:
+                first.setdefault(node, one.at)
+        sound = max(LONG_SECONDS, 2.0 * max((one.lasted for _, one in own if one.problem), default=0.0))
+        training = Counter(node for node, one in own if not one.problem)
+        for node, since in first.items():
+            del training[node]
+            if any(not one.problem and one.at > since for one in by_node[node]):
+                return False
+        for worker in self.running():
+            if worker.seconds >= sound:
+                if worker.node not in first:
+                    training[worker.node] += worker.namespace == namespace
+                elif worker.since > first[worker.node]:
+                    return False
+        return max(training.values(), default=0) >= self.settings.jobs
+
+    def explained(self, node: str, since: float = -inf) -> list[PodResult]:
+        """Return the problems on a node if pods of several jobs had them, and at least half of its last pods.
+
+        Jobs that fail everywhere count here, so this is no reason to exclude the node.
+        """
+        fewest = self.settings.jobs
+        results = [one for one in self._results.get(node, ()) if one.at >= since]
+        problems = [one for one in results if one.problem]
+        enough = fewest and len({one.job for one in problems}) >= fewest and 2 * len(problems) >= len(results)
+        return problems if enough else []
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
         """Return the problems for which a node is to be excluded; empty if they do not suffice.
@@ -199,8 +287,7 @@ class NodeHealth:
         """
         fewest = self.settings.jobs
         results = [one for one in self._results.get(node, ()) if one.at >= since]
-        everywhere = {group for group, nodes in _groups_of(results) if self._fails_everywhere(group, nodes)}
-        problems = [one for one in results if one.problem and not everywhere.intersection((one.job, one.namespace))]
+        problems = [one for one in results if self.is_evidence(node, one)]
         if not fewest or 2 * len(problems) < len(results):
             return []
         if len({one.job for one in problems}) >= fewest:
@@ -242,8 +329,3 @@ class NodeHealth:
     def copied(self) -> "NodeHealth":
         """Return an independent copy of the exclusions, without results."""
         return NodeHealth(self.settings, {name: shallow_copy(one) for name, one in self.exclusions.items()})
-
-
-def _groups_of(results: Iterable[PodResult]) -> set[tuple[str, int]]:
-    """Return jobs and namespaces of results, with the number of nodes on which each can be judged."""
-    return {group for one in results for group in ((one.job, JOB_NODES), (one.namespace, NAMESPACE_NODES))}

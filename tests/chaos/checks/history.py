@@ -137,11 +137,14 @@ def check_ends(jobs: Mapping[str, Mapping[str, Any]], expected: Mapping[str, str
 def summarize(history: Sequence[Change]) -> str:
     """Return the numbers of writes, pods and outcomes that the checks have read."""
     written = [change.after for change in history if change.resource == PODS and change.after is not None]
-    pods = {pod.metadata.uid: pod for pod in (msgspec.convert(one, Pod) for one in written) if identity(pod)}
-    ends = Counter(outcome(pod) for pod in pods.values() if is_over(pod))
+    pods = [pod for pod in (msgspec.convert(one, Pod) for one in written) if identity(pod)]
+    outcomes = {
+        pod.metadata.uid: outcome(pod) for pod in reversed(pods) if is_over(pod)
+    }  # deletion comes after the end
+    ends, created = Counter(outcomes.values()), len({pod.metadata.uid for pod in pods})
     plans = sum(change.resource == JOBS for change in history)
     said = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(ends.items()))
-    return f"{plans} writes of jobs, {len(pods)} pods ({said})"
+    return f"{plans} writes of jobs, {created} pods ({said})"
 
 
 def _plan(job: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checks.history import PODS, check, check_ends
+from chaos.checks.history import PODS, check, check_ends, summarize
 from support.history_builder import History
 
 
@@ -147,3 +147,14 @@ def test_every_job_has_to_end_as_expected(phase: str, wanted: str, good: bool) -
 def test_a_job_that_is_gone_has_to_be_one_that_was_deleted() -> None:
     assert list(check_ends({}, {"cats": "gone"})) == []
     assert list(check_ends({}, {"cats": "Succeeded"}))
+
+
+def test_summary_counts_the_outcome_that_a_pod_had_when_it_ended(history: History) -> None:
+    deleted = "2026-01-01T00:00:00Z"
+    history.pod(1, "0")
+    history.pod(1, "0", phase="Failed", code=1, reason="Error", message="{}")
+    history.pod(1, "0", phase="Failed", code=1, reason="Error", message="{}", deleted=deleted)
+    history.pod(2, "1")
+    history.pod(2, "1", deleted=deleted)
+    history.pod(2, "1", phase="Failed", code=143, reason="Error", message="{}", deleted=deleted)
+    assert summarize(history.changes) == "1 writes of jobs, 2 pods (1 failed, 1 preempted)"

@@ -24,7 +24,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.learned_state import learned_state_of, recall
-from tranche.state.node_health import Exclusion, ExclusionPhase, HealthSettings
+from tranche.state.node_health import Exclusion, ExclusionPhase, HealthSettings, PodResult
 
 POLICIES = ["chunk", "srsf", "fifo", "chunk-faithful", "least-loaded", "dorm"]
 HOUR = 3600.0
@@ -504,3 +504,218 @@ def test_start_time_of_adopted_worker_is_within_its_plan(reported: float, counte
     plan, progress = before.plan_of("default/a", 600.0), before.progress_of("default/a")
     after.restore([JobSubmitted(one, plan, progress)], 600.0, [WorkerStarted("default/a", 1, reported)])
     assert after.cluster.jobs["default/a"].runs[1].started == counted
+
+
+# ---- failures that a node explains
+
+
+def attempts(p: Planner, key: str) -> int:
+    return p.cluster.jobs[key].attempts
+
+
+def test_failure_is_taken_back_when_another_job_fails_there() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    fail(p, "default/one", 1.0)
+    assert p.cluster.jobs["default/one"].failures == 1
+    fail(p, "default/two", 2.0)
+    assert [p.cluster.jobs[f"default/{name}"].failures for name in ("one", "two")] == [0, 0]
+    assert [p.progress_of(f"default/{name}").failures for name in ("one", "two")] == [0, 0]
+
+
+def test_failure_beside_others_that_train_counts() -> None:
+    p = planner("chunk", [node("n1"), node("n2")])
+    outcomes: list[Outcome] = ["Failed", "Succeeded", "Succeeded", "Failed"]
+    for number, how in enumerate(outcomes):
+        p.handle(JobSubmitted(on("n1", job(f"j{number}", 10.0 * number, weight=1 + number))), 10.0 * number)
+        p.handle(Tick(), 10.0 * number)
+        fail(p, f"default/j{number}", 10.0 * number + 1.0, how)
+    assert p.cluster.jobs["default/j3"].failures == 0, "half of the pods"
+    p = planner("chunk", [node("n1"), node("n2")])
+    for number, how in enumerate([*outcomes[:3], outcomes[1], *outcomes[3:]]):
+        p.handle(JobSubmitted(on("n1", job(f"j{number}", 10.0 * number, weight=1 + number))), 10.0 * number)
+        fail(p, f"default/j{number}", 10.0 * number + 1.0, how)
+    assert p.cluster.jobs["default/j4"].failures == 1
+
+
+def test_pause_grows_with_failures_that_are_taken_back() -> None:
+    p = planner("chunk", [node("n1", gpus=2), node("n2", gpus=2)])
+    pauses = []
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(job(name)), 0.0)
+    for now in (0.0, 60.0):
+        p.handle(Tick(), now)
+        for name in ("one", "two"):
+            fail(p, f"default/{name}", now + 1.0)
+        pauses.append(p.cluster.jobs["default/two"].held_until - now - 1.0)
+    assert [p.cluster.jobs[f"default/{name}"].failures for name in ("one", "two")] == [0, 0]
+    assert pauses == [10.0, 20.0]
+
+
+def test_failed_job_stays_failed_when_its_node_is_blamed() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    p.handle(JobSubmitted(on("bad", job("one", backoff_limit=1))), 0.0)
+    p.handle(JobSubmitted(on("bad", job("two", backoff_limit=1))), 0.0)
+    fail(p, "default/one", 1.0)
+    p.handle(Tick(), 60.0)
+    fail(p, "default/one", 61.0)
+    assert p.cluster.jobs["default/one"].failed
+    fail(p, "default/two", 62.0)
+    assert p.cluster.jobs["default/one"].failed
+    assert p.cluster.jobs["default/two"].failures == 0
+
+
+def test_backoff_limit_0_allows_no_failure_on_a_bad_node() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name, backoff_limit=0))), 0.0)
+    for name in ("one", "two"):
+        fail(p, f"default/{name}", 1.0)
+    assert all(state.failed for state in p.cluster.jobs.values())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 6])
+def test_jobs_that_always_fail_end_within_twice_their_limit(limit: int) -> None:
+    names = [f"n{number}" for number in range(8)]
+    nodes = Kubelets(planner("chunk", [node(name, gpus=2) for name in names]), dict.fromkeys(names, "Failed"))
+    for number in range(6):
+        nodes.planner.handle(JobSubmitted(job(f"crash{number}", backoff_limit=limit)), 0.0)
+    nodes.run(3 * HOUR)
+    assert len(nodes.failed()) == 6
+    assert max(attempts(nodes.planner, key) for key in nodes.failed()) <= 2 * limit + 3, "two while nodes seem bad"
+
+
+@pytest.mark.parametrize(("limit", "failures"), [(0, 1), (1, 0)])
+def test_failed_trial_is_no_failure_of_its_job(limit: int, failures: int) -> None:
+    p = excluded_node()
+    p.handle(JobSubmitted(on("bad", job("trial", backoff_limit=limit))), 2.0)
+    p.handle(Tick(), 301.0)
+    fail(p, "default/trial", 302.0)
+    state = p.cluster.jobs["default/trial"]
+    assert (state.failures, state.excused) == (failures, 0)
+
+
+def test_start_failures_of_two_jobs_on_a_node_are_taken_back() -> None:
+    p = planner("chunk", [node("bad", gpus=2), node("n1")])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
+    for name in ("one", "two"):
+        p.handle(PodStartFailed(f"default/{name}", 1, "ErrImagePull", "no route to host"), 600.0)
+    states = [p.cluster.jobs[f"default/{name}"] for name in ("one", "two")]
+    assert [(state.failures, state.held_until) for state in states] == [(0, 610.0)] * 2
+
+
+def test_failed_servers_of_two_jobs_on_a_node_are_taken_back() -> None:
+    p = planner("chunk", [node("bad", gpus=2)])
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(job(name, servers=1, server=worker(gpus=0))), 0.0)
+    for name in ("one", "two"):
+        state = p.cluster.jobs[f"default/{name}"]
+        (server,) = state.servers
+        p.handle(ParameterServerEnded(state.job.key, 0, server.planned.attempt, "Failed", exit_code=1), 1.0)
+        assert state.servers, "it is replaced at once"
+    assert [p.cluster.jobs[f"default/{name}"].failures for name in ("one", "two")] == [0, 0]
+
+
+# ---- several bad nodes
+
+
+def cluster_with_bad_nodes(policy: str, good: int, jobs: int, limit: int) -> Kubelets:
+    """Return nodes with two GPUs, of which three are bad, and long jobs of one GPU."""
+    names, gpus = [f"bad{number}" for number in range(3)], 2
+    p = planner(policy, [node(name, gpus=gpus) for name in (*names, *(f"n{number}" for number in range(good)))])
+    for number in range(jobs):
+        p.handle(JobSubmitted(job(f"job{number}", seconds=HOUR, backoff_limit=limit)), 0.0)
+    return Kubelets(p, dict.fromkeys(names, "Failed"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_three_bad_nodes_of_12_get_few_pods_and_fail_no_job(policy: str) -> None:
+    nodes = cluster_with_bad_nodes(policy, good=9, jobs=24, limit=2)
+    excluded = set()
+    for _ in range(300):
+        nodes.run(3.0)
+        excluded |= {one.node for one in nodes.planner.cluster.health.lasting()}
+    assert not nodes.failed()
+    assert all(nodes.started[name] <= (14 if name in excluded else 5) for name in nodes.bad), nodes.started
+
+
+@pytest.mark.parametrize("jobs", [8, 16])
+def test_three_bad_nodes_of_four_fail_no_job(jobs: int) -> None:
+    nodes = cluster_with_bad_nodes("chunk", good=1, jobs=jobs, limit=6)
+    nodes.run(900.0)
+    assert not nodes.failed()
+    assert sum(one.node in nodes.bad for one in nodes.planner.cluster.health.lasting()) == 1, "a quarter of the site"
+
+
+def crash_on(p: Planner, nodes: list[str], now: float, jobs: int = 2, lasted: float = 0.0) -> None:
+    """Let new jobs fail on each of the nodes, one second after another."""
+    for name in nodes:
+        for number in range(jobs):
+            key = f"{name}-{number}-{now:g}"
+            p.handle(JobSubmitted(on(name, job(key, now, weight=1e3, backoff_limit=0))), now)
+            (attempt,) = p.cluster.jobs[f"default/{key}"].runs
+            p.handle(WorkerStarted(f"default/{key}", attempt, now), now)
+            p.handle(WorkerEnded(f"default/{key}", attempt, "Failed", now + lasted, exit_code=1), now + lasted)
+
+
+@pytest.mark.parametrize(
+    ("trained", "lasted", "excluded"), [(31.0, 0.0, True), (29.0, 0.0, False), (45.0, 20.0, True), (35.0, 20.0, False)]
+)
+def test_namespace_counts_while_two_pods_train_longer(trained: float, lasted: float, excluded: bool) -> None:
+    p = planner("chunk", [node("n0", gpus=2), *(node(f"n{number}", gpus=2) for number in range(1, 9))])
+    for number in range(2):
+        p.handle(JobSubmitted(on("n0", job(f"good{number}", seconds=HOUR))), 0.0)
+        p.handle(WorkerStarted(f"default/good{number}", 1, 0.0), 0.0)
+    crash_on(p, ["n1", "n2", "n3"], trained - lasted, jobs=1, lasted=lasted)
+    crash_on(p, ["n1"], trained + 0.5, jobs=1)
+    assert bool(exclusion(p, "n1")) is excluded
+
+
+def test_namespace_counts_after_two_pods_have_trained() -> None:
+    p = planner("chunk", [node(f"n{number}", gpus=2) for number in range(9)])
+    for number in range(2):
+        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
+        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    crash_on(p, ["n1", "n2", "n3"], 2.0, jobs=1)
+    crash_on(p, ["n1"], 3.0, jobs=1)
+    assert exclusion(p, "n1")
+
+
+def test_namespace_is_void_once_a_pod_trains_where_one_failed() -> None:
+    p = planner("chunk", [node(f"n{number}", gpus=2) for number in range(9)])
+    for number in range(2):
+        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
+        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    crash_on(p, ["n1", "n2", "n3"], 2.0, jobs=1)
+    p.handle(JobSubmitted(on("n3", job("other", 3.0, key="b/other"))), 3.0)
+    p.handle(WorkerStarted("b/other", 1, 3.0), 3.0)
+    crash_on(p, ["n1"], 32.0, jobs=1)
+    assert exclusion(p, "n1"), "the other pod has trained for 29 s"
+    crash_on(p, ["n2"], 34.0, jobs=1)
+    assert not list(p.cluster.health.lasting())
+
+
+def test_namespace_that_fails_beside_its_good_pods_is_void() -> None:
+    p = planner("chunk", [node(f"n{number}", gpus=4) for number in range(9)])
+    for number in range(2):
+        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
+        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    crash_on(p, ["n0"], 2.0)
+    crash_on(p, ["n1", "n2", "n3"], 3.0, jobs=1)
+    crash_on(p, ["n1"], 4.0, jobs=1)
+    assert not list(p.cluster.health.lasting())
+
+
+@pytest.mark.parametrize(("others", "excluded"), [(1, False), (2, True)])
+def test_job_of_two_bad_nodes_counts_where_more_jobs_fail(others: int, excluded: bool) -> None:
+    p = planner("chunk", [node("bad", gpus=4), *(node(f"n{number}") for number in range(4))])
+    p.handle(JobSubmitted(on("n1", job("one"))), 0.0)
+    fail(p, "default/one", 1.0)
+    state = p.cluster.jobs["default/one"]
+    health, problem = p.cluster.health, PodResult("default/one", 2.0, "exit code 1")
+    for result in (problem, *(PodResult(f"default/o{number}", 2.0, "exit code 1") for number in range(others))):
+        health.note("bad", result)
+    assert state.failures == 1
+    assert health.is_evidence("bad", problem) is excluded

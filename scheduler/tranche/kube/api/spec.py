@@ -219,7 +219,8 @@ class RunPolicy(Resource):
     """Limits of the run, and clean-up after it."""
 
     backoff_limit: int = Field(default=6, ge=0, le=1000)
-    """Number of failed pods after which the job fails. Preempted pods do not count."""
+    """Number of failed pods after which the job fails. Preempted pods do not count, nor do as many failures that a bad
+    node explains."""
     active_deadline_seconds: int | None = Field(default=None, ge=1, le=2**31 - 1)
     """Seconds after the creation of the first pod (status.firstPodTime) at which the job fails if it is not done;
     default: no limit."""

@@ -336,7 +336,7 @@ class Progress(Resource):
     preemptions: int = 0
     """Number of worker pods that were preempted."""
     failures: int = 0
-    """Number of pods that failed, of any role except staging; see runPolicy.backoffLimit."""
+    """Number of failed pods that count towards runPolicy.backoffLimit, of any role except staging."""
     lost_batches: float = 0.0
     """Mini-batches lost through preemption or failure, which must be trained again."""
     attempts: list[EndedAttempt] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)

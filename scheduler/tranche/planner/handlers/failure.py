@@ -136,9 +136,9 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
         return
     note_unplaced(context, state, node, text, unstarted=True)
     state.failures += 1
-    pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
     node_exclusion.avoid_after_failure(context, state, node)
-    node_exclusion.note_problem(context, state, node, text)
+    node_exclusion.note_problem(context, state, node, text, counted=True)
+    pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
     if state.failed:
         stop(context, state)
     context.touch(state)

@@ -64,7 +64,7 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
 
     Workers wait for a server that is replaced at once. During a pause they are stopped, so that others use their GPUs.
     """
-    first = state.failures == 0
+    first = state.failures + state.excused == 0
     state.failures += 1
     if state.failed:
         stop(context, state)
@@ -82,7 +82,9 @@ def _note_node_problem(context: PlannerContext, state: JobState, server: Server,
         node_exclusion.note_problem(context, state, node, reason)
     elif event.outcome == "Failed" and not server.closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_problem(context, state, node, how_failed(event))
+        node_exclusion.note_problem(
+            context, state, node, how_failed(event), counted=True, lasted=context.now - server.since
+        )
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
 

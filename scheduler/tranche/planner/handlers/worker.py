@@ -152,7 +152,9 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         stop_gang(context, state, why_gang_stops(f"worker {run.window.index}", event), event.preempted_by)
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
-    if state.failures > failures:
+    failed = state.failures > failures
+    _note_node_problem(context, state, run, event, closing=closing, trained=trained)
+    if failed:
         reason = f"worker {run.window.index} failed with {how_failed(event)}"
         pause_after_failure(context, state, reason)
     if event.outcome in ("Preempted", "Lost") and not closing:
@@ -160,7 +162,6 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         reason = f"worker {run.window.index} ended soon ({stopped})"
         if pause_after_disruption(context, state, run.opened, reason) and run.started is None:
             note_unplaced(context, state, None, reason, unstarted=True)
-    _note_node_problem(context, state, run, event, closing=closing, trained=trained)
     if state.finished:
         finish(context, state)
     elif state.failed:
@@ -185,7 +186,7 @@ def _note_node_problem(
         node_exclusion.note_problem(context, state, node, event.reason or NO_REASON)
     elif event.outcome == "Failed" and not closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_problem(context, state, node, _problem_of(event))
+        node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=trained)
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
     elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
