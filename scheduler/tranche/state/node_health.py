@@ -245,20 +245,20 @@ class NodeHealth:
     def _examine(self, namespace: str) -> bool:
         """Examine whether the problems of a namespace's pods depend on the node.
 
-        Several of its pods train or trained on one node without a problem, and no pod of any namespace trains on a node
-        since the first problem there. A pod that runs counts if it has trained for twice as long as any pod of the
-        namespace that had a problem.
+        Several of its pods train or trained on one node, more than had a problem there. And on no node where more had a
+        problem does a pod of any namespace train since the first of them. A pod that runs counts if it has trained for
+        twice as long as any pod of the namespace that had a problem.
         """
-        by_node = {node: self._results[node] for node in self._groups.get(namespace, ())}
+        counts = self._groups.get(namespace, {})
+        by_node = {node: self._results[node] for node in counts}
         own = [(node, one) for node, results in by_node.items() for one in results if one.namespace == namespace]
         first: dict[str, float] = {}
         for node, one in own:
-            if one.problem:
+            if one.problem and counts[node].mostly_failed:
                 first.setdefault(node, one.at)
         sound = max(LONG_SECONDS, 2.0 * max((one.lasted for _, one in own if one.problem), default=0.0))
-        training = Counter(node for node, one in own if not one.problem)
+        training = Counter({node: count.trained for node, count in counts.items() if not count.mostly_failed})
         for node, since in first.items():
-            del training[node]
             if any(not one.problem and one.at > since for one in by_node[node]):
                 return False
         for worker in self.running():
@@ -267,7 +267,8 @@ class NodeHealth:
                     training[worker.node] += worker.namespace == namespace
                 elif worker.since > first[worker.node]:
                     return False
-        return max(training.values(), default=0) >= self.settings.jobs
+        fewest, none = self.settings.jobs, _ResultCount()
+        return any(n >= fewest and n > counts.get(node, none).failed for node, n in training.items())
 
     def explained(self, node: str, since: float = -inf) -> list[PodResult]:
         """Return the problems on a node if pods of several jobs had them, and at least half of its last pods.

@@ -697,6 +697,18 @@ def test_namespace_is_void_once_a_pod_trains_where_one_failed() -> None:
     assert not list(p.cluster.health.lasting())
 
 
+def test_one_job_that_fails_on_a_good_node_voids_no_namespace() -> None:
+    p = planner("chunk", [node(f"n{number}", gpus=4) for number in range(9)])
+    p.handle(JobSubmitted(on("n0", job("doomed", backoff_limit=0))), 0.0)
+    fail(p, "default/doomed", 0.5)
+    for number in range(2):
+        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 1.0)
+        fail(p, f"default/good{number}", 2.0, "Succeeded")
+    crash_on(p, ["n1", "n2", "n3"], 3.0, jobs=1)
+    crash_on(p, ["n1"], 5.0, jobs=1)
+    assert exclusion(p, "n1")
+
+
 def test_namespace_that_fails_beside_its_good_pods_is_void() -> None:
     p = planner("chunk", [node(f"n{number}", gpus=4) for number in range(9)])
     for number in range(2):
