@@ -90,6 +90,16 @@ def test_job_below_the_threshold_comes_last(threshold: int, workers: list[int]) 
     assert [len(made.cluster.jobs[f"default/{name}"].runs) for name in ("small", "wide")] == workers
 
 
+def test_job_that_runs_counts_as_admitted() -> None:
+    """No payoff exceeds the threshold; that of the job that waits is the greater one."""
+    made = planner("rrh:threshold=1000", [node("n0")])
+    made.handle(JobSubmitted(job("light")), 0.0)
+    answer = made.handle(JobSubmitted(job("heavy", 10.0, weight=5.0)), 10.0)
+    assert worth(made, 10.0)["default/heavy"] > worth(made, 10.0)["default/light"]
+    assert not of_type(CloseWindow, answer)
+    assert started(made) == {"default/light"}
+
+
 def test_payoff_uses_the_utility_that_the_job_names() -> None:
     made = planner("rrh", [node("n0", gpus=2)])
     made.handle(JobSubmitted(job("a", utility=Utility(9.0, 0.0, 1.0))), 0.0)

@@ -7,8 +7,9 @@ ours [I]: a job is worth u(its end if it runs at once); its cost is the sum over
 are worth now less what they are worth when all of them end later by its GPU-seconds over all GPUs; there is no delay
 where all jobs fit beside each other. [I] the fixed number is the most workers of the job, or as many as find room;
 workers take nodes as under all queue policies, not in turn; a job that was not admitted is not dropped: it is offered
-again at each arrival and completion, and takes room that no job with a payoff above the threshold can use. The utility
-is that of the job, or that of a job that names none: see `tranche.policies.allocation.utility`.
+again at each arrival and completion, and takes room that no job with a payoff above the threshold can use; from then on
+it counts as admitted. The utility is that of the job, or that of a job that names none: see
+`tranche.policies.allocation.utility`.
 """
 
 from dataclasses import dataclass
