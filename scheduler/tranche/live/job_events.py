@@ -163,9 +163,11 @@ def is_job_over(resource: TrainingJob | None) -> bool:
 
 
 def _ends_pods(resource: TrainingJob) -> bool:
-    """Whether the job has failed and its written plan still has pods, of which the ledger has yet to count the ends."""
+    """Whether the operator ends the pods of a failed job and the written plan still has some, whose ends must count."""
     plan, gone = resource.status.plan, resource.metadata.deletion_timestamp is not None
     if gone or resource.status.phase != "Failed" or plan is None:
+        return False
+    if resource.spec.run_policy.clean_pod_policy == "None":  # they run on, as pods of others
         return False
     return bool(plan.workers or plan.parameter_servers or plan.chief)
 

@@ -193,6 +193,8 @@ def sentence(job: TrainingJob) -> str:
 def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
     if known is not None:
         progress: dict[str, Any] = msgspec.to_builtins(known)
+        if "total_batches" in progress:
+            progress["of"] = progress.pop("total_batches")
         return progress
     written = job.status.progress
     return {"batches": written.batches, "estimated": written.estimated} if written else {}

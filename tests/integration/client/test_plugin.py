@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,18 @@ def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubect
         whole.delete("behind", "ahead")
 
 
+def _plan_and_text(whole: Whole, kubectl: Run) -> tuple[dict[str, Any], str] | None:
+    """The written plan of the job `steady` and what the plugin shows of it; None if it was written in between."""
+    plan = whole.status("steady")["plan"]
+    text = kubectl("tranche", "plan", "steady").stdout
+    return (plan, text) if whole.status("steady")["plan"] == plan else None
+
+
 def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, kubectl: Run) -> None:
     whole.submit("steady", chunks=2, seconds=60.0)
     try:
         whole.until_phase("steady", "Running")
-        text = kubectl("tranche", "plan", "steady").stdout
-        plan = whole.status("steady")["plan"]
+        plan, text = whole.until("a plan that is not renewed while it is read", partial(_plan_and_text, whole, kubectl))
         assert f"why                 {plan['explanation']}" in text
         end = plan["estimatedCompletion"].replace("T", " ")
         latest = plan["completionInterval"]["latest"].replace("T", " ")

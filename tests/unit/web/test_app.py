@@ -10,8 +10,9 @@ from support.extender_objects import job, stranger, window, worker
 from support.page_visitor import Visited
 from tranche.auth.user_access import Scope
 from tranche.kube.api.resources import Progress, TrainingJob, TrainingJobStatus
-from tranche.model import AttemptRecord, PlannedWindow
+from tranche.model import AttemptRecord, PlannedWindow, Timings
 from tranche.model.attempt_record import pack
+from tranche.planner.handlers.progress import TrainingProgress
 from tranche.runtime.batching import PORTION
 from tranche.web.app import Planning
 from tranche.web.overview_index import MAX_ROWS, Board, Selection
@@ -442,6 +443,17 @@ class TestProgress:
         assert {name: job["trainedShare"] for name, job in jobs.items()} == {"busy": "25 %", "idle": "6.2 %"}
         assert jobs["busy"]["explanation"] == sentence.replace("6.2", "25")
         assert jobs["idle"]["explanation"] == sentence
+
+    def test_job_details_have_the_progress_of_the_planner(self) -> None:
+        known = TrainingProgress(25.0, 100.0, estimated=True, reported=None, timings=Timings())
+
+        async def progress(key: str) -> TrainingProgress:
+            return known
+
+        app = Visited(planning=Planning(progress=progress))
+        app.stores.add_job("busy", phase="Running")
+        trained = app.told("jobs/ns/busy")["trained"]
+        assert (trained["batches"], trained["of"], trained["estimated"]) == (25.0, 100.0, True)
 
 
 class TestPlannedWindows:
