@@ -327,7 +327,7 @@ class DecisionLog:
             case JobPhase.FAILED:
                 self._write_counted(key, now)
                 limit = f"more than runPolicy.backoffLimit {state.job.backoff_limit}"
-                why = state.verdict or f"{state.failures} pods failed, {limit}"
+                why = state.end_reason or f"{state.failures} pods failed, {limit}"
                 _write(key, "failed", f"has failed: {why}", _cause(cause))
             case JobPhase.SUSPENDED:
                 _write(key, "suspended", "is suspended", "spec.suspend is true")

@@ -172,7 +172,7 @@ def _ends_pods(resource: TrainingJob) -> bool:
     return bool(plan.workers or plan.parameter_servers or plan.chief)
 
 
-def _verdict(resource: TrainingJob) -> str:
+def _end_reason(resource: TrainingJob) -> str:
     """Why the operator has ended a job, from its condition."""
     found = find_condition(resource.status.conditions, CONDITION_FAILED)
     return found.message if found is not None and found.message else "the operator ended it"
@@ -196,7 +196,7 @@ def events_of(
     counts_pods = old is not None and is_job_over(old) and _ends_pods(old)
     if not replaced and new is not None and _ends_pods(new):
         if not is_job_over(old):
-            yield JobFailed(new.key, _verdict(new))
+            yield JobFailed(new.key, _end_reason(new))
     elif replaced or (is_job_over(new) and (counts_pods or not is_job_over(old))):
         known = old or new
         assert known is not None

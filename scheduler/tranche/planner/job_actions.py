@@ -193,7 +193,9 @@ def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -
     """Back off a job with a failed pod, for longer each time; the failure is counted already."""
     settings = context.settings
     if not state.failed:
-        seconds = settings.backoff_seconds(settings.failure_backoff_seconds, state.failures + state.excused - 1)
+        seconds = settings.backoff_seconds(
+            settings.failure_backoff_seconds, state.failures + state.uncounted_failures - 1
+        )
         hold(context, state, seconds, reason)
 
 

@@ -88,8 +88,8 @@ def _take_back_failures(context: PlannerContext, node: str, last: JobState) -> N
         state = context.cluster.jobs.get(result.job)
         if not result.counted or state is None or result.at < state.job.submitted:
             continue
-        if state.excused < state.job.backoff_limit and (state is last or not state.failed):
-            state.excused += 1
+        if state.uncounted_failures < state.job.backoff_limit and (state is last or not state.failed):
+            state.uncounted_failures += 1
             _take_back(context, state, result)
 
 

@@ -310,9 +310,9 @@ class JobState:
     """Number of workers that were stopped for another job."""
     failures: int = 0
     """Number of failed pods that count against the back-off limit."""
-    verdict: str = ""
+    end_reason: str = ""
     """Why the operator has ended the job without success, as a sentence; empty if it has not."""
-    excused: int = 0
+    uncounted_failures: int = 0
     """Number of failed pods that do not count because their nodes explain it; 0 after a change of leader."""
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
@@ -549,7 +549,7 @@ class JobState:
     @property
     def failed(self) -> bool:
         """Whether more pods have failed than the back-off limit allows, or the operator has ended the job."""
-        return self.failures > self.job.backoff_limit or bool(self.verdict)
+        return self.failures > self.job.backoff_limit or bool(self.end_reason)
 
     @property
     def halted(self) -> bool:

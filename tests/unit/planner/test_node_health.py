@@ -593,7 +593,7 @@ def test_failed_trial_is_no_failure_of_its_job(limit: int, failures: int) -> Non
     p.handle(Tick(), 301.0)
     fail(p, "default/trial", 302.0)
     state = p.cluster.jobs["default/trial"]
-    assert (state.failures, state.excused) == (failures, 0)
+    assert (state.failures, state.uncounted_failures) == (failures, 0)
 
 
 def test_start_failures_of_two_jobs_on_a_node_are_taken_back() -> None:

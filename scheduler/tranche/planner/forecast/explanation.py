@@ -145,8 +145,8 @@ def _activity(state: JobState, now: float) -> str:
     match state.phase(now):
         case JobPhase.FINISHED:
             return f"finished: {done}"
-        case JobPhase.FAILED if state.verdict:
-            return f"failed: {state.verdict}; {done}{_share(state, now)}"
+        case JobPhase.FAILED if state.end_reason:
+            return f"failed: {state.end_reason}; {done}{_share(state, now)}"
         case JobPhase.FAILED:
             return f"failed: {state.failures} pods failed, more than runPolicy.backoffLimit {job.backoff_limit} allows"
         case JobPhase.UNPLANNABLE if state.unplannable is not None:

@@ -64,7 +64,7 @@ def _count_failure(context: PlannerContext, state: JobState, server: Server, eve
 
     Workers wait for a server that is replaced at once. During a pause they are stopped, so that others use their GPUs.
     """
-    first = state.failures + state.excused == 0
+    first = state.failures + state.uncounted_failures == 0
     state.failures += 1
     if state.failed:
         stop(context, state)

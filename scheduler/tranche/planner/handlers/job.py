@@ -285,9 +285,9 @@ def tenancy_changed(context: PlannerContext, event: TenancyChanged) -> None:
 def failed(context: PlannerContext, event: JobFailed) -> None:
     """Close all windows of a job that the operator has ended; the ledger counts their pods as these end."""
     state = context.cluster.jobs.get(event.job)
-    if state is None or state.verdict:
+    if state is None or state.end_reason:
         return
-    state.verdict = event.message  # it stays failed, also if its back-off limit is raised now
+    state.end_reason = event.message  # it stays failed, also if its back-off limit is raised now
     abandon_preemption(context, state, "ended before its pods had started")
     stop(context, state)
     context.touch(state)
