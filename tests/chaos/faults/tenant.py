@@ -7,6 +7,7 @@ the label of a job.
 import contextlib
 import random
 import socket
+import sys
 import time
 from typing import Any
 
@@ -98,9 +99,13 @@ def _apart_from(job: str) -> dict[str, Any]:
 
 
 def bad_image(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
-    """Submit a job with an invalid image name; it must fail because of its own template."""
+    """Submit a job with an invalid image name, which may preempt one worker and must fail by its own template.
+
+    A dry run admits its pod. The failure comes late if the pod waits for a victim that hangs.
+    """
     name = "typo"
     lab.fault_jobs.add(name)
+    lab.bounds.append(Bound(name, 1, lab.revision(), sys.maxsize))
     body = fault_job(name, annotations={"start-seconds": "100000"}, runPolicy={"backoffLimit": 0})
     lab.submit(name, body, "Failed")
 
