@@ -1,5 +1,6 @@
 """Machine after a process with a real node was killed."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -38,10 +39,18 @@ def namespace_of(process: Path) -> str:
         return ""
 
 
+def program_of(process: Path, namespace: str) -> str:
+    """Return the program of a process in a process namespace; empty if it is in another one or has ended."""
+    try:
+        return (process / "comm").read_text().strip() if namespace_of(process) == namespace else ""
+    except OSError:
+        return ""
+
+
 def processes_in(namespace: str) -> list[str]:
     """Return the programs of the processes in a process namespace."""
-    processes = (path for path in Path("/proc").iterdir() if path.name.isdigit())
-    return [(path / "comm").read_text().strip() for path in processes if namespace_of(path) == namespace]
+    programs = (program_of(path, namespace) for path in Path("/proc").iterdir() if path.name.isdigit())
+    return [program for program in programs if program]
 
 
 def interfaces() -> set[str]:
@@ -49,7 +58,12 @@ def interfaces() -> set[str]:
 
 
 def members(groups: Iterable[Path]) -> list[str]:
-    return [pid for group in groups for file in group.rglob("cgroup.procs") for pid in file.read_text().split()]
+    """Return the processes in control groups; a group that is removed meanwhile has none."""
+    found: list[str] = []
+    for file in (file for group in groups for file in group.rglob("cgroup.procs")):
+        with contextlib.suppress(OSError):
+            found += file.read_text().split()
+    return found
 
 
 def test_killed_process_leaves_no_trace_after_the_next_start() -> None:
