@@ -69,7 +69,7 @@ class ServiceTime:
             load = rate * self.mean_seconds(size)
             return np.array([exp(m * log(load / (1 + load)) - log(1 + load)) for m in range(count)])
         times = self.seconds[size - 1]
-        return np.array([sum(_poisson(rate * one, m) for one in times) / len(times) for m in range(count)])
+        return np.array([sum(_poisson(rate * seconds, m) for seconds in times) / len(times) for m in range(count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class BatchDelay:
     delay_seconds: float
     """Mean time from arrival to the end of the batch, of requests that were not lost."""
     loss: float
-    """Probability that a request finds N others waiting and is lost."""
+    """Probability that a request is lost because N others wait."""
     queue_length: float
     """Mean number of waiting requests."""
     batch_size: float
@@ -129,14 +129,18 @@ class BatchQueue:
         rate, places = self.rate, self.places
         waiting = np.arange(places + 1)
         sizes = np.where(waiting < least, least, np.minimum(waiting, most))
-        left = np.where(waiting < least, 0, waiting - np.minimum(waiting, most))
-        chain = np.array([self._next(int(size), int(rest)) for size, rest in zip(sizes, left, strict=True)])
+        left_behind = np.where(waiting < least, 0, waiting - np.minimum(waiting, most))
+        chain = np.array(
+            [self._waiting_after(int(size), int(count)) for size, count in zip(sizes, left_behind, strict=True)]
+        )
         shares = _stationary(chain)
         seconds = self._means[sizes - 1]
         idle = np.maximum(least - waiting, 0) / rate
         cycle = float(shares @ (idle + seconds))
         forming = [sum(range(int(count), least)) / rate for count in waiting]  # Σ_{m=i}^{a−1} m/λ
-        areas, lost = np.array([self._in_service(int(k), int(rest)) for k, rest in zip(sizes, left, strict=True)]).T
+        areas, lost = np.array(
+            [self._integral_and_losses(int(size), int(count)) for size, count in zip(sizes, left_behind, strict=True)]
+        ).T
         loss = max(0.0, float(shares @ lost) / (rate * cycle))
         queue = float(shares @ (forming + areas)) / cycle
         served = float(shares @ sizes)
@@ -149,24 +153,24 @@ class BatchQueue:
             self._arrivals[size] = self.service.arrivals(self.rate, size, self.places)
         return self._arrivals[size]
 
-    def _next(self, size: int, rest: int) -> Floats:
+    def _waiting_after(self, size: int, left_behind: int) -> Floats:
         """Return the distribution of min(N, ℓ + A_k), the number that waits after a batch of k that left ℓ behind."""
         row = np.zeros(self.places + 1)
-        row[rest : self.places] = self._probabilities(size)[: self.places - rest]
+        row[left_behind : self.places] = self._probabilities(size)[: self.places - left_behind]
         row[self.places] = max(0.0, 1.0 - row.sum())
         return row
 
-    def _in_service(self, size: int, rest: int) -> tuple[float, float]:
+    def _integral_and_losses(self, size: int, left_behind: int) -> tuple[float, float]:
         """Return the expected time integral of waiting requests and of lost ones while a batch of k is in service.
 
         Both are sums over m of P(A_k > m), the expected time between the m-th and the next arrival times λ: the first
         in requests · seconds, the second in requests.
         """
-        room = self.places - rest
-        more = 1.0 - np.cumsum(self._probabilities(size)[:room])  # P(A_k > m) for m < N − ℓ
+        room = self.places - left_behind
+        exceeding = 1.0 - np.cumsum(self._probabilities(size)[:room])  # P(A_k > m) for m < N − ℓ
         expected = self.rate * self.service.mean_seconds(size)
-        waiting = self.places * expected - float((room - np.arange(room)) @ more)
-        return waiting / self.rate, max(0.0, expected - float(more.sum()))
+        waiting = self.places * expected - float((room - np.arange(room)) @ exceeding)
+        return waiting / self.rate, max(0.0, expected - float(exceeding.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +178,18 @@ class BatchMemory:
     """GPU memory of a batch, and its limit: fixed + each · b ≤ limit; any unit, the same for all three."""
 
     fixed: float = 0.0
-    """M₀: what the model takes without a batch."""
+    """M₀: memory of the model without a batch."""
     each: float = 0.0
-    """M₁: what each request of a batch takes."""
+    """M₁: memory of each request of a batch."""
     limit: float = inf
 
     def of(self, most: int) -> float:
-        """Return what a server takes whose batches have up to `most` requests."""
+        """Return the memory of a server whose batches have up to `most` requests."""
         return self.fixed + self.each * most
 
 
 def best_limits(queue: BatchQueue, memory: BatchMemory, loss_limit: float = 1.0) -> BatchDelay | None:
-    """Return the limits (a, b) of least mean delay that keep memory and loss; None if there are none.
+    """Return the limits (a, b) of least mean delay within the limits of memory and loss; None if there are none.
 
     Of equal delays the smaller b wins, then the smaller a. The time grows with N² pairs of N³ steps: use it for at most
     a few dozen waiting places.
@@ -194,25 +198,26 @@ def best_limits(queue: BatchQueue, memory: BatchMemory, loss_limit: float = 1.0)
 
 
 def best_fixed_size(queue: BatchQueue, memory: BatchMemory, loss_limit: float = 1.0) -> BatchDelay | None:
-    """Return the batch of one fixed size, a = b, of least mean delay that keeps memory and loss; None if none does."""
-    return _least_delay(one for one in _allowed(queue, memory, loss_limit, fixed=True))
+    """Return the fixed size, a = b, of least mean delay within the limits of memory and loss; None if there is none."""
+    return _least_delay(figures for figures in _allowed(queue, memory, loss_limit, fixed=True))
 
 
 def _allowed(queue: BatchQueue, memory: BatchMemory, loss_limit: float, *, fixed: bool = False) -> Iterator[BatchDelay]:
+    """Yield the figures of all pairs of limits within the limits of memory and loss; with `fixed`, those with a = b."""
     for most in range(1, queue.largest + 1):
         if memory.of(most) > memory.limit:
             return
         for least in range(most if fixed else 1, most + 1):
-            found = queue.figures(least, most)
-            if found.loss <= loss_limit:
-                yield found
+            figures = queue.figures(least, most)
+            if figures.loss <= loss_limit:
+                yield figures
 
 
-def _least_delay(found: Iterator[BatchDelay]) -> BatchDelay | None:
+def _least_delay(candidates: Iterator[BatchDelay]) -> BatchDelay | None:
     best = None
-    for one in found:
-        if best is None or one.delay_seconds < best.delay_seconds * (1 - TIE):
-            best = one
+    for figures in candidates:
+        if best is None or figures.delay_seconds < best.delay_seconds * (1 - TIE):
+            best = figures
     return best
 
 

@@ -21,23 +21,25 @@ MIN_OBSERVATIONS = 5
 class CapacityWaits:
     """Observed times until capacity existed, by class of jobs and topology level."""
 
-    _seen: dict[tuple[int, int], deque[float]] = field(default_factory=dict)
+    _observations: dict[tuple[int, int], deque[float]] = field(default_factory=dict)
 
     def add(self, size_class: int, level: int, seconds: float) -> None:
         """Record that a job of the class waited this long for capacity at the level."""
-        self._seen.setdefault((size_class, level), deque(maxlen=KEPT_OBSERVATIONS)).append(seconds)
+        self._observations.setdefault((size_class, level), deque(maxlen=KEPT_OBSERVATIONS)).append(seconds)
 
     def samples(self) -> Iterator[tuple[int, int, tuple[float, ...]]]:
         """Return class, level and last observations, oldest first, of all classes and levels with observations."""
-        return ((size_class, level, tuple(seen)) for (size_class, level), seen in sorted(self._seen.items()))
+        return (
+            (size_class, level, tuple(seconds)) for (size_class, level), seconds in sorted(self._observations.items())
+        )
 
     def recall(self, size_class: int, level: int, seconds: Iterable[float]) -> None:
         """Restore the observations of an earlier planner; values that no observation has are ignored."""
-        for one in seconds:
-            if 0 <= one < inf:
-                self.add(size_class, level, one)
+        for value in seconds:
+            if 0 <= value < inf:
+                self.add(size_class, level, value)
 
     def timer(self, size_class: int, level: int) -> float:
         """Return the mean of the last observations in seconds; 0 while there are few."""
-        seen = self._seen.get((size_class, level), ())
-        return fsum(seen) / len(seen) if len(seen) >= MIN_OBSERVATIONS else 0.0
+        observations = self._observations.get((size_class, level), ())
+        return fsum(observations) / len(observations) if len(observations) >= MIN_OBSERVATIONS else 0.0

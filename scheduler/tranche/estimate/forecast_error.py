@@ -23,11 +23,11 @@ OUTSIDE_SHARE = 0.1
 STEP = 0.1
 """Change of a bound by a score beyond it, in standard deviations, divided by 1 - OUTSIDE_SHARE; chosen on two logs."""
 EXACT = 1e-9
-"""Difference of a score that is a rounding error."""
+"""Distance of a score beyond a bound up to which it counts as a rounding error."""
 WIDEST = 6.0
 """Largest absolute value of a bound, so that outliers cannot move it without limit."""
 SHORTEST_SECONDS = 1.0
-"""Planned times that are nearer than this say nothing."""
+"""Shortest time from a plan to a planned time from which a score is computed."""
 MAX_PLANS = 100_000
 """Number of first plans that are kept, the latest ones."""
 
@@ -71,7 +71,7 @@ class ForecastErrors:
     """Completed jobs by the place of their completion in their first interval."""
     _plans: dict[str, FirstPlan] = field(default_factory=dict)
     _waiting: set[str] = field(default_factory=set)
-    """Jobs whose first plan has a later start, and which have not started."""
+    """Jobs that have not started, and whose first planned start was after the plan itself."""
 
     def planned(self, job: str, now: float, start: float, completion: float, sigma: float) -> None:
         """Record the plan of a job, unless it has one already."""
@@ -91,7 +91,7 @@ class ForecastErrors:
             self.starts.observe(_score(plan.planned_at, plan.start, at, UNKNOWN_SIGMA))
 
     def completed(self, job: str, at: float) -> Verdict | None:
-        """Learn from the completion of a job; returns where it lies in its first interval, None without a plan."""
+        """Learn from the completion of a job; return where it lies in the first interval, None if it has no score."""
         plan = self._plans.get(job)
         self.forget(job)
         if plan is None or plan.completion - plan.planned_at < SHORTEST_SECONDS:
@@ -116,26 +116,30 @@ class ForecastErrors:
 
     def bounds(self) -> dict[str, float]:
         """Return what was learned, by name; empty if nothing was."""
-        known = {"start": self.starts, "completion": self.completions}
-        if all(one == ScoreBounds() for one in known.values()):
+        by_name = {"start": self.starts, "completion": self.completions}
+        if all(score_bounds == ScoreBounds() for score_bounds in by_name.values()):
             return {}
-        return {f"{name}.{side}": getattr(one, side) for name, one in known.items() for side in ("low", "high")}
+        return {
+            f"{name}.{side}": getattr(score_bounds, side)
+            for name, score_bounds in by_name.items()
+            for side in ("low", "high")
+        }
 
     def recall(self, bounds: Mapping[str, float]) -> None:
         """Restore what an earlier planner has learned; unknown names and values out of range are ignored."""
-        for name, one in (("start", self.starts), ("completion", self.completions)):
-            low, high = bounds.get(f"{name}.low", one.low), bounds.get(f"{name}.high", one.high)
+        for name, score_bounds in (("start", self.starts), ("completion", self.completions)):
+            low, high = bounds.get(f"{name}.low", score_bounds.low), bounds.get(f"{name}.high", score_bounds.high)
             if -WIDEST <= low <= 0.0 <= high <= WIDEST:
-                one.low, one.high = low, high
+                score_bounds.low, score_bounds.high = low, high
 
 
 def _score(planned_at: float, planned: float, actual: float, sigma: float) -> float:
-    least = SHORTEST_SECONDS * 1e-3
-    return log(max(least, actual - planned_at) / max(least, planned - planned_at)) / sigma
+    shortest = SHORTEST_SECONDS * 1e-3
+    return log(max(shortest, actual - planned_at) / max(shortest, planned - planned_at)) / sigma
 
 
 def _interval(bounds: ScoreBounds, now: float, planned: float, sigma: float) -> Interval:
-    left = max(0.0, planned - now)
-    if not left:
+    seconds_left = max(0.0, planned - now)
+    if not seconds_left:
         return Interval(planned, planned)
-    return Interval(now + left * exp(bounds.low * sigma), now + left * exp(bounds.high * sigma))
+    return Interval(now + seconds_left * exp(bounds.low * sigma), now + seconds_left * exp(bounds.high * sigma))

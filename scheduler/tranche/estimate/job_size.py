@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from math import log, log2, sqrt
 from statistics import fmean, median
 
-KEPT = 20
+MAX_SIZES = 20
 """Number of completed jobs of a template whose sizes are kept."""
-TEMPLATES = 1000
+MAX_TEMPLATES = 1000
 """Number of templates whose sizes are kept: those that completed a job most recently."""
 
 DECLARED_SIGMA = 1.0
@@ -29,21 +29,21 @@ OVERRUN = 1.05
 class Sizes:
     """Sizes of completed jobs, by template."""
 
-    _known: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
+    _by_template: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
 
     def add(self, template: str, size: float) -> None:
         """Record the size of a completed job of the template: GPU-seconds, or GPU-seconds a mini-batch."""
         if not template or size <= 0:
             return
-        self._known.setdefault(template, deque(maxlen=KEPT)).append(size)
-        self._known.move_to_end(template)
-        if len(self._known) > TEMPLATES:
-            self._known.popitem(last=False)
+        self._by_template.setdefault(template, deque(maxlen=MAX_SIZES)).append(size)
+        self._by_template.move_to_end(template)
+        if len(self._by_template) > MAX_TEMPLATES:
+            self._by_template.popitem(last=False)
 
     def predict(self, template: str) -> float | None:
         """Return the median size of the template's last jobs; None if there are none."""
-        known = self._known.get(template)
-        return median(known) if known else None
+        sizes = self._by_template.get(template)
+        return median(sizes) if sizes else None
 
     def sigma(self, template: str) -> float:
         """Return the standard deviation of the logarithm of the next size; UNKNOWN_SIGMA if there is no completed job.
@@ -51,11 +51,11 @@ class Sizes:
         Sizes are log-normal with an unknown mean and variance. The variance is shrunk towards DECLARED_SIGMA², as if
         PRIOR_JOBS other jobs had it, and widened by 1 + 1/n for the unknown mean, so that few jobs give a wide one.
         """
-        logs = [log(size) for size in self._known.get(template, ())]
+        logs = [log(size) for size in self._by_template.get(template, ())]
         if not logs:
             return UNKNOWN_SIGMA
         mean, count = fmean(logs), len(logs)
-        squares = PRIOR_JOBS * DECLARED_SIGMA**2 + sum((one - mean) ** 2 for one in logs)
+        squares = PRIOR_JOBS * DECLARED_SIGMA**2 + sum((value - mean) ** 2 for value in logs)
         return sqrt(squares / (PRIOR_JOBS + count - 1.0) * (1.0 + 1.0 / count))
 
 

@@ -84,7 +84,7 @@ class Transfer(Generic[LinkName]):
     unit_seconds: float
 
     def left_at(self, now: float) -> float:
-        """Return the units that are not sent then."""
+        """Return the units that are not sent at time `now`."""
         return max(0.0, self.left - (now - self.at) / self.unit_seconds) if self.unit_seconds else 0.0
 
     @property

@@ -10,11 +10,11 @@ from statistics import median
 from typing import Self
 
 MAX_LOG_FACTOR = log(2.0)
-"""Maximum absolute logarithm that one window counts for a node."""
+"""Maximum absolute logarithm of one window."""
 RATE = 0.5
 """Weight of a job's newest window on a node against its earlier ones there."""
 MAX_JOBS = 16
-"""Number of jobs that are remembered for a node, the latest ones."""
+"""Number of jobs that are kept for a node, the latest ones."""
 
 
 class NodeEvidence:
@@ -51,14 +51,14 @@ class NodeEvidence:
         """
         self._namespaces.add(_namespace(job))
         jobs = self._by_node.setdefault(node, {})
-        seen = max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, error))
-        known = jobs.pop(job, None)
-        jobs[job] = seen if known is None else known + RATE * (seen - known)
+        measured = max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, error))
+        mean = jobs.pop(job, None)
+        jobs[job] = measured if mean is None else mean + RATE * (measured - mean)
         while len(jobs) > MAX_JOBS:
             del jobs[next(iter(jobs))]
         groups: dict[str, list[float]] = {}
-        for key, one in jobs.items():
-            groups.setdefault(_namespace(key), []).append(one)
+        for name, logarithm in jobs.items():
+            groups.setdefault(_namespace(name), []).append(logarithm)
         if len(jobs) < self._jobs_required or len(groups) < min(2, len(self._namespaces)):
             return None
         return median(median(group) for group in groups.values())

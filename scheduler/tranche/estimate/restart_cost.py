@@ -62,8 +62,8 @@ class CommonRestarts:
         """Return the restart cost of a new job, which counts for its namespace."""
         if namespace not in self._namespaces:
             self._namespaces.add(namespace)
-            for lessons in (self._start, self._save):
-                lessons.settle(len(self._namespaces))
+            for means in (self._start, self._save):
+                means.settle(len(self._namespaces))
         return Restarts(self, namespace)
 
     def started(self, namespace: str, seconds: float) -> None:
@@ -115,5 +115,5 @@ class Restarts:
         return Restarts(start_seconds=self.seconds, save_seconds=0.0, fixed=True)
 
 
-def _mean(known: float | None, seconds: float) -> float:
-    return seconds if known is None else known + LEARNING_RATE * (seconds - known)
+def _mean(mean: float | None, seconds: float) -> float:
+    return seconds if mean is None else mean + LEARNING_RATE * (seconds - mean)

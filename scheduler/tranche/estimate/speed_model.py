@@ -19,7 +19,7 @@ from tranche.estimate.node_evidence import MAX_LOG_FACTOR, NodeEvidence
 JOB_SIGMA, JOB_AT_SITE_SIGMA, NODE_SIGMA = 0.5, 0.1, 0.3
 """Standard deviation of each unknown before anything is observed."""
 KNOWN_SIGMA = 0.1
-"""Standard deviation of a node's unknown that an earlier planner has learned."""
+"""Standard deviation of the unknown of a node or GPU kind that an earlier planner or several jobs have determined."""
 DRIFT_SIGMA = 0.02
 """Standard deviation of an unknown's change between two observations, so that old observations lose weight."""
 NOISE_SIGMA = 0.05
@@ -68,30 +68,30 @@ class SpeedModel:
         """Return the function from the name of a node of this kind at this site to `factor`; it is for one decision."""
         if not (self.jobs or self.nodes or self.kinds):
             return lambda node: 1.0
-        common = sum([one.mean for one in self._known_terms(job, kind, site, None) if one is not None])
+        common = sum([term.mean for term in self._existing_terms(job, kind, site, None) if term is not None])
         nodes, of_kind = self.nodes, self.kinds.get(kind)
 
         def factor(node: str | None) -> float:
-            known = nodes.get(node, of_kind) if node is not None else None
-            total = common + known.mean if known is not None else common
+            hardware = nodes.get(node, of_kind) if node is not None else None
+            total = common + hardware.mean if hardware is not None else common
             return exp(total) if total else 1.0
 
         return factor
 
     def node_factor(self, node: str, kind: str = "") -> float:
         """Return the factor of the node alone; without one, that of its GPU kind."""
-        known = self._hardware(node, kind)
-        return exp(known.mean) if known is not None else 1.0
+        hardware = self._hardware(node, kind)
+        return exp(hardware.mean) if hardware is not None else 1.0
 
     def _hardware(self, node: str | None, kind: str) -> NormalVariable | None:
         """Return the unknown of the node, which holds all that was learned there, else that of its GPU kind."""
-        known = self.nodes.get(node) if node is not None else None
-        return known if known is not None or node is None else self.kinds.get(kind)
+        variable = self.nodes.get(node) if node is not None else None
+        return variable if variable is not None or node is None else self.kinds.get(kind)
 
     def job_factor(self, job: str) -> float:
         """Return the factor of the job alone."""
-        known = self.jobs.get(job)
-        return exp(known.mean) if known is not None else 1.0
+        variable = self.jobs.get(job)
+        return exp(variable.mean) if variable is not None else 1.0
 
     def assume(self, job: str, factor: float, sigma: float = JOB_SIGMA) -> None:
         """Set the factor of the job; sigma is the standard deviation of its logarithm."""
@@ -109,7 +109,7 @@ class SpeedModel:
         self.kinds[kind] = NormalVariable(max(-MAX_LOG_FACTOR, min(MAX_LOG_FACTOR, log(factor))), KNOWN_SIGMA**2)
 
     def observe(self, job: str, kind: str, site: str, node: str | None, factor: float, seconds: float) -> bool:
-        """Correct the unknowns by a window that has ended; returns whether any changed.
+        """Correct the unknowns by a window that has ended; return whether any changed, but for those of `evidence`.
 
         Args:
             job: Key of the job.
@@ -119,20 +119,20 @@ class SpeedModel:
             factor: Measured over predicted seconds of a mini-batch.
             seconds: Measured training time of the window.
         """
-        known = self._known_terms(job, kind, site, node)
-        error = log(factor) - sum(one.mean for one in known if one is not None)
+        terms = self._existing_terms(job, kind, site, node)
+        error = log(factor) - sum(term.mean for term in terms if term is not None)
         noise = NOISE_SIGMA + OVERHEAD_SECONDS / seconds
         if self.evidence is not None:
             self._observe_node(self.evidence, job, kind, node, error)
             noise, node = hypot(noise, NODE_SIGMA), None
         if abs(error) < EXACT:
             return False
-        parts = list(self._terms(job, kind, site, node))
-        total = sum(one.variance for one in parts) + noise**2
-        for one in parts:
-            gain = one.variance / total
-            one.mean += gain * error
-            one.variance = one.variance * (1 - gain) + DRIFT_SIGMA**2
+        corrected = list(self._terms(job, kind, site, node))
+        total = sum(term.variance for term in corrected) + noise**2
+        for term in corrected:
+            gain = term.variance / total
+            term.mean += gain * error
+            term.variance = term.variance * (1 - gain) + DRIFT_SIGMA**2
         return True
 
     def _observe_node(self, evidence: NodeEvidence, job: str, kind: str, node: str | None, error: float) -> None:
@@ -143,8 +143,8 @@ class SpeedModel:
         if node is None or job not in self.places:
             self.places.setdefault(job, {})
             return
-        known = self._hardware(node, kind)
-        error += known.mean if known is not None else 0.0
+        hardware = self._hardware(node, kind)
+        error += hardware.mean if hardware is not None else 0.0
         mean = evidence.add(node, job, error)
         if mean is not None:
             self.nodes[node] = NormalVariable(mean, KNOWN_SIGMA**2)
@@ -164,7 +164,7 @@ class SpeedModel:
         if self.evidence is not None:
             self.evidence.forget_node(node)
 
-    def _known_terms(self, job: str, kind: str, site: str, node: str | None) -> tuple[NormalVariable | None, ...]:
+    def _existing_terms(self, job: str, kind: str, site: str, node: str | None) -> tuple[NormalVariable | None, ...]:
         place = self.places.get(job)
         return (
             self.jobs.get(job),

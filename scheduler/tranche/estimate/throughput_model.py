@@ -16,19 +16,20 @@ factor has a closed form. One calibration run of a pair sets s.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log, prod
+from operator import mul
 
 from tranche.estimate.layer_graph import Layer
 
 SWEEPS = 60
 """Number of updates of every factor."""
 RIDGE = 0.01
-"""Weight of a factor's relative distance from its start, against that of one squared relative error."""
+"""Weight of the squared relative distance of a factor from its start value; a squared relative error has weight 1."""
 PAIR_RIDGE = 0.2
 """The same weight for the factor of a pair, which is 1 at the start."""
 LARGE_ERROR = 0.1
 """Relative error from which an error weighs less than its square."""
 MIN_SHARE = 1e-3
-"""Least value of a factor over its start."""
+"""Smallest ratio of a factor to its start value."""
 MIN_COMPUTATION = 0.3
 """Least part of a calibration run that counts as computation, however much the transfers should take [I]."""
 
@@ -84,7 +85,7 @@ class ThroughputModel:
         model.factors = dict(starts)
         touched: dict[Factor, list[int]] = {}
         for index, (products, _) in enumerate(terms):
-            for factor in dict.fromkeys(one for product in products for one in product):
+            for factor in dict.fromkeys(name for product in products for name in product):
                 touched.setdefault(factor, []).append(index)
         for _ in range(SWEEPS):
             weights = [_weight(model._sum(products) / seconds) for products, seconds in terms]
@@ -134,11 +135,11 @@ class ThroughputModel:
         starts: dict[Factor, float] = {}
         for products, seconds in terms:
             for product in products:
-                known = prod(product.values())
+                number = prod(product.values())
                 for factor in product:
                     starts[factor] = 1.0
-                    if factor[0] in "ovw":
-                        shares.setdefault(factor, []).append(log(seconds / len(products) / known))
+                    if factor[0] in "ovw":  # the roles of the kinds' factors
+                        shares.setdefault(factor, []).append(log(seconds / len(products) / number))
         return starts | {factor: exp(sum(logs) / len(logs)) for factor, logs in shares.items()}
 
     def _normalize(self) -> None:
@@ -158,16 +159,22 @@ class ThroughputModel:
     def _update(
         self, factor: Factor, start: float, terms: Sequence[tuple[list[dict[Factor, float]], float, float]]
     ) -> None:
-        """Set a factor to the minimum of the weighted squared relative errors, all others being fixed."""
-        known = self.factors[factor]
+        """Set a factor to the minimum of the weighted squared relative errors, all others being fixed.
+
+        Args:
+            factor: Name of the factor.
+            start: Start value of the factor.
+            terms: Products, measured seconds and weight of each run that has the factor.
+        """
+        value = self.factors[factor]
         ridge = PAIR_RIDGE if factor[0] == "s" else RIDGE
-        above, below = ridge, ridge  # in units of the start value
+        numerator, denominator = ridge, ridge  # in units of the start value
         for products, seconds, weight in terms:
-            slope = sum(self._value(one) for one in products if factor in one) / known * start / seconds
-            rest = sum(self._value(one) for one in products if factor not in one) / seconds
-            above += weight * slope * (1.0 - rest)
-            below += weight * slope * slope
-        self.factors[factor] = start * max(MIN_SHARE, above / below)
+            slope = sum(self._value(product) for product in products if factor in product) / value * start / seconds
+            rest = sum(self._value(product) for product in products if factor not in product) / seconds
+            numerator += weight * slope * (1.0 - rest)
+            denominator += weight * slope * slope
+        self.factors[factor] = start * max(MIN_SHARE, numerator / denominator)
 
 
 def _weight(ratio: float) -> float:
@@ -180,8 +187,9 @@ def _weight(ratio: float) -> float:
 FORGETTING = 0.98
 """Weight of an earlier measurement against the next one."""
 PRIOR_VARIANCE = (0.04, 0.01, 0.04, 0.04)
-"""Variances of the coefficients before any measurement; NOISE_VARIANCE is that of a measurement."""
+"""Variances of the coefficients before any measurement."""
 NOISE_VARIANCE = 0.02
+"""Variance of the logarithm of one measurement."""
 
 
 @dataclass(slots=True)
@@ -201,17 +209,18 @@ class OnlineCorrection:
 
     def factor(self, setting: Setting) -> float:
         """Return the corrected over the predicted seconds."""
-        return exp(sum(mean * one for mean, one in zip(self._means, self._features(setting), strict=True)))
+        return exp(sum(mean * feature for mean, feature in zip(self._means, self._features(setting), strict=True)))
 
     def observe(self, setting: Setting, measured: float, predicted: float) -> None:
         """Learn from one measurement; `predicted` is the prediction without this correction."""
         features = self._features(setting)
-        towards = [sum(one * feature for one, feature in zip(row, features, strict=True)) for row in self._covariance]
-        variance = NOISE_VARIANCE + sum(one * feature for one, feature in zip(towards, features, strict=True))
+        projected = [sum(map(mul, row, features)) for row in self._covariance]
+        variance = NOISE_VARIANCE + sum(map(mul, projected, features))
         error = log(measured / predicted / self.factor(setting))
-        self._means = [mean + one / variance * error for mean, one in zip(self._means, towards, strict=True)]
+        gains = [value / variance for value in projected]
+        self._means = [mean + gain * error for mean, gain in zip(self._means, gains, strict=True)]
         self._covariance = [
-            [(self._covariance[i][j] - towards[i] * towards[j] / variance) / FORGETTING for j in range(4)]
+            [(self._covariance[i][j] - projected[i] * projected[j] / variance) / FORGETTING for j in range(4)]
             for i in range(4)
         ]
 

@@ -12,7 +12,8 @@ from math import inf
 from tranche.estimate.link_contention import PENALTY_RATIO
 
 StartRule = Callable[[float, Sequence[float], int], bool]
-"""Whether a transfer of some units starts, given the units left of those on its links and the most of them on one."""
+"""Function of the units of a new transfer, the units left of each transfer on its links, and the largest number of
+transfers on one of them; it returns whether the new one starts."""
 
 
 def ada_dual(alone: float, penalty: float) -> StartRule:

@@ -10,12 +10,12 @@ from tranche.model import Link
 
 LEARNING_RATE = 0.3
 """Weight of the newest measurement."""
-LARGEST_CORRECTION = log(1000.0)
-"""Largest correction of a link's declared time, as a logarithm, in either direction: without a limit, one jump of the
-clock could make a link unusable permanently."""
+MAX_LOG_CORRECTION = log(1000.0)
+"""Largest absolute logarithm of a correction of a link's declared time: without a limit, one jump of the clock could
+make a link unusable permanently."""
 
 NO_LOADS: tuple[float, Counter[str]] = (nan, Counter())
-"""Counted for no time."""
+"""Value of `Uploads._loads` before the links are counted."""
 
 Ends = tuple[str, str]
 """Source site and destination site."""
@@ -59,8 +59,8 @@ class Uploads:
         first = self._free_at(ends, link, now) + seconds
         if link.dedicated or not count:
             return [first] * count
-        more = seconds - link.latency_seconds
-        return [first + i * more for i in range(count)]
+        each_seconds = seconds - link.latency_seconds
+        return [first + i * each_seconds for i in range(count)]
 
     def _free_at(self, ends: Ends, link: Link, now: float) -> float:
         """Return when an upload could start: after earlier uploads, unless the link is dedicated."""
@@ -100,8 +100,10 @@ class Uploads:
 
     def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float) -> None:
         """Record the measured duration of one upload that has ended, without its wait for others on the same link."""
-        promised = link.transfer_seconds(size_bytes) * self.slowdown(ends, link, now)
-        if promised > 0 and seconds > 0:
-            known = self.corrections.get(ends)
-            seen = max(-LARGEST_CORRECTION, min(LARGEST_CORRECTION, log(seconds / promised)))
-            self.corrections[ends] = seen if known is None else known + LEARNING_RATE * (seen - known)
+        expected = link.transfer_seconds(size_bytes) * self.slowdown(ends, link, now)
+        if expected > 0 and seconds > 0:
+            correction = self.corrections.get(ends)
+            logarithm = max(-MAX_LOG_CORRECTION, min(MAX_LOG_CORRECTION, log(seconds / expected)))
+            self.corrections[ends] = (
+                logarithm if correction is None else correction + LEARNING_RATE * (logarithm - correction)
+            )

@@ -5,7 +5,7 @@ from math import exp
 import pytest
 
 from tranche.estimate import DeclaredSizes
-from tranche.estimate.declared_size import MIN_JOBS, NAMESPACES
+from tranche.estimate.declared_size import MAX_NAMESPACES, MIN_JOBS
 from tranche.simulation.named_random import lognormal
 
 
@@ -40,6 +40,6 @@ def test_few_jobs_and_other_namespaces_correct_nothing() -> None:
 
 def test_namespaces_that_completed_jobs_last_are_kept() -> None:
     sizes = taught(0.0, bias=2.0, jobs=MIN_JOBS)
-    for number in range(NAMESPACES):
+    for number in range(MAX_NAMESPACES):
         sizes.add(f"other-{number}", 1.0, 1.0)
     assert sizes.factor("team", 500.0) == 1.0

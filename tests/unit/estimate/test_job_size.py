@@ -5,12 +5,12 @@ from math import exp
 import pytest
 
 from tranche.estimate import OVERRUN, UNKNOWN_SIGMA, Sizes, estimated_total
-from tranche.estimate.job_size import KEPT, TEMPLATES
+from tranche.estimate.job_size import MAX_SIZES, MAX_TEMPLATES
 
 
 def test_a_template_needs_the_median_of_its_last_jobs() -> None:
     sizes = Sizes()
-    for size in [1e9] * KEPT + [10.0, 20.0, 30.0] * 7:
+    for size in [1e9] * MAX_SIZES + [10.0, 20.0, 30.0] * 7:
         sizes.add("t", size)
     assert sizes.predict("t") == 20.0
     assert sizes.predict("other") is None
@@ -24,7 +24,7 @@ def test_sizes_without_template_predict_nothing() -> None:
 
 def test_sizes_keep_only_the_latest_templates() -> None:
     sizes = Sizes()
-    for number in range(TEMPLATES):
+    for number in range(MAX_TEMPLATES):
         sizes.add(str(number), 1.0)
     sizes.add("0", 1.0)
     sizes.add("new", 1.0)
@@ -42,7 +42,7 @@ def test_estimated_total_doubles_until_it_exceeds_attained(attained: float, tota
 def test_sigma_of_a_template_narrows_with_equal_jobs() -> None:
     sizes, found = Sizes(), []
     assert sizes.sigma("t") == UNKNOWN_SIGMA
-    for _ in range(KEPT):
+    for _ in range(MAX_SIZES):
         sizes.add("t", 50.0)
         found.append(sizes.sigma("t"))
     assert found == sorted(found, reverse=True)
@@ -52,6 +52,6 @@ def test_sigma_of_a_template_narrows_with_equal_jobs() -> None:
 
 def test_sigma_of_a_template_approaches_its_spread() -> None:
     sizes = Sizes()
-    for number in range(KEPT):
+    for number in range(MAX_SIZES):
         sizes.add("t", exp(3.0 * (-1) ** number))
     assert sizes.sigma("t") == pytest.approx(((2 + 20 * 9) / 21 * 1.05) ** 0.5)

@@ -73,7 +73,9 @@ class BatchSearch:
             return replace(self, trial=None, refused=self.refused | {self.trial})
         refused: frozenset[Setting] = frozenset() if self.trial is not None else self.refused
         settled = BatchSearch(self.setting, None, period, refused)
-        open_to_try = [one for one in candidates(settled.kept, workers, total_may_change) if one not in refused]
+        open_to_try = [
+            candidate for candidate in candidates(settled.kept, workers, total_may_change) if candidate not in refused
+        ]
         return replace(settled, trial=open_to_try[0] if open_to_try else None)
 
     def _pays(self, period: Period) -> bool:
@@ -84,7 +86,7 @@ class BatchSearch:
 
 
 def candidates(kept: Setting, workers: Sequence[SampleTime], total_may_change: bool) -> list[Setting]:
-    """Return the other feasible points of the grid, the one with the least modelled seconds per sample first."""
+    """Return the feasible points of the grid but `kept`, that with the least modelled seconds per sample first."""
     totals = {round(kept.total * factor) for factor in FACTORS} if total_may_change else {kept.total}
     grid = {
         Setting(total, max(1, smallest))
@@ -99,7 +101,7 @@ def candidates(kept: Setting, workers: Sequence[SampleTime], total_may_change: b
         except InfeasibleBatchError:
             continue
         seconds[setting] = slowest_seconds(limited, sizes) / setting.total
-    return sorted(seconds, key=lambda one: (seconds[one], one.total, one.smallest))
+    return sorted(seconds, key=lambda setting: (seconds[setting], setting.total, setting.smallest))
 
 
 def mean_ratio_to_course(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> float:

@@ -98,8 +98,8 @@ def split(workers: Sequence[SampleTime], total: int) -> BatchSplit:
 
 def equal_split(workers: int, total: int) -> tuple[int, ...]:
     """Return equal sizes, the first ones larger by 1 if the total is not divisible: a comparator."""
-    whole, more = divmod(total, workers)
-    return tuple(whole + (number < more) for number in range(workers))
+    whole, remainder = divmod(total, workers)
+    return tuple(whole + (number < remainder) for number in range(workers))
 
 
 def slowest_seconds(workers: Sequence[SampleTime], sizes: Sequence[int]) -> float:
