@@ -102,41 +102,41 @@ def pack(record: AttemptRecord) -> str:
 def unpack(text: str) -> AttemptRecord | None:
     """Return the record in a text of `pack`; None if it is not one."""
     first, _, log = text.partition("\n")
-    found = _LINE.fullmatch(first)
-    if found is None:
+    match = _LINE.fullmatch(first)
+    if match is None:
         return None
     try:
-        ended = None if found["ended"] == "-" else datetime.fromisoformat(found["ended"])
+        ended = None if match["ended"] == "-" else datetime.fromisoformat(match["ended"])
     except ValueError:
         return None
     end = ended.timestamp() if ended is not None else None
     return AttemptRecord(
-        index=int(found["index"]),
-        attempt=int(found["attempt"]),
-        node=_unless_absent(found["node"]),
-        reason=_unless_absent(found["reason"]),
-        exit_code=None if found["code"] == "-" else int(found["code"]),
-        role=found["role"],  # type: ignore[arg-type]  # by the pattern
-        preempted_by=_unless_absent(found["by"]),
-        why=found["why"] or "",
-        started=end - float(found["ran"]) if end is not None and found["ran"] != "-" else None,
+        index=int(match["index"]),
+        attempt=int(match["attempt"]),
+        node=_unless_absent(match["node"]),
+        reason=_unless_absent(match["reason"]),
+        exit_code=None if match["code"] == "-" else int(match["code"]),
+        role=match["role"],  # type: ignore[arg-type]  # by the pattern
+        preempted_by=_unless_absent(match["by"]),
+        why=match["why"] or "",
+        started=end - float(match["ran"]) if end is not None and match["ran"] != "-" else None,
         ended=end,
-        lost_seconds=float(found["lost"]),
+        lost_seconds=float(match["lost"]),
         log=log,
     )
 
 
 def bounded(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the last of these texts that fit into the history of a job."""
-    kept = tuple(texts)[-KEPT_ATTEMPTS:]
-    size = 6 * sum(map(len, kept))  # an upper bound
+    last = tuple(texts)[-KEPT_ATTEMPTS:]
+    size = 6 * sum(map(len, last))  # an upper bound
     if size > KEPT_BYTES:
-        sizes = [json_bytes(text) for text in kept]
+        sizes = [json_bytes(text) for text in last]
         size, first = sum(sizes), 0
         while size > KEPT_BYTES:
             size, first = size - sizes[first], first + 1
-        kept = kept[first:]
-    return kept
+        last = last[first:]
+    return last
 
 
 def json_bytes(text: str) -> int:
@@ -180,7 +180,7 @@ def _tenths(seconds: float) -> str:
 def _moment(at: float | None) -> str:
     """Return a time in RFC 3339 with tenths; ``-`` for None and for times that it cannot express."""
     try:
-        known = None if at is None else datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
+        time = None if at is None else datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
     except (OverflowError, ValueError, OSError):
-        known = None
-    return "-" if known is None else f"{known.isoformat('T', 'milliseconds')[:-2]}Z"
+        time = None
+    return "-" if time is None else f"{time.isoformat('T', 'milliseconds')[:-2]}Z"

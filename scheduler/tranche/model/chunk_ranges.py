@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-LARGEST = 9999
+MAX_CHUNK = 9999
 """Largest chunk number, above that of any job; without a limit, a foreign text could cause an endless loop."""
 
 
@@ -28,13 +28,13 @@ def parse_chunks(text: str) -> frozenset[int]:
     [0, 1, 2, 3, 14]
 
     Raises:
-        ValueError: if the text does not have that form, or names a chunk above `LARGEST`.
+        ValueError: if the text does not have that form, or names a chunk above `MAX_CHUNK`.
     """
     chunks: set[int] = set()
     for part in filter(None, text.split(",")):
         first, dash, last = part.partition("-")
         end = int(last if dash else first)
-        if end > LARGEST:
-            raise ValueError(f"chunk {end} in {text[:40]!r} is above {LARGEST}")
+        if end > MAX_CHUNK:
+            raise ValueError(f"chunk {end} in {text[:40]!r} is above {MAX_CHUNK}")
         chunks.update(range(int(first), end + 1))
     return frozenset(chunks)

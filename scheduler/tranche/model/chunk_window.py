@@ -62,7 +62,7 @@ class ChunkWindow:
     chunk: int
     state: ChunkState
     site: str = ""
-    """Name of the site; empty: unknown (yet, or no longer known)."""
+    """Name of the site; empty if it is not known yet, or no longer."""
     node: str | None = None
     """Name of the node; None on an unlimited site, and where no node is known."""
     slots: tuple[int, ...] = ()

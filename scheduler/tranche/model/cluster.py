@@ -54,7 +54,7 @@ class Resources:
         )
 
     def parts_of(self, whole: Self) -> list[float]:
-        """Return the parts of the whole's GPUs, CPU and memory, those of which it has nothing left out."""
+        """Return the parts of the whole's GPUs, CPU and memory, without resources of which the whole has none."""
         pairs = ((self.gpus, whole.gpus), (self.cpu, whole.cpu), (self.memory, whole.memory))
         return [part / total for part, total in pairs if total]
 

@@ -1,4 +1,4 @@
-"""Times and free GPUs in explanations of jobs, in one format, so that a reader can remove them to compare the rest."""
+"""Times and free GPUs in explanations of jobs, in one format, so that a program can remove them to compare the rest."""
 
 import re
 from datetime import UTC, datetime

@@ -129,11 +129,6 @@ class Job:
     template_requests: Resources | None = None
     """Requests of the worker template; None: those of `worker`, to which admission has added nothing."""
 
-    @property
-    def declared_requests(self) -> Resources:
-        """Requests of a worker as the specification declares them, without those that admission adds."""
-        return self.worker.requests if self.template_requests is None else self.template_requests
-
     admission: Admission = Admission.PASSED
     refusal: str = ""
     """Message of the API server, if it refuses the job's pods."""
@@ -145,6 +140,11 @@ class Job:
     def __post_init__(self) -> None:
         object.__setattr__(self, "namespace", self.key.partition("/")[0])
         object.__setattr__(self, "gpus", self.worker.requests.gpus)
+
+    @property
+    def declared_requests(self) -> Resources:
+        """Requests of a worker as the specification declares them, without those that admission adds."""
+        return self.worker.requests if self.template_requests is None else self.template_requests
 
     @property
     def tenant(self) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-
-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 
 
@@ -82,7 +80,11 @@ class Constraints:
         if any(labels.get(key, value) != value for key, value in self.selector):
             return False
         return self.affinity is None or any(
-            term and all(one.field or one.key not in labels or one.matches("", labels) for one in term)
+            term
+            and all(
+                requirement.field or requirement.key not in labels or requirement.matches("", labels)
+                for requirement in term
+            )
             for term in self.affinity
         )
 
@@ -107,10 +109,10 @@ class Constraints:
 
 
 def _int64(text: str) -> int:
-    """Parse an integer as Kubernetes does, where 1_000 and numbers beyond 64 bits are none.
+    """Parse an integer as Kubernetes does, which rejects 1_000 and numbers beyond 64 bits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such an integer.
     """
     if _INTEGER.fullmatch(text) is None or not -(2**63) <= (number := int(text)) < 2**63:
         raise ValueError(f"{text!r} is not a 64-bit integer")

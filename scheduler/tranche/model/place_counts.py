@@ -14,8 +14,8 @@ def places_text(counts: Mapping[str, int], word: str = "at", others: str = "othe
         word: Preposition before a place.
         others: Noun for the places beyond `MAX_PLACES`, which are counted together.
     """
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     named = [f"{count} {word} {place}" for place, count in ranked[:MAX_PLACES]]
-    if rest := ranked[MAX_PLACES:]:
-        named.append(f"{sum(count for _, count in rest)} {word} {len(rest)} {others}")
+    if unnamed := ranked[MAX_PLACES:]:
+        named.append(f"{sum(count for _, count in unnamed)} {word} {len(unnamed)} {others}")
     return ", ".join(named)

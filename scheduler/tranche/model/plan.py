@@ -135,11 +135,9 @@ class SlotCells(NamedTuple):
 
 
 MAX_CELLS_BYTES = 64 * 1024
-"""Bound of the JSON of a job's cells in its status; a job whose cells have more is not admitted."""
-
-
+"""Maximum size of the JSON of a job's cells in its status; a job whose cells have more is not admitted."""
 MAX_CELL_SLOTS = 10_000
-"""Most slots in which a job has cells."""
+"""Maximum number of slots in which a job has cells."""
 
 
 class CellRun(NamedTuple):
@@ -150,25 +148,25 @@ class CellRun(NamedTuple):
     places: PodPlaces
 
     @property
-    def most_bytes(self) -> int:
+    def max_bytes(self) -> int:
         """Upper bound of its JSON in status.plan."""
         return 80 + sum(len(name) + 28 for name, _ in (*self.places.workers, *self.places.servers))
 
 
 def cell_runs(cells: Iterable[SlotCells]) -> list[CellRun]:
-    """Return the cells with equal ones of successive slots in one entry."""
+    """Return the cells with one entry for successive slots that have equal ones."""
     runs: list[CellRun] = []
-    for one in cells:
-        if runs and runs[-1].last == one.slot - 1 and runs[-1].places == one.places:
-            runs[-1] = runs[-1]._replace(last=one.slot)
+    for slot_cells in cells:
+        if runs and runs[-1].last == slot_cells.slot - 1 and runs[-1].places == slot_cells.places:
+            runs[-1] = runs[-1]._replace(last=slot_cells.slot)
         else:
-            runs.append(CellRun(one.slot, one.slot, one.places))
+            runs.append(CellRun(slot_cells.slot, slot_cells.slot, slot_cells.places))
     return runs
 
 
 def are_storable(cells: Sequence[SlotCells]) -> bool:
     """Return whether a job's status has room for the cells."""
-    return len(cells) <= MAX_CELL_SLOTS and sum(run.most_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES
+    return len(cells) <= MAX_CELL_SLOTS and sum(run.max_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,7 @@ class WorkerGrant:
     policy: str
     """Name of the policy."""
     workers: int
-    """Most workers on nodes that the job may have."""
+    """Maximum number of workers on nodes that the job may have."""
     place: float
     """Place in the order of the distribution: smaller numbers are served first."""
     preferred: PodPlaces | None = None

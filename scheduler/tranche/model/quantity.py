@@ -63,10 +63,10 @@ def parse_duration(text: str) -> float:
     Raises:
         ValueError: if the text is not a duration.
     """
-    parts = list(_DURATION.finditer(text))
-    if text != "0" and (not parts or sum(len(part.group()) for part in parts) != len(text)):
+    matches = list(_DURATION.finditer(text))
+    if text != "0" and (not matches or sum(len(match.group()) for match in matches) != len(text)):
         raise ValueError(f"{text[:80]!r} is not a duration such as 1h30m, 20s or 120ms")
-    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    return sum(float(match[1]) * _SECONDS[match[2]] for match in matches)
 
 
 def _rounded_up(number: Decimal) -> int:

@@ -60,5 +60,5 @@ class Quota:
 
     def with_foreign(self, foreign: Mapping[str, int]) -> "Quota":
         """Return the same quota with other use by pods that tranche does not manage, by resource."""
-        limits = (replace(one, foreign=foreign.get(one.resource, 0)) for one in self.limits)
+        limits = (replace(limit, foreign=foreign.get(limit.resource, 0)) for limit in self.limits)
         return replace(self, limits=tuple(limits))

@@ -30,4 +30,4 @@ def with_share(sentence: str, share: str) -> str:
     >>> with_share("2 workers (2 at edge-a); 0 of 4 chunks done, about 0.8 % trained", "14 %")
     '2 workers (2 at edge-a); 0 of 4 chunks done, about 14 % trained'
     """
-    return _SHARE.sub(lambda found: f"{found[1] or ''}{share}", sentence)
+    return _SHARE.sub(lambda match: f"{match[1] or ''}{share}", sentence)

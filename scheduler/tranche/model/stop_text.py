@@ -6,7 +6,7 @@ Command line, web page and events use the same words.
 from datetime import UTC, datetime
 
 MIN_LOSS_SECONDS = 0.05
-"""Lost work below this time is none."""
+"""Lost training time from which a text names it."""
 
 
 def preemption_text(preempted_by: str, why: str) -> str:

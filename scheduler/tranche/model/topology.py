@@ -62,8 +62,8 @@ class Topology:
         Args:
             domains: Groups of the nodes at the narrowest level, as `domain` returns them.
         """
-        unlike = set(domains)
-        return next(level for level in range(self.widest + 1) if len({one[level:] for one in unlike}) <= 1)
+        distinct = set(domains)
+        return next(level for level in range(self.widest + 1) if len({domain[level:] for domain in distinct}) <= 1)
 
     def fresh_level(self, gpus: int, gpus_per_node: int) -> int:
         """Return the level of a gang on new nodes of one site, about which nothing else is known.
@@ -72,9 +72,9 @@ class Topology:
             gpus: GPUs of the gang.
             gpus_per_node: GPUs of each new node.
         """
-        wider = NODE_LEVEL if gpus <= gpus_per_node else SITE_LEVEL
-        known = self.level(wider)
-        return self.widest if known is None else known
+        label = NODE_LEVEL if gpus <= gpus_per_node else SITE_LEVEL
+        level = self.level(label)
+        return self.widest if level is None else level
 
 
 def _value(node: Node, label: str) -> str:

@@ -54,8 +54,8 @@ def test_bound_of_a_record_is_above_its_size(name: str, servers: int) -> None:
     cells = tuple(SlotCells(2_000_000_000 + 2 * i, counts[: 1 + i % 7], counts[:servers]) for i in range(50))
     status = grant_status(WorkerGrant("oasis", 1, 0.0, None, 900.0, SlotPlan(1.0, 0, 0, cells)))
     size = len(json.dumps(status["slots"]["cells"], separators=(",", ":")))
-    assert size <= sum(run.most_bytes for run in cell_runs(cells)) <= 1.5 * size + 80
-    assert are_storable(cells) == (sum(run.most_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES)
+    assert size <= sum(run.max_bytes for run in cell_runs(cells)) <= 1.5 * size + 80
+    assert are_storable(cells) == (sum(run.max_bytes for run in cell_runs(cells)) <= MAX_CELLS_BYTES)
 
 
 def test_cells_in_too_many_slots_are_not_storable() -> None:
