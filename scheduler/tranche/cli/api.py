@@ -104,13 +104,13 @@ def api(log_level: Level, log_format: Format, **options: object) -> None:
 
 
 async def _main(options: ApiOptions) -> None:
-    wanted = ConnectionLimits(options.connections, options.connections_per_peer)
-    limits = wanted.within((raise_file_limit() - RESERVED) // 3)
-    with ExitStack() as private:
-        await _run(options, limits, private)
+    requested = ConnectionLimits(options.connections, options.connections_per_peer)
+    limits = requested.within((raise_file_limit() - RESERVED) // 3)
+    with ExitStack() as cleanup:
+        await _run(options, limits, cleanup)
 
 
-async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack) -> None:
+async def _run(options: ApiOptions, limits: ConnectionLimits, cleanup: ExitStack) -> None:
     connector = aiohttp.TCPConnector(limit=CONNECTIONS)
     async with (
         ApiClient.connect(options.kubeconfig) as client,
@@ -129,16 +129,16 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, private: ExitStack
             if options.report_port is not None:
                 pods, jobs = watches.pods.store, watches.jobs.store
                 reports = create_report_app(pods, jobs, planner, TokenReviewer(client), metrics)
-                tls, keeping = _report_tls(
+                tls, coroutines = _report_tls(
                     client,
                     options.lease_namespace,
                     options.report_tls_secret,
                     options.report_tls_dir,
                     options.report_tls_hosts,
-                    private,
+                    cleanup,
                 )
-                for one in keeping:
-                    group.create_task(one)
+                for coroutine in coroutines:
+                    group.create_task(coroutine)
                 group.create_task(serve(reports, options.report_host, options.report_port, limits=limits, tls=tls))
                 if options.report_http_port is not None:
                     group.create_task(serve(reports, options.report_host, options.report_http_port, limits=limits))

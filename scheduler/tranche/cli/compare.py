@@ -64,7 +64,7 @@ def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any)
     Ratios are to the baseline, for each seed and load. With several seeds, a ratio is the mean over them with its 95 %
     confidence interval (Student's t). Exit status 1 if a simulation failed; the other results are printed.
     """
-    options = WorkloadOptions.taken(values)
+    options = WorkloadOptions.pop_from(values)
     baseline = values["baseline"] or policies[0]
     if baseline not in policies:
         raise InputError(f"--baseline {baseline} is not among --policies {','.join(policies)}")
@@ -99,9 +99,9 @@ def _run(
         progress_bar("simulations", quiet=quiet) as on_progress,
     ):
         result = run_study(study, pool, on_progress)
-    nothing = not any(outcome.summary.jobs for outcome in result.outcomes)
+    none_ran = not any(outcome.summary.jobs for outcome in result.outcomes)
     for outcome in result.outcomes:
-        if values["strict_fit"] or nothing:
+        if values["strict_fit"] or none_ran:
             refuse(outcome, values["strict_fit"])
     return result
 
@@ -247,14 +247,24 @@ def _write(
 ) -> None:
     from tranche.simulation_report import Means, ReportRun
 
-    bounds = {(one.load, one.seed): one.bound_seconds for one in result.outcomes if one.bound_seconds is not None}
+    bounds = {
+        (comparison.load, comparison.seed): comparison.bound_seconds
+        for comparison in result.outcomes
+        if comparison.bound_seconds is not None
+    }
     headings = [f"{name}, to {facts['baseline']}" for name in RATIO_HEADINGS]
     ratios = {
-        (one.load, one.policy): dict(zip(headings, _shown_ratios(one, facts["baseline"]), strict=True))
-        for one in comparisons
+        (comparison.load, comparison.policy): dict(
+            zip(headings, _shown_ratios(comparison, facts["baseline"]), strict=True)
+        )
+        for comparison in comparisons
     }
     several = len({outcome.seed for outcome in result.outcomes}) > 1
-    means = {(one.load, one.policy): Means(one.figures, one.bound_seconds) for one in comparisons if several}
+    means = {
+        (comparison.load, comparison.policy): Means(comparison.figures, comparison.bound_seconds)
+        for comparison in comparisons
+        if several
+    }
     runs = [
         ReportRun(
             outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
@@ -268,8 +278,10 @@ def _write(
         if outcome.result is not None
     ]
     if several:
-        kept = min(outcome.seed for outcome in result.outcomes)
-        scope = f"the table has means over the seeds; pictures, use of sites, summary and jobs are for seed {kept}"
+        first_seed = min(outcome.seed for outcome in result.outcomes)
+        scope = (
+            f"the table has means over the seeds; pictures, use of sites, summary and jobs are for seed {first_seed}"
+        )
         notes = [*notes, f"{scope}; simulations.csv has every seed"]
     texts = {
         "simulations.csv": csv_of([_cell_facts(chosen, outcome) for outcome in result.outcomes]),

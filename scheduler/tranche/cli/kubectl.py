@@ -188,8 +188,10 @@ def history(job: str, log_lines: int, **values: Any) -> None:
     An attempt has times, node, outcome, exit code and last log lines.
     """
     with opened(values) as client:
-        known = client.history(job, log_lines=log_lines)
-    answer(values, known, "\n".join(part for part in (attempts_text(known), event_text(known)) if part))
+        job_history = client.history(job, log_lines=log_lines)
+    answer(
+        values, job_history, "\n".join(part for part in (attempts_text(job_history), event_text(job_history)) if part)
+    )
 
 
 @main.command(cls=OneLineCommand)
@@ -208,8 +210,8 @@ def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> 
 
     with opened(values) as client:
         namespace = "" if all_namespaces else client.namespace
-        taken, notes = client.call(snapshot(client.session, namespace, gpu_resources))
-    click.echo(_json(taken, indent=1))
+        objects, notes = client.call(snapshot(client.session, namespace, gpu_resources))
+    click.echo(_json(objects, indent=1))
     for note in notes:
         click.echo(note, err=True)
 
@@ -238,10 +240,10 @@ def usage(
     from tranche.client.job_usage import by_namespace
 
     with opened(values) as client:
-        known = client.usage(
+        jobs = client.usage(
             all_namespaces=all_namespaces, since=_utc(since), until=_utc(until), system_namespace=system_namespace
         )
-    rows = by_namespace(known) if group == "namespace" else known
+    rows = by_namespace(jobs) if group == "namespace" else jobs
     if values["output"] == "csv":
         click.echo(usage_csv(rows), nl=False)
     else:

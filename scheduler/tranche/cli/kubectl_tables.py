@@ -32,8 +32,8 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def moment(at: datetime | str | None) -> str:
     """Format a time in UTC, such as ``2026-11-22 14:20:00Z``; "" for None."""
-    known = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if known else ""
+    time = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if time else ""
 
 
 def _with_interval(at: datetime | None, interval: "TimeInterval | None") -> str:
@@ -49,8 +49,8 @@ def _interval(interval: "TimeInterval | None") -> str:
 
 def completion_text(job: "JobSummary") -> str:
     """Format the planned completion of a job with its interval; "" if there is none."""
-    known = job.planned_completion is not None and job.completed is None
-    return f"planned completion {_with_interval(job.planned_completion, job.completion_interval)}" if known else ""
+    is_planned = job.planned_completion is not None and job.completed is None
+    return f"planned completion {_with_interval(job.planned_completion, job.completion_interval)}" if is_planned else ""
 
 
 def queue_text(jobs: "Sequence[JobSummary]", namespace: str) -> str:
@@ -85,8 +85,8 @@ def plan_text(job: "JobDetail") -> str:
         ("failures", str(job.failures)),
     ]
     text = "".join(f"{name:<20}{value}\n" for name, value in facts if value)
-    helpers = [("ps", one) for one in job.parameter_servers] + ([("chief", job.chief)] if job.chief else [])
-    rows = [_row(role, one) for role, one in [*helpers, *(("worker", one) for one in job.windows)]]
+    helpers = [("ps", pod) for pod in job.parameter_servers] + ([("chief", job.chief)] if job.chief else [])
+    rows = [_row(role, pod) for role, pod in [*helpers, *(("worker", pod) for pod in job.windows)]]
     if job.planned_start is not None and job.phase == "Waiting" and not job.windows:
         text += "\nno windows yet: a window opens when a worker starts; --chunks prints the forecast of each chunk\n"
     if rows:
@@ -98,13 +98,13 @@ def sites_text(sites: Sequence[dict[str, Any]]) -> str:
     """Format the site usage of a job; "" if there is none."""
     rows = [
         [
-            one["site"],
-            f"{one.get('gpuSeconds', 0) / 3600:,.2f}",
-            str(one.get("chunks", 0)),
-            f"{one.get('copiedBytes', 0) / 1e9:,.2f}",
-            f"{one.get('inVainBytes', 0) / 1e9:,.2f}",
+            site["site"],
+            f"{site.get('gpuSeconds', 0) / 3600:,.2f}",
+            str(site.get("chunks", 0)),
+            f"{site.get('copiedBytes', 0) / 1e9:,.2f}",
+            f"{site.get('inVainBytes', 0) / 1e9:,.2f}",
         ]
-        for one in sites
+        for site in sites
     ]
     return "\n" + columns(["SITE", "GPU-HOURS", "CHUNKS", "COPIED GB", "UNUSED GB"], rows) if rows else ""
 
@@ -118,24 +118,26 @@ def usage_text(rows: "Sequence[JobUsage]") -> str:
     heads += ["HELD GPU-HOURS", "TRAINED", "LOST", "RUNNING"]
     lines = [
         [
-            one.namespace,
-            *([one.name, one.phase, moment(one.completed)] if of_jobs else [str(one.jobs)]),
-            *_hours(one.held_gpu_seconds, one.trained_gpu_seconds, one.lost_gpu_seconds, one.running_gpu_seconds),
+            usage.namespace,
+            *([usage.name, usage.phase, moment(usage.completed)] if of_jobs else [str(usage.jobs)]),
+            *_hours(
+                usage.held_gpu_seconds, usage.trained_gpu_seconds, usage.lost_gpu_seconds, usage.running_gpu_seconds
+            ),
         ]
-        for one in rows
+        for usage in rows
     ]
     total = _hours(
-        sum(one.held_gpu_seconds for one in rows),
-        sum(one.trained_gpu_seconds for one in rows),
-        sum(one.lost_gpu_seconds for one in rows),
-        sum(one.running_gpu_seconds for one in rows),
+        sum(usage.held_gpu_seconds for usage in rows),
+        sum(usage.trained_gpu_seconds for usage in rows),
+        sum(usage.lost_gpu_seconds for usage in rows),
+        sum(usage.running_gpu_seconds for usage in rows),
     )
-    lines.append(["total", *(["", "", ""] if of_jobs else [str(sum(one.jobs for one in rows))]), *total])
+    lines.append(["total", *(["", "", ""] if of_jobs else [str(sum(usage.jobs for usage in rows))]), *total])
     return columns(heads, lines)
 
 
 def _hours(*seconds: float) -> list[str]:
-    return [f"{one / 3600:,.2f}" for one in seconds]
+    return [f"{value / 3600:,.2f}" for value in seconds]
 
 
 def usage_csv(rows: "Sequence[JobUsage]") -> str:
@@ -166,23 +168,23 @@ def chunks_text(plan: "ChunkPlan") -> str:
         return (
             f"no chunks of TrainingJob {plan.name} are planned; for the reason, run: kubectl tranche why {plan.name}\n"
         )
-    costed = any(one.q is not None for one in plan.chunks)
+    costed = any(chunk.q is not None for chunk in plan.chunks)
     heads = ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END", *(["Q"] if costed else [])]
     rows: list[tuple[list[int], list[str]]] = []
-    for one in plan.chunks:
-        cells = _chunk(one, costed=costed)
+    for chunk in plan.chunks:
+        cells = _chunk(chunk, costed=costed)
         if rows and rows[-1][1] == cells:
-            rows[-1][0].append(one.chunk)
+            rows[-1][0].append(chunk.chunk)
         else:
-            rows.append(([one.chunk], cells))
+            rows.append(([chunk.chunk], cells))
     return columns(heads, [[format_chunks(numbers), *cells] for numbers, cells in rows])
 
 
-def _chunk(one: "Chunk", *, costed: bool) -> list[str]:
-    slots = ",".join(map(str, one.slots))
-    cost = [f"{one.q:.6g} s" if one.q is not None else ""] if costed else []
-    node = one.node or ("on demand" if one.on_demand else "")
-    return [one.state, one.site, node, slots, moment(one.start), moment(one.end), *cost]
+def _chunk(chunk: "Chunk", *, costed: bool) -> list[str]:
+    slots = ",".join(map(str, chunk.slots))
+    cost = [f"{chunk.q:.6g} s" if chunk.q is not None else ""] if costed else []
+    node = chunk.node or ("on demand" if chunk.on_demand else "")
+    return [chunk.state, chunk.site, node, slots, moment(chunk.start), moment(chunk.end), *cost]
 
 
 def whatif_text(result: "WhatIf") -> str:
@@ -197,10 +199,10 @@ def whatif_text(result: "WhatIf") -> str:
     return "".join(f"{name:<20}{value}\n" for name, value in facts)
 
 
-def _row(role: str, one: dict[str, Any]) -> list[str]:
-    chunks = ",".join(map(str, one.get("chunks", ())))
-    numbers = [str(one["index"]), str(one["attempt"]), one["state"], one["site"], one.get("node", "")]
-    return [role, *numbers, chunks, moment(one.get("start")), moment(one.get("end"))]
+def _row(role: str, pod: dict[str, Any]) -> list[str]:
+    chunks = ",".join(map(str, pod.get("chunks", ())))
+    numbers = [str(pod["index"]), str(pod["attempt"]), pod["state"], pod["site"], pod.get("node", "")]
+    return [role, *numbers, chunks, moment(pod.get("start")), moment(pod.get("end"))]
 
 
 def attempts_text(history: "History") -> str:
@@ -210,13 +212,13 @@ def attempts_text(history: "History") -> str:
     heads = ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
     text = columns(heads, map(_attempt, history.attempts)) + _left_out(history) + _victims(history)
     text += sites_text(history.sites)
-    for one in history.attempts:
-        if one.log:
-            text += f"\nlog of {one.pod}:\n" + "".join(f"  {line}\n" for line in one.log)
+    for attempt in history.attempts:
+        if attempt.log:
+            text += f"\nlog of {attempt.pod}:\n" + "".join(f"  {line}\n" for line in attempt.log)
     missing: dict[str, list[str]] = {}
-    for one in history.attempts:
-        if one.no_log:
-            missing.setdefault(one.no_log, []).append(one.pod)
+    for attempt in history.attempts:
+        if attempt.no_log:
+            missing.setdefault(attempt.no_log, []).append(attempt.pod)
     return text + "".join(_without_log(pods, reason) for reason, pods in missing.items())
 
 
@@ -233,23 +235,32 @@ def _victims(history: "History") -> str:
     """List the jobs whose workers were stopped for this one; "" if there are none."""
     if not history.victims:
         return ""
-    rows = [[moment(one["at"]), one["job"], str(one["workers"])] for one in history.victims]
-    listed, every = sum(one["workers"] for one in history.victims), history.preempted_workers
-    more = f"last {listed} of {every} workers\n" if every > listed else ""
-    return "\n" + columns(["PREEMPTED", "JOB", "WORKERS"], rows) + more
+    rows = [[moment(victim["at"]), victim["job"], str(victim["workers"])] for victim in history.victims]
+    listed, every = sum(victim["workers"] for victim in history.victims), history.preempted_workers
+    remark = f"last {listed} of {every} workers\n" if every > listed else ""
+    return "\n" + columns(["PREEMPTED", "JOB", "WORKERS"], rows) + remark
 
 
 def _without_log(pods: list[str], reason: str) -> str:
-    more = f" and {len(pods) - MAX_NAMED} more" if len(pods) > MAX_NAMED else ""
-    return f"\nno log of {', '.join(pods[-MAX_NAMED:])}{more}: {reason}\n"
+    others = f" and {len(pods) - MAX_NAMED} more" if len(pods) > MAX_NAMED else ""
+    return f"\nno log of {', '.join(pods[-MAX_NAMED:])}{others}: {reason}\n"
 
 
-def _attempt(one: "Attempt") -> list[str]:
-    code = "" if one.exit_code is None else str(one.exit_code)
-    return [str(one.attempt), one.pod, one.node, moment(one.started), moment(one.ended), one.outcome, code, one.why]
+def _attempt(attempt: "Attempt") -> list[str]:
+    code = "" if attempt.exit_code is None else str(attempt.exit_code)
+    return [
+        str(attempt.attempt),
+        attempt.pod,
+        attempt.node,
+        moment(attempt.started),
+        moment(attempt.ended),
+        attempt.outcome,
+        code,
+        attempt.why,
+    ]
 
 
 def event_text(history: "History") -> str:
     """Format the events of a job; "" if there are none."""
-    rows = [[moment(one.at), one.reason, str(one.count), one.message] for one in history.events]
+    rows = [[moment(event.at), event.reason, str(event.count), event.message] for event in history.events]
     return columns(["SEEN", "EVENT", "COUNT", "MESSAGE"], rows) if rows else ""

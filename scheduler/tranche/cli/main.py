@@ -25,9 +25,7 @@ COMMANDS = {
 module."""
 MODULES = {"batch-size": "calculation.batch_size"}
 """Module below this package of each command that is not in the module of its name."""
-
-
-FEW_COLLECTIONS = 70_000
+GC_THRESHOLD = 70_000
 """Number of new objects after which a command that simulates searches for cyclic garbage; few of them are cyclic."""
 SIMULATING = ("compare", "replay", "simulate")
 """Commands that use numpy, but multiply no matrices."""
@@ -46,10 +44,10 @@ class Commands(click.Group):
             return None
         if cmd_name in SIMULATING:  # OpenBLAS starts threads when numpy is imported, which takes 0.1 s of CPU time
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            gc.set_threshold(FEW_COLLECTIONS)
+            gc.set_threshold(GC_THRESHOLD)
         module = import_module(f"tranche.cli.{MODULES.get(cmd_name, cmd_name)}")
-        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return found
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

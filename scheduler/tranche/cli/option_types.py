@@ -134,7 +134,7 @@ def _bandwidths(context: click.Context, parameter: click.Parameter, values: tupl
         bandwidths = tuple(float(parse_quantity(value)) for value in values)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
-    if not all(0 < one < inf for one in bandwidths):
+    if not all(0 < bandwidth < inf for bandwidth in bandwidths):
         raise click.BadParameter("a bandwidth is more than 0 bit/s", context, parameter)
     return bandwidths
 

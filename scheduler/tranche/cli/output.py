@@ -114,7 +114,7 @@ def _text(value: Any) -> str:
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
+def progress_bar(unit: str, *, quiet: bool) -> Iterator[OnProgress | None]:
     """Show a progress bar with the expected end on stderr; yields None if stderr is not a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -138,7 +138,7 @@ def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(unit, total=None)
 
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
@@ -149,26 +149,26 @@ def progress_bar(what: str, *, quiet: bool) -> Iterator[OnProgress | None]:
 def print_table(table: Table, caption: str) -> None:
     """Print a table to stdout; transposed if the terminal is too narrow. Values are never truncated."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
-    if needed(console, table) > console.width:
+    if full_width(console, table) > console.width:
         table = transposed(table)
-    console.print(table, width=max(console.width, needed(console, table)), soft_wrap=True, crop=False)
+    console.print(table, width=max(console.width, full_width(console, table)), soft_wrap=True, crop=False)
     console.print(caption, soft_wrap=True, markup=False, highlight=False)
 
 
-def needed(console: Console, table: Table) -> int:
-    """Return the width of the table without wrapping."""
+def full_width(console: Console, table: Table) -> int:
+    """Return the width of the table without wrapping, in characters."""
     return Measurement.get(console, console.options.update(width=10_000), table).maximum
 
 
 def transposed(table: Table) -> Table:
     """Return the transposed table: headings at the left, one column per row."""
-    other = Table(title=table.title, title_justify=table.title_justify, box=None, header_style="bold")
+    result = Table(title=table.title, title_justify=table.title_justify, box=None, header_style="bold")
     rows = [[column.header, *column.cells] for column in table.columns]
     for index, heading in enumerate(rows[0]):
-        other.add_column(heading, justify="right" if index else "left")
+        result.add_column(heading, justify="right" if index else "left")
     for row in rows[1:]:
-        other.add_row(*row)
-    return other
+        result.add_row(*row)
+    return result
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -213,9 +213,9 @@ def print_notes(notes: Iterable[str], *, quiet: bool) -> None:
 
 def named(items: Sequence[str], *, separator: str = ", ") -> str:
     """Join the first items and the number of the others."""
-    more = len(items) - len(items[:NAMED])
+    unnamed = len(items) - len(items[:NAMED])
     text = separator.join(items[:NAMED])
-    return f"{text}{separator}and {more:,} more" if more > 0 else text
+    return f"{text}{separator}and {unnamed:,} more" if unnamed > 0 else text
 
 
 def counted(count: int, noun: str) -> str:
@@ -231,12 +231,12 @@ def never_ran(reasons: Iterable[tuple[str, str]], count: int) -> str:
         count: Number of all such jobs.
     """
     by_reason: dict[str, list[str]] = {}
-    shown = list(reasons)[:NAMED]
-    for name, reason in shown:
+    listed = list(reasons)[:NAMED]
+    for name, reason in listed:
         by_reason.setdefault(reason, []).append(name)
     parts = [f"{', '.join(names)} ({reason})" for reason, names in by_reason.items()]
-    if count > len(shown):
-        parts.append(f"and {count - len(shown):,} more")
+    if count > len(listed):
+        parts.append(f"and {count - len(listed):,} more")
     return f"{counted(count, 'job')} never ran: {'; '.join(parts)}"
 
 

@@ -195,18 +195,18 @@ async def _main(options: PlannerOptions, note: Callable[[Fact], None] | None) ->
 
 def _views(controller: Controller, planner: Planner, gpu_resources: GpuResources) -> PlannerViews:
     def outlook() -> Generator[None, None, Outlook]:
-        waiting = ((key, found) for key, found in planner.estimates.items() if found.site)
-        places = {key: ExpectedPlace(found.site, found.node) for key, found in waiting}
+        waiting = ((key, estimate) for key, estimate in planner.estimates.items() if estimate.site)
+        places = {key: ExpectedPlace(estimate.site, estimate.node) for key, estimate in waiting}
         trained: dict[str, Trained] = {}
         for key in [key for key, state in planner.cluster.jobs.items() if state.runs]:
             yield
-            if (known := controller.reports.training_progress(key)) is not None:
-                trained[key] = Trained(known.batches, known.total_batches, known.estimated)
+            if (progress := controller.reports.training_progress(key)) is not None:
+                trained[key] = Trained(progress.batches, progress.total_batches, progress.estimated)
         return Outlook(places, trained, (yield from planned_windows(planner, MAX_WINDOWS)))
 
     def what_if_of(body: bytes) -> Generator[None, None, WhatIf]:
-        asked = submission(TrainingJob.model_validate_json(body), gpu_resources)
-        return (yield from what_if(planner.context, planner.blank, asked, controller.clock()))
+        submitted = submission(TrainingJob.model_validate_json(body), gpu_resources)
+        return (yield from what_if(planner.context, planner.blank, submitted, controller.clock()))
 
     return PlannerViews(
         controller.reports.training_progress,

@@ -19,16 +19,16 @@ def policies(name: str | None) -> None:
         _describe(POLICIES[name])
         return
     width = max(map(len, POLICIES))
-    for one, policy in sorted(POLICIES.items()):
+    for policy_name, policy in sorted(POLICIES.items()):
         preempts = "preemptive" if policy.preempts else ""
-        click.echo(f"{one:<{width}}  {preempts:<10}  {policy.used:<15}  {policy.source}")
+        click.echo(f"{policy_name:<{width}}  {preempts:<10}  {policy.used:<15}  {policy.source}")
 
 
 def _describe(policy: Policy) -> None:
     uses = [("priority classes", policy.uses_tiers), ("weights", policy.uses_weights)]
     click.echo(f"{policy.name}: {policy.source}")
     click.echo(f"  used: {policy.used}; preempts: {'yes' if policy.preempts else 'no'}; ", nl=False)
-    click.echo("; ".join(f"{what}: {'yes' if used else 'no'}" for what, used in uses))
+    click.echo("; ".join(f"{subject}: {'yes' if used else 'no'}" for subject, used in uses))
     options = options_of(policy)
     if not options:
         click.echo("  The policy has no options.")

@@ -222,7 +222,7 @@ PLANNER = (
 
 def options(*groups: Callable[[F], F] | Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     """Return a decorator that adds options in the given order."""
-    chosen = [one for group in groups for one in (group if isinstance(group, Sequence) else (group,))]
+    chosen = [option for group in groups for option in (group if isinstance(group, Sequence) else (group,))]
 
     def decorate(command: F) -> F:
         for option in reversed(chosen):
@@ -240,7 +240,7 @@ def parameters(*groups: Callable[..., Any] | Sequence[Callable[..., Any]]) -> tu
     def holder(**_: object) -> None:
         """Hold the options."""
 
-    return tuple(one.name for one in holder.params if one.name)
+    return tuple(parameter.name for parameter in holder.params if parameter.name)
 
 
 def run_process(
@@ -283,8 +283,8 @@ def expected_cause(fault: Exception, *expected: type[Exception]) -> Exception | 
     An ``except*`` clause is no alternative: what it raises becomes part of a group, and Click prints a traceback.
     """
     if isinstance(fault, ExceptionGroup):
-        _, rest = fault.split(expected)
-        return None if rest is not None else expected_cause(fault.exceptions[0], *expected)
+        _, unexpected = fault.split(expected)
+        return None if unexpected is not None else expected_cause(fault.exceptions[0], *expected)
     return fault if isinstance(fault, expected) else None
 
 
@@ -298,8 +298,8 @@ async def until_signal(main: Coroutine[Any, Any, None]) -> None:
     waiters = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(parent_ended())]
     await asyncio.wait([*waiters, work], return_when=asyncio.FIRST_COMPLETED)
     ended = work.done()
-    for one in (*waiters, work):
-        one.cancel()
+    for task in (*waiters, work):
+        task.cancel()
     try:
         await work
     except asyncio.CancelledError:

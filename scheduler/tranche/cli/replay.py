@@ -84,11 +84,11 @@ def replay(
     output = output_of(context)
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
     with input_errors():
-        known = scan_export(export)
-        cluster = chosen_cluster(known, export, values["gpus"], values["cluster"])
+        history = scan_export(export)
+        cluster = chosen_cluster(history, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
-            result = replayed(known, cluster, settings, on_progress)
-    facts = facts_of(result, known, cluster.name) | {
+            result = replayed(history, cluster, settings, on_progress)
+    facts = facts_of(result, history, cluster.name) | {
         "network": "off",
         "command": output.command,
         "version": tranche.__version__,
@@ -103,7 +103,7 @@ def replay(
         print_csv(rows)
     else:
         _print_table(result, cluster, settings.restart_seconds)
-        remarks = notes(result, known, never_preempt=never_preempt, restart_seconds=restart_seconds)
+        remarks = notes(result, history, never_preempt=never_preempt, restart_seconds=restart_seconds)
         print_notes([*remarks, facts["command"]], quiet=quiet)
     if output.out is not None:
         sites = [{"label": row["label"], **use} for row in facts["rows"] for use in row["sites"]]

@@ -117,8 +117,8 @@ def command_line(process: str, options: Mapping[str, object]) -> list[str]:
         process: extender, planner or api.
         options: Values of the options of `tranche scheduler`, by parameter name.
     """
-    chosen = [(name, options[name]) for name in OF_PROCESS[process]]
-    return [sys.executable, "-m", "tranche", process, *(word for one in chosen for word in _words(*one))]
+    values = [(name, options[name]) for name in OF_PROCESS[process]]
+    return [sys.executable, "-m", "tranche", process, *(word for option in values for word in _words(*option))]
 
 
 def _words(name: str, value: object) -> Iterator[str]:
@@ -131,8 +131,8 @@ def _words(name: str, value: object) -> Iterator[str]:
         for kind, speed in value.items():
             yield from ("--gpu-speed", f"{kind}={speed}")
     elif isinstance(value, tuple):  # --report-tls-host
-        for one in value:
-            yield f"{flag.removesuffix('s')}={one}"
+        for item in value:
+            yield f"{flag.removesuffix('s')}={item}"
     elif isinstance(value, bool):
         if value:
             yield flag

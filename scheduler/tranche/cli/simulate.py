@@ -54,7 +54,7 @@ def simulate(
 
     TRACE is a job log (CSV; the header determines the layout) or the JSON export of a cluster.
     """
-    options = WorkloadOptions.taken(values)
+    options = WorkloadOptions.pop_from(values)
     chosen = setting(options)
     output = output_of(context, load=chosen.load)
     with progress_bar("jobs", quiet=output.quiet) as on_progress, input_errors():
@@ -172,8 +172,8 @@ def setting_notes(chosen: Setting) -> list[str]:
     """Return a note on skipped rows."""
     if not chosen.skipped:
         return []
-    were = "row was" if len(chosen.skipped) == 1 else "rows were"
-    return [f"{len(chosen.skipped):,} {were} skipped: {named(chosen.skipped, separator='; ')}"]
+    predicate = "row was" if len(chosen.skipped) == 1 else "rows were"
+    return [f"{len(chosen.skipped):,} {predicate} skipped: {named(chosen.skipped, separator='; ')}"]
 
 
 def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
@@ -191,7 +191,9 @@ def data_notes(outcomes: "Sequence[Outcome]") -> list[str]:
         True: "all data of a job are uploaded to every site from its arrival on; chunk plans transfers",
         False: "a worker holds its GPU while the data of its chunks are uploaded; chunk plans transfers",
     }
-    groups = {ahead: [name for name, one in unaware.items() if one.uploads_on_arrival() is ahead] for ahead in texts}
+    groups = {
+        ahead: [name for name, policy in unaware.items() if policy.uploads_on_arrival() is ahead] for ahead in texts
+    }
     return [f"{', '.join(names)}: {texts[ahead]}" for ahead, names in groups.items() if names]
 
 
@@ -214,7 +216,9 @@ def setting_caption(facts: dict[str, Any]) -> str:
         f"restart cost {facts['restart_seconds']:g} s",
         f"network model {facts['network']}",
     ]
-    parts += [f"σ of {what}s {facts[f'{what}_sigma']:g}" for what in ("estimate", "speed") if facts[f"{what}_sigma"]]
+    parts += [
+        f"σ of {error}s {facts[f'{error}_sigma']:g}" for error in ("estimate", "speed") if facts[f"{error}_sigma"]
+    ]
     if facts["unsized"]:
         parts.append(f"no duration given for {facts['unsized']:.0%} of the jobs")
     return ", ".join(parts)

@@ -82,21 +82,21 @@ class WorkloadOptions:
     member_gpus: int | None
 
     def given(self) -> tuple[str, ...]:
-        """Return the given options of the JSAC presets by name."""
-        return tuple(name for name in _SETTING_OPTIONS if getattr(self, name) is not None)
+        """Return the names of the options of the JSAC presets that are set."""
+        return tuple(name for name in _JSAC_OPTION_NAMES if getattr(self, name) is not None)
 
     def drawn(self) -> JsacOptions:
         """Combine the options of drawn jobs."""
-        both = 1.0 if self.delay_scale is None else self.delay_scale
-        said = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
+        common_scale = 1.0 if self.delay_scale is None else self.delay_scale
+        values = {name: getattr(self, name) for name in self.given() if name != "delay_scale"}
         for name in ("edge_delay_scale", "cloud_delay_scale"):
-            said[name] = both * said.get(name, 1.0)
-        drawn = JsacOptions(**said)
+            values[name] = common_scale * values.get(name, 1.0)
+        drawn = JsacOptions(**values)
         return replace(drawn, delay=drawn.delay_of(self.preset or ""))
 
     @classmethod
-    def taken(cls, values: dict[str, Any]) -> "WorkloadOptions":
-        """Remove the options from the values that click passes to a command."""
+    def pop_from(cls, values: dict[str, Any]) -> "WorkloadOptions":
+        """Return the options, and remove them from the values that click passes to a command."""
         return cls(**{field.name: values.pop(field.name) for field in fields(cls)})
 
 
@@ -128,7 +128,7 @@ def workload_options(command: Command) -> Command:
 
 
 _SCALE = Finite(0, LARGEST_SCALE)
-_SETTING_CLICKS = (
+_JSAC_OPTIONS = (
     click.option(
         "--draw",
         type=click.Choice(get_args(Draw)),
@@ -164,7 +164,7 @@ _SETTING_CLICKS = (
     click.option("--bandwidth-scale", type=Finite(0.001, LARGEST_SCALE), help="Factor on b of drawn jobs."),
     click.option("--gradient-scale", type=_SCALE, help="Factor on q of drawn jobs."),
 )
-_SETTING_OPTIONS = (
+_JSAC_OPTION_NAMES = (
     "draw",
     "delay",
     "speeds",
@@ -196,7 +196,7 @@ _OPTIONS = (
     click.option(
         "--chunk-scale", type=Finite(0.001, 100), help="With --arrivals: factor on the chunks per job (27, 60 or 115)."
     ),
-    *_SETTING_CLICKS,
+    *_JSAC_OPTIONS,
     click.option("--mode", type=click.Choice(["gang", "elastic"]), help="How the log's jobs run [default: gang]."),
     click.option("--layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log's columns."),
     click.option(
@@ -320,13 +320,13 @@ def setting(options: WorkloadOptions) -> Setting:
 def _text(options: WorkloadOptions) -> str:
     """Describe how jobs are drawn: the options with the largest effect always, the others if given."""
     if options.arrivals is None:
-        said = {name: getattr(options, name) for name in options.given()}
+        values = {name: getattr(options, name) for name in options.given()}
     else:
         drawn = options.drawn()
-        said = {"delay": drawn.delay, "draw": drawn.draw}
-        said |= {name: getattr(drawn, name) for name in drawn.changed()}
-        said |= {} if options.chunk_scale is None else {"chunk_scale": options.chunk_scale}
-    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in said.items())
+        values = {"delay": drawn.delay, "draw": drawn.draw}
+        values |= {name: getattr(drawn, name) for name in drawn.changed()}
+        values |= {} if options.chunk_scale is None else {"chunk_scale": options.chunk_scale}
+    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in values.items())
 
 
 def _shown(value: object) -> str:
@@ -341,8 +341,8 @@ def _export(options: WorkloadOptions) -> "Export | None":
 
     export = scan_export(options.trace)
     if export.problems and options.on_error == "stop":
-        more = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
-        raise InputError(f"{export.problems[0]}{more}, or leave it out with --on-error skip")
+        others = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
+        raise InputError(f"{export.problems[0]}{others}, or leave it out with --on-error skip")
     return export
 
 
@@ -473,8 +473,8 @@ def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tu
 
     for name in ("mode", "chunks_per_gpu", "resample"):
         if getattr(options, name):
-            what = f"--{name.replace('_', '-')} applies to a log"
-            raise InputError(f"{what}; {options.trace} is the recorded history of a cluster")
+            complaint = f"--{name.replace('_', '-')} applies to a log"
+            raise InputError(f"{complaint}; {options.trace} is the recorded history of a cluster")
     return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
 
 
@@ -483,8 +483,8 @@ def _log(path: Path, options: WorkloadOptions) -> "tuple[Log, tuple[str, ...]]":
     from tranche.simulation.recipe import FileLog, RowsLog
 
     if options.layout not in ("auto", *LAYOUTS):
-        known = ", ".join(dict.fromkeys(("auto", *LAYOUTS)))
-        raise InputError(f"unknown layout {options.layout!r}; choose one of: {known}")
+        layouts = ", ".join(dict.fromkeys(("auto", *LAYOUTS)))
+        raise InputError(f"unknown layout {options.layout!r}; choose one of: {layouts}")
     log: Log
     if _is_regular(path):
         log = FileLog.at(path, options.layout, options.on_error)
@@ -502,7 +502,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _is_json(path: Path) -> bool:
-    """Whether the content starts as JSON; a pipe is not read for this check."""
+    """Return whether the content starts as JSON; a pipe is not read for this check."""
     if not _is_regular(path):
         return False
     with path.open("rb") as file:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tranche.cli.errors import InputError
 from tranche.cli.option_types import LOAD
-from tranche.cli.output import csv_of, json_of, named, needed, never_ran, print_table, progress_bar, transposed
+from tranche.cli.output import csv_of, full_width, json_of, named, never_ran, print_table, progress_bar, transposed
 
 
 def table(columns: int) -> Table:
@@ -34,7 +34,7 @@ def test_a_table_that_fits_is_left_alone(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_turning_narrows() -> None:
     console = Console(file=io.StringIO(), width=80)
-    assert needed(console, transposed(table(30))) < 80 < needed(console, table(30))
+    assert full_width(console, transposed(table(30))) < 80 < full_width(console, table(30))
 
 
 def test_progress_bar_is_absent_on_a_pipe() -> None:

@@ -109,11 +109,11 @@ def _choices(queue: "BatchQueue", memory: "BatchMemory", loss_limit: float) -> d
     best = best_limits(queue, memory, loss_limit)
     if best is None:
         raise InputError("no batch keeps both limits; raise --memory-limit, --loss-limit or --places")
-    found = {"best": best, "single": queue.figures(1, 1)}
+    choices = {"best": best, "single": queue.figures(1, 1)}
     fixed = best_fixed_size(queue, memory, loss_limit)
     if fixed is not None:
-        found["fixed"] = fixed
-    return {**found, "greedy": queue.figures(1, queue.largest)}
+        choices["fixed"] = fixed
+    return {**choices, "greedy": queue.figures(1, queue.largest)}
 
 
 def _print(rows: Mapping[str, "BatchDelay"], memory: "BatchMemory", form: Literal["table", "json", "csv"]) -> None:
@@ -122,7 +122,7 @@ def _print(rows: Mapping[str, "BatchDelay"], memory: "BatchMemory", form: Litera
     if form == "table":
         _print_table(rows, memory)
         return
-    values = [{"choice": name, **asdict(one), "memory_bytes": memory.of(one.most)} for name, one in rows.items()]
+    values = [{"choice": name, **asdict(delay), "memory_bytes": memory.of(delay.most)} for name, delay in rows.items()]
     if form == "json":
         print_json({"choices": values})
     else:
@@ -131,9 +131,14 @@ def _print(rows: Mapping[str, "BatchDelay"], memory: "BatchMemory", form: Litera
 
 def _print_table(rows: Mapping[str, "BatchDelay"], memory: "BatchMemory") -> None:
     lines = [COLUMNS]
-    for name, one in rows.items():
-        figures = (f"{one.delay_seconds:.5g}", f"{one.loss:.3g}", f"{one.queue_length:.4g}", f"{one.batch_size:.3g}")
-        lines.append((name, str(one.least), str(one.most), *figures, f"{memory.of(one.most) / 2**30:.3g}"))
+    for name, delay in rows.items():
+        figures = (
+            f"{delay.delay_seconds:.5g}",
+            f"{delay.loss:.3g}",
+            f"{delay.queue_length:.4g}",
+            f"{delay.batch_size:.3g}",
+        )
+        lines.append((name, str(delay.least), str(delay.most), *figures, f"{memory.of(delay.most) / 2**30:.3g}"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, *cells in lines:
         aligned = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
