@@ -21,18 +21,17 @@ from tranche.kube.convert.attempt_history import count_attempts
 from tranche.web import job_views
 
 API = f"/apis/{GROUP}/{VERSION}"
-PAGE = 500
-AGAIN_SECONDS = 1.0
-"""Delay before a broken watch is reopened, in seconds."""
+PAGE_ITEMS = 500
+"""Number of objects that are listed with one request."""
+REOPEN_SECONDS = 1.0
+"""Delay before a broken watch is reopened."""
 LOG_PODS = 20
 """Maximum number of attempts whose logs are read."""
-GONE, NOT_STARTED, OLDER = (
-    "the pod no longer exists",
-    "the container has not started",
-    f"only the last {LOG_PODS} logs are read",
-)
-NODE_GONE = "the node of the pod no longer exists"
+POD_GONE, NODE_GONE = "the pod no longer exists", "the node of the pod no longer exists"
+NOT_STARTED = "the container has not started"
+NOT_READ = f"only the last {LOG_PODS} logs are read"
 OVER = ("Succeeded", "Failed")
+"""Phases of jobs that have ended."""
 OnChange = Callable[[TrainingJob], None]
 
 
@@ -61,23 +60,27 @@ class Session:
         self.api = api
 
     def now(self) -> datetime:
-        """Return the time by the clock of the API server, once it has answered. That of this machine may be wrong."""
+        """Return the time by the clock of the API server; before its first response, by that of this machine."""
         return datetime.fromtimestamp(self.api.server_time(), UTC)
 
-    async def items(self, path: str, what: str) -> list[bytes]:
+    async def items(self, path: str, kind: str) -> list[bytes]:
         """List all objects of a collection as JSON, page by page.
+
+        Args:
+            path: Path of the collection.
+            kind: Kind of its objects in the plural, for the message of an error.
 
         Raises:
             ClusterError: the API server rejects the request.
         """
-        found: list[bytes] = []
-        params: dict[str, str | int] = {"limit": PAGE}
-        with refusals(f"list {what}"):
+        items: list[bytes] = []
+        params: dict[str, str | int] = {"limit": PAGE_ITEMS}
+        with refusals(f"list {kind}"):
             while True:
                 page = msgspec.json.decode(await self.api.get(path, **params), type=_Items)
-                found += [bytes(raw) for raw in page.items or ()]
+                items += [bytes(raw) for raw in page.items or ()]
                 if not page.metadata.continue_:
-                    return found
+                    return items
                 params["continue"] = page.metadata.continue_
 
     async def jobs(self, namespace: str) -> list[TrainingJob]:
@@ -177,7 +180,7 @@ class Session:
                 except ClusterError as error:
                     if not isinstance(error.__cause__, Unreachable):
                         raise
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(REOPEN_SECONDS)
 
     async def _changes(self, job: TrainingJob) -> AsyncIterator[TrainingJob | None]:
         """Yield later states of the job, None when it is deleted; ends when the server ends the watch."""
@@ -217,10 +220,14 @@ class Session:
         pods = msgspec.json.decode(raw, type=_PodList).items or ()
         attempts = attempts_of(job, pods, self.now())
         if lines:
-            there = {pod.metadata.name for pod in pods}
-            read = [one.pod for one in attempts if one.started is not None and one.pod in there][-LOG_PODS:]
-            missing = {one.pod: _why_no_log(one, there) for one in attempts if one.pod not in read}
-            attempts = await asyncio.gather(*(self._with_log(core, one, missing, lines) for one in attempts))
+            existing = {pod.metadata.name for pod in pods}
+            with_log = [attempt.pod for attempt in attempts if attempt.started is not None and attempt.pod in existing][
+                -LOG_PODS:
+            ]
+            missing = {
+                attempt.pod: _why_no_log(attempt, existing) for attempt in attempts if attempt.pod not in with_log
+            }
+            attempts = await asyncio.gather(*(self._with_log(core, attempt, missing, lines) for attempt in attempts))
         events = await self._events(core, job)
         detail = job_views.detail(job)
         return History(
@@ -236,18 +243,18 @@ class Session:
             detail.preempted_workers,
         )
 
-    async def _with_log(self, core: str, one: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
+    async def _with_log(self, core: str, attempt: Attempt, missing: Mapping[str, str], lines: int) -> Attempt:
         """Add the last log lines to an attempt, or the reason why they cannot be read."""
-        if one.pod in missing and one.log is not None:
-            return one
-        if one.pod in missing:
-            return msgspec.structs.replace(one, no_log=missing[one.pod])
+        if attempt.pod in missing and attempt.log is not None:
+            return attempt
+        if attempt.pod in missing:
+            return msgspec.structs.replace(attempt, no_log=missing[attempt.pod])
         try:
-            raw = await self.api.get(f"{core}/pods/{quote(one.pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
+            raw = await self.api.get(f"{core}/pods/{quote(attempt.pod, '')}/log", tailLines=lines, limitBytes=64 * 1024)
         except ApiError as error:
-            no_log = "" if one.log is not None else _why_unread(one, error)
-            return msgspec.structs.replace(one, no_log=no_log)
-        return msgspec.structs.replace(one, log=raw.decode(errors="replace").splitlines()[-lines:])
+            no_log = "" if attempt.log is not None else _why_unread(attempt, error)
+            return msgspec.structs.replace(attempt, no_log=no_log)
+        return msgspec.structs.replace(attempt, log=raw.decode(errors="replace").splitlines()[-lines:])
 
     async def _events(self, core: str, job: TrainingJob) -> list[JobEvent]:
         selector = f"involvedObject.kind=TrainingJob,involvedObject.name={job.metadata.name}"
@@ -287,14 +294,14 @@ def refusals(doing: str) -> Iterator[None]:
         raise refusal(doing, error) from error
 
 
-def _why_unread(one: Attempt, error: ApiError) -> str:
+def _why_unread(attempt: Attempt, error: ApiError) -> str:
     """Return why the log of an existing pod cannot be read, without the name of the pod if that is possible."""
-    if one.node and error.message == f'pods "{one.node}" not found':  # what the API server says of a node
+    if attempt.node and error.message == f'pods "{attempt.node}" not found':  # what the API server says of a node
         return NODE_GONE
-    return re.sub(rf' in pod "[^"]*/{re.escape(one.pod)}"', "", error.message or error.reason)
+    return re.sub(rf' in pod "[^"]*/{re.escape(attempt.pod)}"', "", error.message or error.reason)
 
 
-def _why_no_log(one: Attempt, there: Collection[str]) -> str:
-    if one.pod not in there:
-        return GONE
-    return NOT_STARTED if one.started is None else OLDER
+def _why_no_log(attempt: Attempt, existing: Collection[str]) -> str:
+    if attempt.pod not in existing:
+        return POD_GONE
+    return NOT_STARTED if attempt.started is None else NOT_READ

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-LAST_TURNS = 3
+CLOSING_ITERATIONS = 3
 """Loop iterations in which closed connections release their sockets."""
 
 
@@ -30,12 +30,12 @@ class LoopThread:
     def stop(self) -> None:
         """Stop the thread; repeated calls have no effect."""
         if self._thread.is_alive():
-            self.call(_turns(LAST_TURNS))
+            self.call(_iterate_loop(CLOSING_ITERATIONS))
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
 
-async def _turns(count: int) -> None:
+async def _iterate_loop(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)

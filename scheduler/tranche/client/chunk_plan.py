@@ -61,7 +61,7 @@ def listed(inputs: PlanningInputs, key: str, now: float) -> ChunkPlan:
     """
     planner = restored_planner(inputs, now)
     planner.forecast(now)
-    chunks = [to_chunk(one) for one in chunk_windows(planner, key, now)]
+    chunks = [to_chunk(window) for window in chunk_windows(planner, key, now)]
     notes = [inputs.note] if inputs.note else []
     notes += [RECOMPUTED] if planner.queue is None else []
     namespace, _, name = key.partition("/")

@@ -122,7 +122,7 @@ class Client:
         """
         jobs = self.call(self.session.jobs("" if all_namespaces else namespace or self.namespace))
         chosen = [job_views.summary(job) for job in jobs if over or job.status.phase not in OVER]
-        return sorted(chosen, key=_turn)
+        return sorted(chosen, key=_list_position)
 
     def usage(
         self,
@@ -146,7 +146,7 @@ class Client:
         config = read_config(self.call(read_lease(self.session, system_namespace))) or PlannerConfig()
         now = self.session.now().timestamp()
         chosen = [usage_of(job, config.gpu_resources, now) for job in jobs if ended_within(job, since, until)]
-        return sorted(chosen, key=lambda one: (one.namespace, one.name))
+        return sorted(chosen, key=lambda usage: (usage.namespace, usage.name))
 
     def scheduler_absence(self, system_namespace: str = SYSTEM_NAMESPACE) -> str:
         """Return since when no scheduler leads, as a sentence; "" if one does, or if this user may not know."""
@@ -221,7 +221,7 @@ class Client:
         return self.call(self.session.job(namespace or self.namespace, name))
 
 
-def _turn(job: JobSummary) -> tuple[int, float, str, str]:
+def _list_position(job: JobSummary) -> tuple[int, float, str, str]:
     rank = {"Running": 0, "Starting": 0, "Waiting": 1, "Suspended": 2}.get(job.phase, 3)
     end = job.planned_completion.timestamp() if job.planned_completion else float("inf")
     return rank, end, job.namespace, job.name

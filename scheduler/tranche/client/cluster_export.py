@@ -14,8 +14,8 @@ from tranche.replay.export import ANNOTATION_EXPORTED
 from tranche.replay.pod_history import is_foreign
 
 _CORE = "/api/v1"
-_SECRETIVE = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_FORGOTTEN = ("managedFields", "annotations", "finalizers")
+_OMITTED_FIELDS = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_OMITTED_METADATA = ("managedFields", "annotations", "finalizers")
 
 
 async def snapshot(session: Session, namespace: str, gpu_resources: GpuResources) -> tuple[dict[str, Any], list[str]]:
@@ -36,50 +36,50 @@ async def snapshot(session: Session, namespace: str, gpu_resources: GpuResources
     notes: list[str] = []
     items: list[dict[str, Any]] = []
     readable = 0
-    for path, what in (
+    for path, kind in (
         (f"{API}{place}/trainingjobs", "TrainingJobs"),
         (f"{_CORE}{place}/pods", "pods"),
         (f"{_CORE}/nodes", "nodes"),
         (f"{API}/sites", "Sites"),
     ):
         try:
-            found = await session.items(path, what)
+            objects = await session.items(path, kind)
         except ClusterError as error:
             notes.append(f"left out: {error}")
             continue
-        readable += what in ("TrainingJobs", "pods")
-        items += [item for raw in found if (item := _item(raw, what, gpu_resources)) is not None]
+        readable += kind in ("TrainingJobs", "pods")
+        items += [item for raw in objects if (item := _item(raw, kind, gpu_resources)) is not None]
     if not readable:
         raise ClusterError(notes[0].removeprefix("left out: "))
     exported = {ANNOTATION_EXPORTED: rfc3339(time.time())}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
 
 
-def _item(raw: bytes, what: str, gpu_resources: GpuResources) -> dict[str, Any] | None:
+def _item(raw: bytes, kind: str, gpu_resources: GpuResources) -> dict[str, Any] | None:
     """Reduce an object to the fields that the simulator reads; None if it does not use the object."""
-    if what == "pods":
+    if kind == "pods":
         pod = msgspec.json.decode(raw, type=Pod)
         return _pod(pod) if is_foreign(pod, gpu_resources) else None
-    if what == "nodes":
+    if kind == "nodes":
         node = msgspec.json.decode(raw, type=NodeObject)
         slim = msgspec.structs.replace(node, metadata=_metadata(node.metadata))
         return {"apiVersion": "v1", "kind": "Node", **_plain(slim)}
     whole: dict[str, Any] = msgspec.json.decode(raw)
-    whole["kind"] = "TrainingJob" if what == "TrainingJobs" else "Site"
-    for name in _FORGOTTEN:
+    whole["kind"] = "TrainingJob" if kind == "TrainingJobs" else "Site"
+    for name in _OMITTED_METADATA:
         whole["metadata"].pop(name, None)
     progress = (whole.get("status") or {}).get("progress") or {}
     progress.pop("history", None)  # it has log lines
     for attempt in progress.get("attempts") or ():
         attempt.pop("why", None)  # perhaps a message of a kubelet
-    return dict(_forget(whole))
+    return dict(_without_omitted(whole))
 
 
 def _pod(pod: Pod) -> dict[str, Any]:
     slim = msgspec.structs.replace(pod, metadata=_metadata(pod.metadata))
     item = {"apiVersion": "v1", "kind": "Pod", **_plain(slim)}
-    for one in item["status"]["containerStatuses"]:
-        (one["state"].get("terminated") or {}).pop("message", None)
+    for container in item["status"]["containerStatuses"]:
+        (container["state"].get("terminated") or {}).pop("message", None)
     item["status"].pop("message", None)
     return item
 
@@ -94,7 +94,7 @@ def _plain(value: Any) -> dict[str, Any]:
     return plain
 
 
-def _forget(value: Any) -> Any:
+def _without_omitted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _forget(part) for key, part in value.items() if key not in _SECRETIVE}
-    return [_forget(part) for part in value] if isinstance(value, list) else value
+        return {key: _without_omitted(part) for key, part in value.items() if key not in _OMITTED_FIELDS}
+    return [_without_omitted(part) for part in value] if isinstance(value, list) else value

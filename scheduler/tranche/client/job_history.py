@@ -123,77 +123,79 @@ def attempts_of(job: TrainingJob, pods: Iterable[Pod], now: datetime) -> list[At
         pods: Pods with the label of the job.
         now: Current time, with a time zone: only a planned start after it is a time at which the job resumes.
     """
-    closing, ledger = _stops(job), ended_attempts(job.status.progress)
-    records, resumes = {one.attempt: one for one in ledger}, resume_times(job, ledger, now)
-    found: list[Attempt] = []
+    stops, ledger = _stops(job), ended_attempts(job.status.progress)
+    records, resumes = {record.attempt: record for record in ledger}, resume_times(job, ledger, now)
+    attempts: list[Attempt] = []
     for pod in pods:
-        who = identity(pod)
-        if who is None or who.job != job.key or owner_uid(pod.metadata) != job.metadata.uid:
+        pod_identity = identity(pod)
+        if pod_identity is None or pod_identity.job != job.key or owner_uid(pod.metadata) != job.metadata.uid:
             continue
-        if who.role in (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF):
-            one = records.pop(who.attempt, None)
-            if one is not None:
-                found.append(_of_counted(pod, who, one, resumes.get(who.attempt)))
+        if pod_identity.role in (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF):
+            record = records.pop(pod_identity.attempt, None)
+            if record is not None:
+                attempts.append(_of_counted(pod, pod_identity, record, resumes.get(pod_identity.attempt)))
             else:
-                found.append(_of_pod(pod, who, *closing.get(who.attempt, ("", ""))))
-    gone = [_of_ledger(job.metadata.name, one, resumes.get(one.attempt)) for one in records.values()]
-    return sorted([*gone, *found], key=lambda one: (one.attempt, one.role, one.index))
+                attempts.append(_of_pod(pod, pod_identity, *stops.get(pod_identity.attempt, ("", ""))))
+    of_deleted_pods = [
+        _of_ledger(job.metadata.name, record, resumes.get(record.attempt)) for record in records.values()
+    ]
+    return sorted([*of_deleted_pods, *attempts], key=lambda record: (record.attempt, record.role, record.index))
 
 
 def _stops(job: TrainingJob) -> dict[int, tuple[str, str]]:
-    """Preemptors and reasons of closing windows and servers, by attempt."""
+    """Return the preemptors and reasons of closing windows and servers, by attempt."""
     plan = job.status.plan
     if plan is None:
         return {}
-    stopped = (one for one in plan.entries if one.preempted_by or one.why)
-    return {one.attempt: (one.preempted_by or "", one.why or "") for one in stopped}
+    stopped = (entry for entry in plan.entries if entry.preempted_by or entry.why)
+    return {entry.attempt: (entry.preempted_by or "", entry.why or "") for entry in stopped}
 
 
-def _of_ledger(job: str, one: AttemptRecord, resumes: datetime | None) -> Attempt:
+def _of_ledger(job: str, record: AttemptRecord, resumes: datetime | None) -> Attempt:
     return Attempt(
-        attempt=one.attempt,
-        role=one.role,
-        index=one.index,
-        pod=pod_name(job, one.role, one.index, one.attempt),
-        node=one.node,
-        started=datetime.fromtimestamp(one.started, UTC) if one.started is not None else None,
-        ended=datetime.fromtimestamp(one.ended, UTC) if one.ended is not None else None,
-        outcome=one.reason,
-        why=_stopped(one, resumes) or _REASONS.get(one.reason, ""),
-        exit_code=one.exit_code,
-        preempted_by=one.preempted_by,
-        lost_seconds=one.lost_seconds,
-        log=one.log.splitlines() or None,
+        attempt=record.attempt,
+        role=record.role,
+        index=record.index,
+        pod=pod_name(job, record.role, record.index, record.attempt),
+        node=record.node,
+        started=datetime.fromtimestamp(record.started, UTC) if record.started is not None else None,
+        ended=datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None,
+        outcome=record.reason,
+        why=_stopped(record, resumes) or _REASONS.get(record.reason, ""),
+        exit_code=record.exit_code,
+        preempted_by=record.preempted_by,
+        lost_seconds=record.lost_seconds,
+        log=record.log.splitlines() or None,
     )
 
 
-def _stopped(one: AttemptRecord, resumes: datetime | None) -> str:
-    if one.ended is None and one.preempted_by:  # written by a version that did not record the cost
-        return preemption_text(one.preempted_by, one.why)
-    return stop_text(one.preempted_by, one.why, one.lost_seconds, resumes)
+def _stopped(record: AttemptRecord, resumes: datetime | None) -> str:
+    if record.ended is None and record.preempted_by:  # written by a version that did not record the cost
+        return preemption_text(record.preempted_by, record.why)
+    return stop_text(record.preempted_by, record.why, record.lost_seconds, resumes)
 
 
-def _of_counted(pod: Pod, who: Identity, one: AttemptRecord, resumes: datetime | None) -> Attempt:
+def _of_counted(pod: Pod, pod_identity: Identity, record: AttemptRecord, resumes: datetime | None) -> Attempt:
     """Return an ended attempt whose pod still exists: the times are those of its container."""
-    counted, known = _of_ledger(who.job.partition("/")[2], one, resumes), _of_pod(pod, who)
+    counted, of_pod = _of_ledger(pod_identity.job.partition("/")[2], record, resumes), _of_pod(pod, pod_identity)
     return msgspec.structs.replace(
         counted,
-        node=known.node or counted.node,
-        started=known.started or counted.started,
-        ended=known.ended or counted.ended,
-        why=_stopped(one, resumes) or _why(pod, one.reason),
+        node=of_pod.node or counted.node,
+        started=of_pod.started or counted.started,
+        ended=of_pod.ended or counted.ended,
+        why=_stopped(record, resumes) or _why(pod, record.reason),
     )
 
 
-def _of_pod(pod: Pod, who: Identity, closing_for: str = "", why: str = "") -> Attempt:
+def _of_pod(pod: Pod, pod_identity: Identity, closing_for: str = "", why: str = "") -> Attempt:
     """Return an attempt that is not counted; `closing_for` and `why` are those of its window or server."""
     state, result = training_state(pod), _outcome(pod)
     cause = preemption_text(closing_for, why) if closing_for else why
     ended, running = state.terminated, state.running
     return Attempt(
-        attempt=who.attempt,
-        role=who.role,
-        index=who.index,
+        attempt=pod_identity.attempt,
+        role=pod_identity.role,
+        index=pod_identity.index,
         pod=pod.metadata.name,
         node=pod.spec.node_name,
         started=ended.started_at if ended else running.started_at if running else None,
@@ -217,6 +219,6 @@ def _why(pod: Pod, result: str) -> str:
     if result == "Succeeded":
         return ""
     ended = training_state(pod).terminated
-    said = ended.reason if ended is not None and ended.reason not in ("Completed", "Error") else ""
+    container_reason = ended.reason if ended is not None and ended.reason not in ("Completed", "Error") else ""
     refused = f"{pod.status.reason}: {pod.status.message}".strip(": ")
-    return refused or _REASONS.get(result) or said or "the container failed"
+    return refused or _REASONS.get(result) or container_reason or "the container failed"

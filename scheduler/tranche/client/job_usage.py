@@ -66,8 +66,8 @@ def usage_of(job: TrainingJob, gpu_resources: GpuResources, now: float) -> JobUs
     """
     progress = job.status.progress
     sites = [
-        SiteHours(one.site, float(one.gpu_seconds), float(one.trained_gpu_seconds))
-        for one in (progress.sites if progress else ())
+        SiteHours(site.site, float(site.gpu_seconds), float(site.trained_gpu_seconds))
+        for site in (progress.sites if progress else ())
     ]
     trained = progress.attained_seconds if progress else 0.0
     return JobUsage(
@@ -78,7 +78,7 @@ def usage_of(job: TrainingJob, gpu_resources: GpuResources, now: float) -> JobUs
         jobs=1,
         created=job.metadata.creation_timestamp,
         completed=job.status.completion_time,
-        held_gpu_seconds=max(trained, fsum(one.held_gpu_seconds for one in sites)),
+        held_gpu_seconds=max(trained, fsum(site.held_gpu_seconds for site in sites)),
         trained_gpu_seconds=trained,
         lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress) if progress else 0.0,
         running_gpu_seconds=0.0 if job.status.phase in OVER else _running(job, gpu_resources, now),
@@ -89,8 +89,8 @@ def usage_of(job: TrainingJob, gpu_resources: GpuResources, now: float) -> JobUs
 def by_namespace(jobs: Iterable[JobUsage]) -> list[JobUsage]:
     """Return the sums of the jobs of each namespace, by name."""
     groups: dict[str, list[JobUsage]] = {}
-    for one in jobs:
-        groups.setdefault(one.namespace, []).append(one)
+    for usage in jobs:
+        groups.setdefault(usage.namespace, []).append(usage)
     return [
         JobUsage(
             namespace=namespace,
@@ -100,10 +100,10 @@ def by_namespace(jobs: Iterable[JobUsage]) -> list[JobUsage]:
             jobs=len(group),
             created=None,
             completed=None,
-            held_gpu_seconds=fsum(one.held_gpu_seconds for one in group),
-            trained_gpu_seconds=fsum(one.trained_gpu_seconds for one in group),
-            lost_gpu_seconds=fsum(one.lost_gpu_seconds for one in group),
-            running_gpu_seconds=fsum(one.running_gpu_seconds for one in group),
+            held_gpu_seconds=fsum(usage.held_gpu_seconds for usage in group),
+            trained_gpu_seconds=fsum(usage.trained_gpu_seconds for usage in group),
+            lost_gpu_seconds=fsum(usage.lost_gpu_seconds for usage in group),
+            running_gpu_seconds=fsum(usage.running_gpu_seconds for usage in group),
         )
         for namespace, group in sorted(groups.items())
     ]
@@ -120,7 +120,7 @@ def ended_within(job: TrainingJob, since: datetime | None, until: datetime | Non
 def _running(job: TrainingJob, gpu_resources: GpuResources, now: float) -> float:
     """Return the GPU-seconds of open windows since their start in the plan; those without a node yet hold none."""
     windows = job.status.plan.workers if job.status.plan else ()
-    starts = [one.start.timestamp() for one in windows if one.start and one.node]
+    starts = [window.start.timestamp() for window in windows if window.start and window.node]
     if not starts:
         return 0.0
     try:

@@ -22,5 +22,5 @@ def present_namespace(kubeconfig: str | None = None, context: str | None = None)
         contexts, current = config.list_kube_config_contexts(config_file=chosen_file(kubeconfig))  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError, ValueError):
         return "default"  # the connection reports the error
-    chosen = current if context is None else next((one for one in contexts if one["name"] == context), {})
+    chosen = current if context is None else next((entry for entry in contexts if entry["name"] == context), {})
     return str(chosen.get("context", {}).get("namespace") or "default")

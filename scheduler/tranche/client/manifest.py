@@ -43,14 +43,14 @@ def _is_text(manifest: str) -> bool:
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        found = list(yaml.safe_load_all(text))
+        documents = list(yaml.safe_load_all(text))
     except (yaml.YAMLError, RecursionError) as error:
         raise ManifestError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
-    return _checked(found, source)
+    return _checked(documents, source)
 
 
-def _checked(found: Sequence[Any], source: str) -> dict[str, Any]:
+def _checked(documents: Sequence[Any], source: str) -> dict[str, Any]:
     try:
-        return training_job_manifest(found)
+        return training_job_manifest(documents)
     except ValueError as error:
         raise ManifestError(f"{source}: {error}") from None

@@ -22,10 +22,12 @@ class JobBar:
         """
         console = Console(stderr=True)
         notebook = Console().is_jupyter
-        wanted = (console.is_terminal or notebook) if shown is None else shown
+        is_shown = (console.is_terminal or notebook) if shown is None else shown
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        more = TextColumn("{task.fields[state]}", markup=False)
-        self._progress = Progress(*columns, more, console=Console() if notebook else console, disable=not wanted)
+        state_column = TextColumn("{task.fields[state]}", markup=False)
+        self._progress = Progress(
+            *columns, state_column, console=Console() if notebook else console, disable=not is_shown
+        )
         self._task = self._progress.add_task(name, total=1.0, state="")
 
     def __enter__(self) -> Self:

@@ -28,7 +28,7 @@ async def read_lease(session: Session, system_namespace: str) -> dict[str, Any]:
 
 
 def absence(lease: dict[str, Any], now: datetime) -> str:
-    """Return a sentence if the Lease has expired; "" if it has not, or if it says nothing about it.
+    """Return a sentence if the Lease has expired; "" if it has not, or if it has no times.
 
     Args:
         lease: The Lease as JSON.

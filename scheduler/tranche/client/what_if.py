@@ -76,9 +76,9 @@ async def what_if(session: Session, namespace: str, manifest: dict[str, Any], sy
         ManifestError: the API server rejects the job, or the planner cannot read it.
         ClusterError: a permission is missing, or the API server cannot be reached.
     """
-    asked = await session.create(namespace, manifest, dry_run=True)
+    job = await session.create(namespace, manifest, dry_run=True)
     inputs = await read_cluster(session, system_namespace, "a what-if")
-    return answer(asked, inputs, session.now().timestamp())
+    return answer(job, inputs, session.now().timestamp())
 
 
 async def read_cluster(session: Session, system_namespace: str, purpose: str) -> PlanningInputs:
@@ -95,17 +95,17 @@ async def read_cluster(session: Session, system_namespace: str, purpose: str) ->
     config, learned, note = await _read_scheduler(session, system_namespace)
     watches = Informers(session.api)
     with refusals(f"read the whole cluster, which {purpose} requires"):
-        ends = await asyncio.gather(*(reflector.read() for _, reflector in watches), return_exceptions=True)
-        for failed in filter(None, ends):  # all requests have ended, so that none is left when the loop closes
-            raise failed
+        results = await asyncio.gather(*(reflector.read() for _, reflector in watches), return_exceptions=True)
+        for failure in filter(None, results):  # all requests have ended, so that none is left when the loop closes
+            raise failure
     return PlanningInputs(watches.objects, config, learned, note)
 
 
-def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
+def answer(job: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
     """Restore a planner from the inputs, submit the job to it, and return the job's plan.
 
     Args:
-        asked: The job as the API server would store it.
+        job: The job as the API server would store it.
         inputs: The cluster without the job.
         now: Seconds since the epoch.
 
@@ -115,14 +115,14 @@ def answer(asked: TrainingJob, inputs: PlanningInputs, now: float) -> WhatIf:
     """
     planner = restored_planner(inputs, now)
     try:
-        planner.handle(submission(asked, inputs.config.gpu_resources), now)
+        planner.handle(submission(job, inputs.config.gpu_resources), now)
     except ValueError as error:
-        raise ManifestError(f"{asked.metadata.name}: {' '.join(str(error).split())}") from None
+        raise ManifestError(f"{job.metadata.name}: {' '.join(str(error).split())}") from None
     planner.forecast(now)
-    plan = planner.plan_of(asked.key, now)
+    plan = planner.plan_of(job.key, now)
     return WhatIf(
-        namespace=asked.metadata.namespace,
-        name=asked.metadata.name,
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
         planned_start=whole_second(plan.estimated_start),
         planned_completion=whole_second(plan.estimated_completion),
         explanation=as_what_if(plan.explanation, len(plan.windows)),
@@ -150,7 +150,7 @@ def restored_planner(inputs: PlanningInputs, now: float) -> Planner:
 
 
 async def _read_scheduler(session: Session, system_namespace: str) -> tuple[PlannerConfig, LearnedState, str]:
-    """The scheduler's planner configuration, what it has learned, and a note if defaults are assumed."""
+    """Return the scheduler's planner configuration, what it has learned, and a note if defaults are assumed."""
     lease = await read_lease(session, system_namespace)
     learned = read_learned_state(lease.get("metadata", {}).get("annotations") or {})
     published = read_config(lease)
