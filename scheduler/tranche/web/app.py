@@ -15,7 +15,7 @@ from tranche import __version__
 from tranche.auth.user_access import AccessReviewer
 from tranche.extender.view import View, ViewSources
 from tranche.kube.client.client import ApiClient
-from tranche.model.chunk_ranges import LARGEST
+from tranche.model.chunk_ranges import MAX_CHUNK
 from tranche.model.share_text import share_text, with_share
 from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
@@ -37,9 +37,11 @@ from tranche.web.overview_index import (
 from tranche.web.site_timeline import Timelines
 from tranche.web.static_files import SafeHeaders, etag, static_files
 
-LARGEST_PAGE = 1000
+MAX_PAGE_JOBS = 1000
+"""Maximum number of jobs or chunks in one response."""
 MAX_LANES = 100
-SHOWN = 50
+"""Maximum number of nodes in one response."""
+DEFAULT_JOBS = 50
 """Default number of jobs per group."""
 
 _encode = msgspec.json.Encoder().encode
@@ -91,7 +93,7 @@ class Planning:
     what_if: WhatIfs | None = None
     """Plan of a job that is not submitted; None if users may not ask for it."""
     refresh: Callable[[], Awaitable[None]] = nothing
-    """Reads all of these again that are as of the last `refresh`, if they are old."""
+    """Reads those of these values again that are as of the last `refresh`, if they are old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +161,15 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
         waiting: Sort = "",
         running: Sort = "",
         finished: Sort = "",
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = SHOWN,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = DEFAULT_JOBS,
     ) -> Response:
         """Overview page: user, visible namespaces, totals, sites with the use of each, and jobs by group.
 
         `since` is the time from which finished jobs count in the totals. `waiting`, `running` and `finished` are the
         order of each group: name, created, start, completion, completed or jct, with "-" before it for descending.
         """
-        seen = await visitor.scope(board.namespaces)
-        scope = await visitor.scope((), namespace) if namespace else seen
+        visible = await visitor.scope(board.namespaces)
+        scope = await visitor.scope((), namespace) if namespace else visible
         whole = await visitor.may("list", "sites")
         await context.planning.refresh()
         sorts = {"waiting": waiting, "running": running, "finished": finished}
@@ -178,7 +180,7 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
             await asyncio.sleep(0)  # let other requests run in between
         answer = {
             "user": visitor.user.username,
-            "namespaces": [name for name in board.namespaces if name in seen],
+            "namespaces": [name for name in board.namespaces if name in visible],
             "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
             "whatIf": context.planning.what_if is not None,
@@ -216,7 +218,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
         namespace: Name = "",
         phase: Phase = "",
         after: Annotated[str, Query(max_length=127)] = "",
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 500,
     ) -> Response:
         """Jobs by namespace and name, paginated; `next` is the `after` of the next page."""
         scope = await visitor.scope(board.namespaces, namespace)
@@ -258,17 +260,17 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         visitor: Annotated[Visitor, Depends(guard)],
         namespace: PathName,
         name: PathName,
-        after: Annotated[int, Query(ge=-1, le=LARGEST)] = -1,
-        limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 500,
+        after: Annotated[int, Query(ge=-1, le=MAX_CHUNK)] = -1,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS)] = 500,
     ) -> Response:
         """Node and time window of each chunk or gang member, paginated; `next` is the `after` of the next page."""
         await visitor.require("get", "trainingjobs", namespace, name)
         key = f"{namespace}/{name}"
-        known = context.view.jobs.get(key)
-        if known is None:
+        job = context.view.jobs.get(key)
+        if job is None:
             return _absent(namespace, name)
         windows = await context.planning.chunk_windows(key)
-        return data_response(page_of(windows, after, limit, ended=known.status.phase in OVER), request)
+        return data_response(page_of(windows, after, limit, ended=job.status.phase in OVER), request)
 
     @router.get("/jobs/{namespace}/{name}/events")
     async def read_events(
@@ -294,14 +296,14 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
 
 def _with_progress(job: job_views.JobSummary, trained: Trained) -> job_views.JobSummary:
     """Return the summary with the planner's progress, which is newer than the status."""
-    known = trained(f"{job.namespace}/{job.name}")
-    if known is None:
+    progress = trained(f"{job.namespace}/{job.name}")
+    if progress is None:
         return job
-    share = share_text(known.batches, known.total)
+    share = share_text(progress.batches, progress.total)
     return msgspec.structs.replace(
         job,
-        batches=known.batches,
-        total_batches=known.total,
+        batches=progress.batches,
+        total_batches=progress.total,
         trained_share=share,
         explanation=with_share(job.explanation, share),
     )

@@ -87,8 +87,8 @@ class Guard:
 
 def _forbidden(user: User, verb: str, resource: str, namespace: str) -> str:
     where = f" in namespace {namespace}" if namespace else ""
-    what = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
-    return f"{user.username} is not allowed to {verb} {what}{where} (RBAC)"
+    resource_name = resource[1:] if resource.startswith("/") else f"{resource}.tranche.dev"
+    return f"{user.username} is not allowed to {verb} {resource_name}{where} (RBAC)"
 
 
 async def answered(question: Callable[[], Awaitable[T]]) -> T:

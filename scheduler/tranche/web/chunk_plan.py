@@ -62,23 +62,23 @@ def page_of(windows: tuple[ChunkWindow, ...] | None, after: int, limit: int, *, 
     """
     windows = windows or ()
     note = "" if windows else ENDED if ended else NOT_PLANNING
-    some = windows[after + 1 : after + 1 + limit]
-    more = after + 1 + limit < len(windows)
-    return ChunkPage([to_chunk(one) for one in some], len(windows), some[-1].chunk if more else None, note)
+    shown = windows[after + 1 : after + 1 + limit]
+    has_more = after + 1 + limit < len(windows)
+    return ChunkPage([to_chunk(window) for window in shown], len(windows), shown[-1].chunk if has_more else None, note)
 
 
-def to_chunk(one: ChunkWindow) -> Chunk:
+def to_chunk(window: ChunkWindow) -> Chunk:
     """Convert a planner window to its API form."""
     return Chunk(
-        one.chunk,
-        str(one.state),
-        one.site,
-        one.node or "",
-        one.slots,
-        whole_second(one.start),
-        whole_second(one.end),
-        one.cost,
-        whole_second(one.planned_start),
-        whole_second(one.planned_end),
-        one.on_demand,
+        window.chunk,
+        str(window.state),
+        window.site,
+        window.node or "",
+        window.slots,
+        whole_second(window.start),
+        whole_second(window.end),
+        window.cost,
+        whole_second(window.planned_start),
+        whole_second(window.planned_end),
+        window.on_demand,
     )

@@ -23,13 +23,13 @@ from tranche.web.request_origin import page_body
 
 logger = logging.getLogger(__name__)
 FIELD_MANAGER = "tranche-page"
-LARGEST_BODY = 4096
+MAX_BODY_BYTES = 4096
 ACTIONS_PER_SECOND, ACTIONS_BURST = 1.0, 20
 """Rate limit of actions by user."""
 VERBS = {"suspend": "patch", "resume": "patch", "weight": "patch", "delete": "delete"}
 """Verb of the API server by action."""
 OTHER_JOB = ("UID in the precondition", "UID in precondition", "metadata.uid")
-"""Words of the API server if the UID is that of another job: for a deletion (two of its checks) and for a change."""
+"""Parts of the API server's message if the UID is that of another job: for a deletion (two checks) and a change."""
 PathName = Annotated[str, Path(max_length=253)]
 
 
@@ -54,7 +54,7 @@ _decode = msgspec.json.Decoder(Action).decode
 
 
 async def allowed_actions(visitor: Visitor, namespace: str, name: str) -> list[str]:
-    """Return the actions that the user may take on a job, as reviewed within the last minute.
+    """Return the actions that the user may take on a job; a cached review may be up to a minute old.
 
     Raises:
         Refusal: 503 if the API server does not respond.
@@ -82,44 +82,44 @@ def action_routes(
         request: Request, visitor: Annotated[Visitor, Depends(guard)], namespace: PathName, name: PathName
     ) -> Response:
         """Suspend, resume, delete or set the weight of a job: ``{"action": "suspend", "uid": "…"}``."""
-        body = await page_body(request, LARGEST_BODY)
+        body = await page_body(request, MAX_BODY_BYTES)
         try:
-            wanted = _decode(body)
+            action = _decode(body)
         except msgspec.DecodeError as error:
             raise Refusal(400, f"the body is not an action: {error}") from None
-        if wanted.action == "weight" and wanted.weight is None:
+        if action.action == "weight" and action.weight is None:
             raise Refusal(400, "the action weight needs the field weight")
         if not limit.admits(visitor.user.username, clock()):
             raise Refusal(429, "too many actions: retry later")
-        await visitor.require_now(VERBS[wanted.action], "trainingjobs", namespace, name)
+        await visitor.require_now(VERBS[action.action], "trainingjobs", namespace, name)
         if f"{namespace}/{name}" not in view.jobs:
             raise Refusal(404, f"TrainingJob {namespace}/{name} does not exist")
-        await _write(client, namespace, name, wanted)
+        await _write(client, namespace, name, action)
         job, user = f"{namespace}/{name}", visitor.user.username
-        what = f"weight {wanted.weight:g}" if wanted.action == "weight" else wanted.action
-        logger.info("%s: action on the web page: %s (user %s)", job, what, user, extra={"job": job, "user": user})
-        return JSONResponse({"done": wanted.action})
+        change = f"weight {action.weight:g}" if action.action == "weight" else action.action
+        logger.info("%s: action on the web page: %s (user %s)", job, change, user, extra={"job": job, "user": user})
+        return JSONResponse({"done": action.action})
 
     return router
 
 
-async def _write(client: ApiClient, namespace: str, name: str, wanted: Action) -> None:
+async def _write(client: ApiClient, namespace: str, name: str, action: Action) -> None:
     """Write an action.
 
     Raises:
-        Refusal: the API server rejects it, with the words of the API server, or the job is another one of its name.
+        Refusal: the API server rejects it, with the message of the API server, or the job is another one of its name.
     """
     path = f"/apis/{API_VERSION}/namespaces/{quote(namespace, '')}/trainingjobs/{quote(name, '')}"
     try:
-        if wanted.action == "delete":
-            options = {"preconditions": {"uid": wanted.uid}, "propagationPolicy": "Background"}
+        if action.action == "delete":
+            options = {"preconditions": {"uid": action.uid}, "propagationPolicy": "Background"}
             body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
             await client.request("DELETE", path, body=body)
         else:
             await client.request(
                 "PATCH",
                 path,
-                body={"metadata": {"uid": wanted.uid}, "spec": wanted.spec},
+                body={"metadata": {"uid": action.uid}, "spec": action.spec},
                 content_type="application/merge-patch+json",
                 params={"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"},
             )

@@ -11,8 +11,10 @@ import msgspec
 from tranche.kube.client.client import ApiError
 
 FRESH_SECONDS = 3.0
-REMEMBERED = 200
+"""Time for which the events of a job are cached."""
+MAX_CACHED_JOBS = 200
 MAX_EVENTS = 100
+"""Maximum number of events of one job."""
 
 
 class Reads(Protocol):
@@ -65,7 +67,7 @@ class Occurrences:
     def __init__(self, client: Reads, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._known: OrderedDict[str, tuple[float, list[Occurrence]]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[float, list[Occurrence]]] = OrderedDict()
 
     async def of(self, namespace: str, name: str, uid: str) -> list[Occurrence]:
         """Return the latest events of a job, newest first, at most `MAX_EVENTS`.
@@ -73,9 +75,9 @@ class Occurrences:
         Raises:
             ApiError: the API server does not respond.
         """
-        known = self._known.get(uid)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
+        cached = self._cache.get(uid)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
         selector = f"involvedObject.kind=TrainingJob,involvedObject.name={name},involvedObject.uid={uid}"
         body = await self._client.get(f"/api/v1/namespaces/{namespace}/events", fieldSelector=selector, limit=500)
         try:
@@ -83,11 +85,11 @@ class Occurrences:
         except msgspec.DecodeError as error:
             raise ApiError(502, "Malformed", f"EventList: {error}") from error
         occurrences = sorted(map(_occurrence, events), key=lambda event: event.at.timestamp() if event.at else 0.0)
-        self._known[uid] = (self._clock() + FRESH_SECONDS, occurrences[::-1][:MAX_EVENTS])
-        self._known.move_to_end(uid)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        return self._known[uid][1]
+        self._cache[uid] = (self._clock() + FRESH_SECONDS, occurrences[::-1][:MAX_EVENTS])
+        self._cache.move_to_end(uid)
+        while len(self._cache) > MAX_CACHED_JOBS:
+            self._cache.popitem(last=False)
+        return self._cache[uid][1]
 
 
 def _occurrence(event: _Event) -> Occurrence:

@@ -64,7 +64,7 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     batches: float | None
     """Mini-batches trained, as last written; None before the first plan."""
     total_batches: float | None
-    """Mini-batches at which the job is done; None for a gang whose planner is not asked."""
+    """Mini-batches at which the job is done; None for a gang without progress from the planner."""
     is_gang: bool
     """Whether `chunks` counts members of a gang."""
     trained_share: str
@@ -131,18 +131,18 @@ def summary(job: TrainingJob) -> JobSummary:
     return JobSummary(**_summary(job))
 
 
-def detail(job: TrainingJob, known: Any = None) -> JobDetail:
+def detail(job: TrainingJob, progress: Any = None) -> JobDetail:
     """Return the details of a job.
 
     Args:
         job: The TrainingJob.
-        known: Progress from the planner; None: use the last written progress.
+        progress: Progress from the planner; None: use the last written progress.
     """
     plan, ledger = job.status.plan, job.status.progress
     records = ended_attempts(ledger)
     resumes = resume_times(job, records, datetime.now(UTC))
     attempts = [_attempt(record, resumes.get(record.attempt)) for record in records]
-    trained = _trained(known, job)
+    trained = _trained(progress, job)
     return JobDetail(
         **_summary(job) | _present_share(trained, plan.explanation if plan else ""),
         uid=job.metadata.uid,
@@ -190,9 +190,9 @@ def sentence(job: TrainingJob) -> str:
     return refused or NOT_PLANNED
 
 
-def _trained(known: Any, job: TrainingJob) -> dict[str, Any]:
-    if known is not None:
-        progress: dict[str, Any] = msgspec.to_builtins(known)
+def _trained(planner_progress: Any, job: TrainingJob) -> dict[str, Any]:
+    if planner_progress is not None:
+        progress: dict[str, Any] = msgspec.to_builtins(planner_progress)
         if "total_batches" in progress:
             progress["of"] = progress.pop("total_batches")
         return progress

@@ -32,12 +32,13 @@ from tranche.web.job_views import TimeInterval, time_interval
 from tranche.web.overview_index import Board
 from tranche.web.request_origin import page_body
 
-LARGEST_BODY = 96 * 2**10
-DEEPEST = 50
+MAX_BODY_BYTES = 96 * 2**10
+MAX_NESTING = 50
 """Maximum nesting of a manifest."""
 PER_SECOND, BURST = 0.2, 5
 """Rate limit of what-ifs by user."""
-SHOWN_DELAYS = 50
+MAX_DELAYS = 50
+"""Maximum number of delayed jobs in a response."""
 WhatIfs = Callable[[bytes], Awaitable[WhatIf]]
 """Function from a TrainingJob in JSON to its plan; raises NotLeadingError, BusyError and ValueError."""
 WITHOUT_RIGHT = "cannot create resource"
@@ -48,7 +49,7 @@ NOT_CHECKED = (
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class WhatIfRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Body of a request."""
 
     manifest: str
@@ -90,14 +91,14 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A job that the API server would accept, as far as it was asked."""
+    """A job that the API server would accept, but for the checks in `note`."""
 
     job: TrainingJob
     note: str = ""
     """As in `Answer`."""
 
 
-_decode = msgspec.json.Decoder(Asked).decode
+_decode = msgspec.json.Decoder(WhatIfRequest).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -119,12 +120,12 @@ def what_if_routes(
     @router.post("/what-if")
     async def plan(request: Request, visitor: Annotated[Visitor, Depends(guard)]) -> Response:
         """Plan a job without creating it: ``{"manifest": "…", "namespace": "…"}``."""
-        body = await page_body(request, LARGEST_BODY)
+        body = await page_body(request, MAX_BODY_BYTES)
         if not limit.admits(visitor.user.username, clock()):
             raise Refusal(429, "too many what-ifs: retry in a few seconds")
         try:
-            asked = _decode(body)
-            manifest = await asyncio.to_thread(read_manifest, asked.manifest, asked.namespace)
+            what_if = _decode(body)
+            manifest = await asyncio.to_thread(read_manifest, what_if.manifest, what_if.namespace)
             job = await asyncio.to_thread(read_job, manifest)
         except msgspec.DecodeError as error:
             raise Refusal(400, f"the body is not a what-if: {error}") from None
@@ -137,14 +138,14 @@ def what_if_routes(
         checked = await _dry_run(client, job, manifest)
         job = checked.job
         try:
-            found = await planned(job.model_dump_json(by_alias=True, exclude_none=True).encode())
+            result = await planned(job.model_dump_json(by_alias=True, exclude_none=True).encode())
         except BusyError:
             raise Refusal(503, "another what-if is computed: retry in a moment") from None
         except NotLeadingError as error:
             raise Refusal(503, f"no planner answers: {error}") from None
         except ValueError as error:
             raise Refusal(422, str(error)) from None
-        return Response(_encode(_answer(checked, found, scope)), media_type="application/json")
+        return Response(_encode(_answer(checked, result, scope)), media_type="application/json")
 
     return router
 
@@ -157,16 +158,16 @@ def read_manifest(text: str, namespace: str) -> dict[str, Any]:
     """
     objects = _parsed(text)
     try:
-        found = training_job_manifest(objects)
+        document = training_job_manifest(objects)
     except ValueError as error:
         raise ValueError(f"the manifest {error}") from None
-    metadata = found["metadata"]
+    metadata = document["metadata"]
     if not isinstance(metadata.get("name"), str):
         raise ValueError("metadata.name is missing")
-    if unknown := next(_unknown_fields(TrainingJob, found, ""), None):
+    if unknown := next(_unknown_fields(TrainingJob, document, ""), None):
         raise ValueError(f'unknown field "{unknown}"')
-    known = {"name": metadata["name"], "namespace": metadata.get("namespace") or namespace}
-    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": known, "spec": found.get("spec")}
+    identity = {"name": metadata["name"], "namespace": metadata.get("namespace") or namespace}
+    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": identity, "spec": document.get("spec")}
 
 
 def read_job(manifest: dict[str, Any]) -> TrainingJob:
@@ -175,9 +176,9 @@ def read_job(manifest: dict[str, Any]) -> TrainingJob:
     Raises:
         ValueError: a value is not valid.
     """
-    known = manifest["metadata"] | {"uid": "what-if", "creationTimestamp": datetime.now(UTC).isoformat()}
+    metadata = manifest["metadata"] | {"uid": "what-if", "creationTimestamp": datetime.now(UTC).isoformat()}
     try:
-        return TrainingJob.model_validate(manifest | {"metadata": known})
+        return TrainingJob.model_validate(manifest | {"metadata": metadata})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -195,17 +196,17 @@ def _parsed(text: str) -> list[Any]:
             if isinstance(event, yaml.AliasEvent):
                 raise ValueError("the manifest must not have aliases (*name)")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise ValueError(f"the manifest is nested more than {DEEPEST} times")
+            if depth > MAX_NESTING:
+                raise ValueError(f"the manifest is nested more than {MAX_NESTING} times")
         return list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError as error:
         raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def _unknown_fields(model: type[BaseModel], found: Mapping[Any, Any], path: str) -> Iterator[str]:
+def _unknown_fields(model: type[BaseModel], values: Mapping[Any, Any], path: str) -> Iterator[str]:
     """Yield the paths of fields that the CRD does not have; templates, metadata and status are not examined."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    for key, value in found.items():
+    for key, value in values.items():
         where = f"{path}.{key}" if path else str(key)
         if key not in fields:
             if path or key not in ("apiVersion", "kind"):
@@ -218,9 +219,9 @@ def _unknown_fields(model: type[BaseModel], found: Mapping[Any, Any], path: str)
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
     """Return the model of a field, also of an optional one; None if it has none."""
-    for one in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return one
+    for type_ in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(type_, type) and issubclass(type_, BaseModel):
+            return type_
     return None
 
 
@@ -244,27 +245,30 @@ async def _dry_run(client: ApiClient, job: TrainingJob, manifest: dict[str, Any]
     return Checked(job.model_copy(update={"spec": TrainingJob.model_validate(stored).spec}))
 
 
-def _answer(checked: Checked, found: WhatIf, scope: Scope) -> Answer:
+def _answer(checked: Checked, result: WhatIf, scope: Scope) -> Answer:
     job = checked.job
     delays = [
         DelayedJob(
-            one.job.partition("/")[0], one.job.partition("/")[2], whole_second(one.before), whole_second(one.after)
+            delay.job.partition("/")[0],
+            delay.job.partition("/")[2],
+            whole_second(delay.before),
+            whole_second(delay.after),
         )
-        for one in found.delays
-        if one.job.partition("/")[0] in scope
+        for delay in result.delays
+        if delay.job.partition("/")[0] in scope
     ]
     return Answer(
         job.metadata.namespace,
         job.metadata.name,
-        whole_second(found.start),
-        whole_second(found.completion),
-        found.site,
-        found.behind,
-        found.explanation,
-        found.workers,
-        delays[:SHOWN_DELAYS],
+        whole_second(result.start),
+        whole_second(result.completion),
+        result.site,
+        result.behind,
+        result.explanation,
+        result.workers,
+        delays[:MAX_DELAYS],
         len(delays),
-        found.cut_short,
+        result.cut_short,
         checked.note,
-        time_interval(found.completion_interval),
+        time_interval(result.completion_interval),
     )

@@ -111,7 +111,7 @@ class Use(msgspec.Struct, frozen=True, rename="camel"):
     in_vain_bytes: int = 0
 
     def plus(self, other: "Use", sign: int = 1) -> "Use":
-        """The sum, or the difference."""
+        """Return the sum; with `sign` -1, the difference."""
         return Use(
             self.gpu_seconds + sign * other.gpu_seconds,
             self.copied_bytes + sign * other.copied_bytes,
@@ -202,18 +202,18 @@ class Board:
         find, phase, limit = selection.find.lower(), selection.phase, selection.limit
         sort = selection.sort or DEFAULT_SORTS[group]
         value_of, first_of = _VALUES[sort.removeprefix("-")], nlargest if sort.startswith("-") else nsmallest
-        known: list[tuple[Any, str, Row]] = []
-        unknown: list[tuple[str, Row]] = []
-        async for some in portions(self._groups[group].values(), MAX_ROWS):
+        with_value: list[tuple[Any, str, Row]] = []
+        without_value: list[tuple[str, Row]] = []
+        async for rows in portions(self._groups[group].values(), MAX_ROWS):
             if not scope.everything:
-                some = [row for row in some if row.summary.namespace in scope.namespaces]
+                rows = [row for row in rows if row.summary.namespace in scope.namespaces]
             if find or phase:
-                some = [row for row in some if find in row.key and phase in ("", row.summary.phase)]
-            known += [(value, row.key, row) for row in some if (value := value_of(row)) is not None]
-            unknown += [(row.key, row) for row in some if value_of(row) is None]
-        first = [row for _, _, row in first_of(limit, known)]  # keys differ, so that rows are not compared
-        first += [row for _, row in nsmallest(limit - len(first), unknown)]
-        return len(known) + len(unknown), [row.summary for row in first]
+                rows = [row for row in rows if find in row.key and phase in ("", row.summary.phase)]
+            with_value += [(value, row.key, row) for row in rows if (value := value_of(row)) is not None]
+            without_value += [(row.key, row) for row in rows if value_of(row) is None]
+        first = [row for _, _, row in first_of(limit, with_value)]  # keys differ, so that rows are not compared
+        first += [row for _, row in nsmallest(limit - len(first), without_value)]
+        return len(with_value) + len(without_value), [row.summary for row in first]
 
     async def totals(self, scope: Scope, since: datetime | None) -> Totals:
         """Count the jobs of the scope; finished jobs count if they ended at `since` or later."""
@@ -243,13 +243,13 @@ class Board:
 
     async def list_jobs(self, scope: Scope, phase: str, after: str, limit: int) -> list[JobSummary]:
         """List at most `limit` jobs after the key `after`, by namespace and name; phase "" means any."""
-        found: list[JobSummary] = []
+        listed: list[JobSummary] = []
         async for keys in portions(sorted(key for key in self.rows if key > after), MAX_ROWS):
             summaries = (self.rows[key].summary for key in keys if key in self.rows)
-            found += [one for one in summaries if one.namespace in scope and phase in ("", one.phase)]
-            if len(found) >= limit:
+            listed += [summary for summary in summaries if summary.namespace in scope and phase in ("", summary.phase)]
+            if len(listed) >= limit:
                 break
-        return found[:limit]
+        return listed[:limit]
 
     def own_sites(self, scope: Scope) -> list[str]:
         """Return the sites with windows in the scope, and those that jobs of the scope have used."""
@@ -259,11 +259,11 @@ class Board:
 
     def uses(self, scope: Scope) -> dict[str, Use]:
         """Return the use of each site by the jobs of the scope that exist."""
-        found: dict[str, Use] = {}
+        by_site: dict[str, Use] = {}
         for namespace in self._uses if scope.everything else scope.namespaces:
             for site, use in self._uses.get(namespace, {}).items():
-                found[site] = found.get(site, _UNUSED).plus(use)
-        return dict(sorted(found.items()))
+                by_site[site] = by_site.get(site, _UNUSED).plus(use)
+        return dict(sorted(by_site.items()))
 
     def own_nodes(self, site: str, scope: Scope) -> list[str]:
         """Return the nodes of a site with windows in the scope."""
@@ -284,10 +284,10 @@ class Board:
             later: Windows that the forecast opens there.
             whole: Whether to include capacity and usage of the node.
         """
-        held = self._places.get(site, {}).get(node, {})
-        bars = [self._seen(bar) for key, bars in held.items() if key.partition("/")[0] in scope for bar in bars]
+        bars_by_job = self._places.get(site, {}).get(node, {})
+        bars = [self._seen(bar) for key, bars in bars_by_job.items() if key.partition("/")[0] in scope for bar in bars]
         bars += [self._awaited(row) for row in planned if row.summary.namespace in scope]
-        bars += [bar for one in later if _namespace(one) in scope for bar in self._later(one)]
+        bars += [bar for window in later if _namespace(window) in scope for bar in self._later(window)]
         observed, use = self._view.nodes.get(node), self._view.reservations.node(node)
         gpus = use.capacity.gpus if use.capacity is not None else 0
         return Lane(
@@ -300,15 +300,15 @@ class Board:
 
     def later(self, site: str) -> dict[str, list[PlannedWindow]]:
         """Return the windows that the forecast opens at a site, by node."""
-        found: dict[str, list[PlannedWindow]] = {}
-        for one in self._planned(site):
-            found.setdefault(one.node, []).append(one)
-        return found
+        by_node: dict[str, list[PlannedWindow]] = {}
+        for window in self._planned(site):
+            by_node.setdefault(window.node, []).append(window)
+        return by_node
 
     async def awaited(self) -> dict[str, dict[str, list[Row]]]:
         """Return the waiting jobs whose windows are not known, by expected site and node."""
         planned: dict[str, frozenset[str]] = {}
-        found: dict[str, dict[str, list[Row]]] = {}
+        jobs: dict[str, dict[str, list[Row]]] = {}
         async for rows in portions(self._groups["waiting"].values(), MAX_ROWS):
             for row in rows:
                 expectation = self._expected(row.key)
@@ -316,10 +316,10 @@ class Board:
                     continue
                 site = expectation.site
                 if site not in planned:
-                    planned[site] = frozenset(one.job for one in self._planned(site))
+                    planned[site] = frozenset(window.job for window in self._planned(site))
                 if row.key not in planned[site]:
-                    found.setdefault(expectation.site, {}).setdefault(expectation.node, []).append(row)
-        return found
+                    jobs.setdefault(expectation.site, {}).setdefault(expectation.node, []).append(row)
+        return jobs
 
     def _own(self, scope: Scope) -> Iterator[Row]:
         return (row for name in scope.namespaces for row in self._namespaces.get(name, {}).values())
@@ -329,13 +329,13 @@ class Board:
         start, end = job.planned_start, job.planned_completion
         return Bar(job.namespace, job.name, 0, 0, row.gpus, "", start, end, "Expected", assumed=row.assumed)
 
-    def _later(self, one: PlannedWindow) -> Iterator[Bar]:
-        row = self.rows.get(one.job)
+    def _later(self, window: PlannedWindow) -> Iterator[Bar]:
+        row = self.rows.get(window.job)
         if row is not None:
-            namespace, _, name = one.job.partition("/")
-            gpus = row.gpus * one.workers
-            start, end = whole_second(one.start), whole_second(one.end)
-            yield Bar(namespace, name, 0, 0, gpus, one.chunks, start, end, "Later", one.workers, row.assumed)
+            namespace, _, name = window.job.partition("/")
+            gpus = row.gpus * window.workers
+            start, end = whole_second(window.start), whole_second(window.end)
+            yield Bar(namespace, name, 0, 0, gpus, window.chunks, start, end, "Later", window.workers, row.assumed)
 
     def _seen(self, bar: Bar) -> Bar:
         """Set the state of a bar from its pod."""
@@ -369,9 +369,9 @@ class Board:
     def _drop(self, row: Row) -> None:
         self._groups[_group(row.summary.phase)].pop(row.key, None)
         self._add_uses(row, -1)
-        others = self._namespaces[row.summary.namespace]
-        del others[row.key]
-        if not others:
+        rows = self._namespaces[row.summary.namespace]
+        del rows[row.key]
+        if not rows:
             del self._namespaces[row.summary.namespace]
         for site, node in row.places:
             nodes = self._places[site]
@@ -384,13 +384,13 @@ class Board:
     def _row(self, job: TrainingJob, before: Row | None) -> Row:
         generation = (job.metadata.uid, job.metadata.generation)
         gpus = before.gpus if before is not None and before.generation == generation else self._gpus(job)
-        shown = summary(job)
-        over = shown.phase in OVER
+        job_summary = summary(job)
+        over = job_summary.phase in OVER
         places: dict[tuple[str, str], tuple[Bar, ...]] = {}
         for site, node, bar in () if over else _bars(job, gpus):
             places[site, node] = (*places.get((site, node), ()), bar)
-        held = gpus * sum(map(len, places.values()))
-        return Row(job.key, generation, gpus, shown, job.status.completion_time, places, _uses_of(job), held)
+        held_gpus = gpus * sum(map(len, places.values()))
+        return Row(job.key, generation, gpus, job_summary, job.status.completion_time, places, _uses_of(job), held_gpus)
 
     def _gpus(self, job: TrainingJob) -> int:
         try:
@@ -415,12 +415,12 @@ _VALUES: Mapping[str, Callable[[Row], Any]] = {
 """Value to sort by, None if the job has none, by sort key."""
 
 
-def _namespace(one: PlannedWindow) -> str:
-    return one.job.partition("/")[0]
+def _namespace(window: PlannedWindow) -> str:
+    return window.job.partition("/")[0]
 
 
 def natural(name: str) -> list[Any]:
-    """Sort key with natural order: ``n2`` before ``n10``."""
+    """Return a sort key with natural order: ``n2`` before ``n10``."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d{1,18})", name)]
 
 
@@ -444,7 +444,7 @@ def _bars(job: TrainingJob, gpus: int) -> Iterator[tuple[str, str, Bar]]:
 
 def _uses_of(job: TrainingJob) -> dict[str, Use]:
     written = job.status.progress.sites if job.status.progress else ()
-    uses = {one.site: Use(one.gpu_seconds, one.copied_bytes, one.in_vain_bytes) for one in written}
+    uses = {site.site: Use(site.gpu_seconds, site.copied_bytes, site.in_vain_bytes) for site in written}
     return {site: use for site, use in uses.items() if use != _UNUSED}
 
 

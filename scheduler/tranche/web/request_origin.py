@@ -32,7 +32,7 @@ async def page_body(request: Request, largest: int) -> bytes:
     fetched_from = headers.get("Sec-Fetch-Site")
     if fetched_from not in (None, "same-origin"):
         raise Refusal(403, f"requests of other sites are refused (Sec-Fetch-Site: {fetched_from})")
-    # Browsers send Sec-Fetch-Site to HTTPS and to localhost only. A proxy replaces Host and names the former one.
+    # Browsers send Sec-Fetch-Site to HTTPS and to localhost only. A proxy replaces Host and sends the original one.
     origin = headers.get("Origin")
     if fetched_from is None and origin is not None:
         hosts = {headers.get("Host"), headers.get("X-Forwarded-Host")}

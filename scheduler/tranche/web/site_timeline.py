@@ -39,7 +39,7 @@ class Timelines:
         self._view = view
         self._board = board
         self._clock = clock
-        self._known: dict[str, tuple[float, Any]] = {}
+        self._cache: dict[str, tuple[float, Any]] = {}
         self._working = asyncio.Lock()
 
     async def sites(self) -> list[SiteSummary]:
@@ -63,12 +63,12 @@ class Timelines:
         begin = bisect_right(names, natural(after), key=natural) if after else 0
         chosen = names[begin : begin + limit]
         lanes: list[Lane] = []
-        async for some in portions(chosen, 16):
+        async for nodes in portions(chosen, 16):
             lanes += [
-                self._board.lane(site, node, scope, awaited.get(node, ()), later.get(node, ()), whole) for node in some
+                self._board.lane(site, node, scope, awaited.get(node, ()), later.get(node, ()), whole) for node in nodes
             ]
-        more = begin + limit < len(names)
-        return Timeline(site, lanes, len(names), chosen[-1] if more else None)
+        has_more = begin + limit < len(names)
+        return Timeline(site, lanes, len(names), chosen[-1] if has_more else None)
 
     def _nodes(
         self,
@@ -80,7 +80,9 @@ class Timelines:
         names: list[str],
     ) -> list[str]:
         own = set(self._board.own_nodes(site, scope))
-        own |= {node for node, ones in later.items() if any(one.job.partition("/")[0] in scope for one in ones)}
+        own |= {
+            node for node, windows in later.items() if any(window.job.partition("/")[0] in scope for window in windows)
+        }
         if not whole:
             own |= {node for node, rows in awaited.items() if any(row.summary.namespace in scope for row in rows)}
             return sorted(own, key=natural)
@@ -88,22 +90,22 @@ class Timelines:
         return sorted({*names, *own}, key=natural) if own else names
 
     async def _by_site(self) -> dict[str, list[str]]:
-        found: dict[str, list[tuple[list[Any], str]]] = {}
+        sortable: dict[str, list[tuple[list[Any], str]]] = {}
         async for names in portions(self._view.nodes):
             for name in names:
                 site = self._view.site_of(name)
                 if site is not None:
-                    found.setdefault(site, []).append((natural(name), name))
+                    sortable.setdefault(site, []).append((natural(name), name))
         by_site: dict[str, list[str]] = {}
-        async for sites in portions(found.items(), 1):
+        async for sites in portions(sortable.items(), 1):
             by_site |= {site: [name for _, name in sorted(nodes, key=itemgetter(0))] for site, nodes in sites}
         return by_site
 
-    async def _recent(self, what: str, work_out: Callable[[], Awaitable[T]]) -> T:
+    async def _recent(self, name: str, work_out: Callable[[], Awaitable[T]]) -> T:
         async with self._working:  # concurrent requests wait for the same result
-            known = self._known.get(what)
+            cached = self._cache.get(name)
             now = self._clock()
-            if known is None or now >= known[0]:
-                known = self._known[what] = (now + FRESH_SECONDS, await work_out())
-        found: T = known[1]
-        return found
+            if cached is None or now >= cached[0]:
+                cached = self._cache[name] = (now + FRESH_SECONDS, await work_out())
+        value: T = cached[1]
+        return value
