@@ -38,7 +38,7 @@ def create_app(
     """Create the application.
 
     It performs no I/O per request, but it shares the event loop with its watches: a request waits while a change is
-    read. Everything it needs is in the watched objects, so that it answers whether or not a planner runs.
+    read. All that it uses is in the watched objects, so it responds whether or not a planner runs.
 
     Args:
         watches: Watches of pods, nodes, TrainingJobs and Sites.
@@ -87,19 +87,19 @@ async def serve_metrics(metrics: Metrics, unready: Callable[[], list[str]], host
 
 def _answers(view: View, clock: Callable[[], float]) -> dict[str, Answer]:
     def answer_filter(body: bytes) -> tuple[Any, int, int]:
-        asked = wire_format.decode_names(body)
-        result = verbs.filter_nodes(asked.pod, asked.nodes, view)
+        request = wire_format.decode_names(body)
+        result = verbs.filter_nodes(request.pod, request.nodes, view)
         return result, len(result.node_names), len(result.failed_and_unresolvable_nodes)
 
     def answer_prioritize(body: bytes) -> tuple[Any, int, int]:
-        asked = wire_format.decode_names(body)
-        scores = verbs.prioritize(asked.pod, asked.nodes, view)
+        request = wire_format.decode_names(body)
+        scores = verbs.prioritize(request.pod, request.nodes, view)
         return scores, len(scores), 0
 
     def answer_preempt(body: bytes) -> tuple[Any, int, int]:
-        asked = wire_format.decode_candidates(body)
-        kept = verbs.preempt(asked.pod, asked.victims, view, clock())
-        return wire_format.PreemptResult(kept), len(kept), len(asked.victims) - len(kept)
+        request = wire_format.decode_candidates(body)
+        remaining = verbs.preempt(request.pod, request.victims, view, clock())
+        return wire_format.PreemptResult(remaining), len(remaining), len(request.victims) - len(remaining)
 
     return {"filter": answer_filter, "prioritize": answer_prioritize, "preempt": answer_preempt}
 

@@ -29,41 +29,41 @@ def add_bind(app: FastAPI, client: ApiClient, metrics: Metrics) -> None:
             body = await read_body(request, LARGEST_BODY)
             if body is None:
                 return error_response(413, "the request body is too large")
-            asked = wire_format.decode_binding(body)
+            binding = wire_format.decode_binding(body)
         except wire_format.MalformedError as error:
             return error_response(400, str(error))
         except ClientDisconnect:
             return error_response(400, "the request body is incomplete")
         began = time.perf_counter()
-        text = await bind(client, asked)
+        text = await bind(client, binding)
         metrics.observe_request("bind", time.perf_counter() - began, int(not text), int(bool(text)))
         return json_response(wire_format.BindResult(text))
 
     app.add_route("/bind", endpoint, methods=["POST"])
 
 
-async def bind(client: ApiClient, asked: wire_format.Binding, seconds: float = ANSWER_SECONDS) -> str:
+async def bind(client: ApiClient, binding: wire_format.Binding, seconds: float = ANSWER_SECONDS) -> str:
     """Bind a pod and return the error, or "" on success. A pod that is already bound to the node is a success."""
-    path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
+    path = f"/api/v1/namespaces/{binding.pod_namespace}/pods/{binding.pod_name}"
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": asked.pod_name, "namespace": asked.pod_namespace, "uid": asked.pod_uid},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": asked.node},
+        "metadata": {"name": binding.pod_name, "namespace": binding.pod_namespace, "uid": binding.pod_uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
     }
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     try:
         await client.request("POST", f"{path}/binding", body=body, timeout=seconds)
     except ApiError as error:
-        left = until - time.monotonic()
-        bound = error.status == 409 and left > 0 and await _is_bound(client, path, asked, left)
+        seconds_left = deadline - time.monotonic()
+        bound = error.status == 409 and seconds_left > 0 and await _is_bound(client, path, binding, seconds_left)
         return "" if bound else str(error)
     return ""
 
 
-async def _is_bound(client: ApiClient, path: str, asked: wire_format.Binding, seconds: float) -> bool:
+async def _is_bound(client: ApiClient, path: str, binding: wire_format.Binding, seconds: float) -> bool:
     try:
-        found = msgspec.convert(await client.request("GET", path, timeout=seconds), Pod)
+        pod = msgspec.convert(await client.request("GET", path, timeout=seconds), Pod)
     except (ApiError, msgspec.ValidationError):
         return False
-    return found.metadata.uid == asked.pod_uid and found.spec.node_name == asked.node
+    return pod.metadata.uid == binding.pod_uid and pod.spec.node_name == binding.node

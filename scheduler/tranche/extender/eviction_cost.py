@@ -21,7 +21,7 @@ Cost = tuple[int, int, float]
 """Violated disruption budgets, victims with preemption policy Never, lost GPU-seconds; smaller is better."""
 
 
-def least_loss(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
+def cheapest_eviction(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
     """Return the node with the lowest eviction cost and its cheapest victims; all nodes if no eviction has a cost.
 
     Args:
@@ -30,9 +30,9 @@ def least_loss(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: fl
         view: View of pods, jobs and nodes.
         now: Seconds since the epoch.
     """
-    by_uid = {found.metadata.uid: found for name in victims for found in _pods_on(name, view)}
-    chosen = {name: _swapped(pod, name, proposed, by_uid, view, now) for name, proposed in victims.items()}
-    costs = {name: _cost(one, by_uid, view, now) for name, one in chosen.items()}
+    by_uid = {bound_pod.metadata.uid: bound_pod for name in victims for bound_pod in _pods_on(name, view)}
+    chosen = {name: _with_cheaper_pods(pod, name, proposed, by_uid, view, now) for name, proposed in victims.items()}
+    costs = {name: _cost(node_victims, by_uid, view, now) for name, node_victims in chosen.items()}
     if all(cost == (0, 0, 0.0) for cost in costs.values()):
         return dict(victims)
     best = min(costs, key=lambda name: (costs[name], name))
@@ -45,15 +45,15 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     The work of a worker with a parameter server is saved there. A worker without one has no result until it ends.
     Evicting a gang member or a parameter server stops the whole job.
     """
-    who = controlled_identity(pod)
-    job = view.jobs.get(who.job) if who is not None else None
-    if who is None or job is None or pod.metadata.deletion_timestamp is not None:
+    identity = controlled_identity(pod)
+    job = view.jobs.get(identity.job) if identity is not None else None
+    if identity is None or job is None or pod.metadata.deletion_timestamp is not None:
         return 0, 0.0
     began = started_at(pod)
     trained = max(0.0, now - began) if began is not None else 0.0
     restart = _restart_seconds(job)
     never, workers = int(job.spec.preemption.policy == "Never"), _open_windows(job)
-    if job.spec.data is None or who.role == ROLE_SERVER:
+    if job.spec.data is None or identity.role == ROLE_SERVER:
         gpus = template_shape(job.spec.workers.template, view.gpu_resources).requests.gpus
         return never, max(1, gpus * workers) * (trained + restart)
     pushed = job.spec.parameter_servers is not None
@@ -61,9 +61,9 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
 
 
 def _restart_seconds(job: TrainingJob) -> float:
-    """Restart cost in seconds as estimated by the planner; as declared before the first estimate."""
-    reckoned = job.status.progress.restart_seconds if job.status.progress is not None else None
-    return parse_duration(job.spec.preemption.restart_overhead or "0s") if reckoned is None else reckoned
+    """Return the restart cost in seconds as estimated by the planner; as declared before the first estimate."""
+    estimated = job.status.progress.restart_seconds if job.status.progress is not None else None
+    return parse_duration(job.spec.preemption.restart_overhead or "0s") if estimated is None else estimated
 
 
 def _open_windows(job: TrainingJob) -> int:
@@ -76,35 +76,42 @@ def _cost(victims: MetaVictims, pods: Mapping[str, Pod], view: View, now: float)
     return victims.pdb_violations, sum(never for never, _ in losses), sum(seconds for _, seconds in losses)
 
 
-def _swapped(
+def _with_cheaper_pods(
     pod: Pod, name: str, proposed: MetaVictims, pods: Mapping[str, Pod], view: View, now: float
 ) -> MetaVictims:
-    """Replace victims by cheaper ones of the same size and priority.
+    """Return the victims of a node with those replaced for which cheaper ones of the same size and priority exist.
 
-    Only if the pod lacks free resources: then evicting other pods of the same size has the same effect.
+    They are replaced only if the pod lacks free resources: then evicting other pods of the same size has the same
+    effect.
     """
     use = view.reservations.node(name)
-    known = [pods[victim.uid] for victim in proposed.pods if victim.uid in pods]
-    if not known or len(known) < len(proposed.pods) or pod_requests(pod, view.gpu_resources).fits(use.free):
+    victims = [pods[victim.uid] for victim in proposed.pods if victim.uid in pods]
+    if not victims or len(victims) < len(proposed.pods) or pod_requests(pod, view.gpu_resources).fits(use.free):
         return proposed
-    taken = {one.metadata.uid for one in known}
+    used_uids = {candidate.metadata.uid for candidate in victims}
     chosen: list[MetaPod] = []
-    for victim in known:
-        alike = [one for one in _pods_on(name, view) if one.metadata.uid not in taken and _alike(one, victim, view)]
-        best = min(alike, key=lambda one: (*loss(one, view, now), one.metadata.uid), default=victim)
+    for victim in victims:
+        similar = [
+            candidate
+            for candidate in _pods_on(name, view)
+            if candidate.metadata.uid not in used_uids and _are_interchangeable(candidate, victim, view)
+        ]
+        best = min(similar, key=lambda candidate: (*loss(candidate, view, now), candidate.metadata.uid), default=victim)
         if loss(best, view, now) < loss(victim, view, now):
-            taken.add(best.metadata.uid)
+            used_uids.add(best.metadata.uid)
             victim = best
         chosen.append(MetaPod(victim.metadata.uid))
     return MetaVictims(chosen, proposed.pdb_violations)
 
 
-def _alike(one: Pod, other: Pod, view: View) -> bool:
-    """Whether both are workers with the same namespace, priority and requests."""
-    who, whose = controlled_identity(one), controlled_identity(other)
-    ours = who is not None and whose is not None and who.role == whose.role == ROLE_WORKER
-    same = one.metadata.namespace == other.metadata.namespace and one.spec.priority == other.spec.priority
-    return ours and same and pod_requests(one, view.gpu_resources) == pod_requests(other, view.gpu_resources)
+def _are_interchangeable(pod: Pod, other: Pod, view: View) -> bool:
+    """Return whether both are workers with the same namespace, priority and requests."""
+    identity, other_identity = controlled_identity(pod), controlled_identity(other)
+    are_workers = (
+        identity is not None and other_identity is not None and identity.role == other_identity.role == ROLE_WORKER
+    )
+    same = pod.metadata.namespace == other.metadata.namespace and pod.spec.priority == other.spec.priority
+    return are_workers and same and pod_requests(pod, view.gpu_resources) == pod_requests(other, view.gpu_resources)
 
 
 def _pods_on(name: str, view: View) -> Iterable[Pod]:

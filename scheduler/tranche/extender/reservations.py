@@ -22,8 +22,8 @@ from tranche.kube.convert.pod_state import is_over
 from tranche.model import Resources
 
 NOTHING = Resources()
-REFUSALS = 16
-"""Number of (priority, GPUs) of foreign pods whose refusals are kept."""
+MAX_REFUSALS = 16
+"""Maximum number of kinds of foreign pods (priority, GPUs, GPU resource) whose refusals are kept."""
 Entry = PlannedWindow | PlannedParameterServer
 
 
@@ -51,7 +51,7 @@ class NodeUse:
     """Reservations by pod key."""
 
     usage: tuple[Resources, ...] = ()
-    """Requests of these pods, once for each of the GPU resources (`pod_usage`); empty without pods."""
+    """Sum of the requests of `pods`, once for each of the GPU resources (`pod_usage`); empty without pods."""
 
     def change(self, capacity: Resources | None, usage: tuple[Resources, ...], gpu_resources: GpuResources) -> None:
         """Set capacity and usage."""
@@ -88,12 +88,12 @@ class Reservations:
         self._claims: dict[str, Claim] = {}
         self._shapes: dict[str, tuple[tuple[str, int, int], Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
-        self._awaited: set[str] = set()
+        self._claimed_nodes: set[str] = set()
         """Nodes with reservations."""
         self._refusals: dict[tuple[int, int, str], Refusals] = {}
         """By priority, GPUs and GPU resource of a foreign pod, the latest used last."""
 
-    # ---- changes in
+    # ---- updates from the watches
 
     def note_node(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         """Update the index for a changed node."""
@@ -123,26 +123,26 @@ class Reservations:
                 self._note_change(after[0])
         claim = self._claims.get(key)
         if claim is not None:
-            self._hold(key, claim)
+            self._add_claim(key, claim)
 
     def note_job(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
         """Update the index for a changed job, in most cases a new plan."""
         before = self._planned.pop(key, {})
-        after = self._wanted(key, new) if new is not None else {}
+        after = self._claims_of(key, new) if new is not None else {}
         for pod, claim in before.items():
             if after.get(pod) != claim:
                 self._claims.pop(pod, None)
-                self._drop(pod, claim)
+                self._remove_claim(pod, claim)
         for pod, claim in after.items():
             if before.get(pod) != claim:
                 self._claims[pod] = claim
-                self._hold(pod, claim)
+                self._add_claim(pod, claim)
         if after:
             self._planned[key] = after
         if new is None:
             self._shapes.pop(key, None)
 
-    # ---- questions
+    # ---- queries
 
     def node(self, name: str) -> NodeUse:
         """Return the usage of a node; without capacity if the node is unknown."""
@@ -162,9 +162,9 @@ class Reservations:
         room, holder = use.free, ""
         if not requests.fits(room):
             return f"{name} has insufficient free resources"
-        for other, claim in use.claims.items():
-            if other != pod:
-                room, holder = room - claim.requests, holder or other
+        for other_pod, claim in use.claims.items():
+            if other_pod != pod:
+                room, holder = room - claim.requests, holder or other_pod
         return "" if requests.fits(room) else f"{name} is reserved for {holder}"
 
     def protection(self, name: str, priority: int, gpu_resource: str = "") -> tuple[int, str]:
@@ -196,23 +196,23 @@ class Reservations:
             gpus: GPUs that it requests.
             gpu_resource: Their resource, as in `Resources.gpu_resource`.
         """
-        wanted = priority, gpus, gpu_resource
-        known = self._refusals.pop(wanted, None)
-        if known is None:
-            known = Refusals(stale=set(self._awaited))
-            if len(self._refusals) >= REFUSALS:
+        kind = priority, gpus, gpu_resource
+        refusals = self._refusals.pop(kind, None)
+        if refusals is None:
+            refusals = Refusals(stale=set(self._claimed_nodes))
+            if len(self._refusals) >= MAX_REFUSALS:
                 del self._refusals[next(iter(self._refusals))]
-        self._refusals[wanted] = known
-        for name in known.stale:
+        self._refusals[kind] = refusals
+        for name in refusals.stale:
             reserved, holder = self.protection(name, priority, gpu_resource)
             if reserved and gpus > self.node(name).free.gpus - reserved:
-                known.reasons[name] = (
+                refusals.reasons[name] = (
                     f"the free GPUs of {name} are reserved for {holder}, which has the same or a higher priority"
                 )
             else:
-                known.reasons.pop(name, None)
-        known.stale.clear()
-        return known.reasons
+                refusals.reasons.pop(name, None)
+        refusals.stale.clear()
+        return refusals.reasons
 
     def leaving(self, name: str) -> str:
         """Return the key of a training pod that is terminating or not planned any more on a node.
@@ -221,35 +221,37 @@ class Reservations:
         """
         for key in self.node(name).pods:
             pod = self._pods.get(key)
-            who = controlled_identity(pod) if pod is not None else None
-            if pod is None or who is None:
+            identity = controlled_identity(pod) if pod is not None else None
+            if pod is None or identity is None:
                 continue
-            if pod.metadata.deletion_timestamp is not None or self._unwanted(pod, who):
+            if pod.metadata.deletion_timestamp is not None or self._is_not_planned(pod, identity):
                 return key
         return ""
 
-    def entry(self, who: Identity) -> Entry | None:
+    def entry(self, identity: Identity) -> Entry | None:
         """Return the plan entry of a pod in the latest plan that the watch has shown; None if there is none."""
-        job = self._jobs.get(who.job)
-        return find_entry(job.status.plan, who) if job is not None and job.status.plan is not None else None
+        job = self._jobs.get(identity.job)
+        return find_entry(job.status.plan, identity) if job is not None and job.status.plan is not None else None
 
-    # ---- inside
+    # ---- internals
 
     def _count(self, use: NodeUse, requests: tuple[Resources, ...], *, add: bool) -> None:
-        known = use.usage or (NOTHING,) * len(requests)
-        usage = tuple(one + more if add else one - more for one, more in zip(known, requests, strict=True))
-        use.change(use.capacity, usage if any(one != NOTHING for one in usage) else (), self._gpu_resources)
+        usage = use.usage or (NOTHING,) * len(requests)
+        total = tuple(
+            amount + request if add else amount - request for amount, request in zip(usage, requests, strict=True)
+        )
+        use.change(use.capacity, total if any(amount != NOTHING for amount in total) else (), self._gpu_resources)
 
-    def _unwanted(self, pod: Pod, who: Identity) -> bool:
-        if who.role not in PLANNED_ROLES:
+    def _is_not_planned(self, pod: Pod, identity: Identity) -> bool:
+        if identity.role not in PLANNED_ROLES:
             return False
-        job = self._jobs.get(who.job)
+        job = self._jobs.get(identity.job)
         if job is None or job.status.plan is None or plan_stamp(pod) > (job.status.plan.term, job.status.plan.revision):
             return False
-        entry = find_entry(job.status.plan, who)
+        entry = find_entry(job.status.plan, identity)
         return entry is None or is_closing(entry)
 
-    def _wanted(self, key: str, job: TrainingJob) -> dict[str, Claim]:
+    def _claims_of(self, key: str, job: TrainingJob) -> dict[str, Claim]:
         plan, over = job.status.plan, job.status.phase in ("Succeeded", "Failed")
         if plan is None or over or job.metadata.deletion_timestamp is not None:
             return {}
@@ -270,37 +272,37 @@ class Reservations:
         }
 
     def _requests(self, key: str, job: TrainingJob) -> Mapping[str, Resources]:
-        """Requests of a pod of each role; computed once per generation and dry run."""
-        known, admitted = self._shapes.get(key), job.status.admitted
+        """Return the requests of a pod of each role; they are computed once per generation and dry run."""
+        cached, admitted = self._shapes.get(key), job.status.admitted
         version = job.metadata.uid, job.metadata.generation, admitted.generation if admitted is not None else 0
-        if known is None or known[0] != version:
+        if cached is None or cached[0] != version:
             spec = job.spec
-            parts = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
+            roles = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}
             requests = {
                 role: planned_shape(job, role, pod_of_template(part.template), self._gpu_resources).requests
                 if part
                 else NOTHING
-                for role, part in parts.items()
+                for role, part in roles.items()
             }
-            known = self._shapes[key] = (version, requests)
-        return known[1]
+            cached = self._shapes[key] = (version, requests)
+        return cached[1]
 
-    def _hold(self, key: str, claim: Claim) -> None:
+    def _add_claim(self, key: str, claim: Claim) -> None:
         """Add a reservation unless its pod is bound, on any node, or has ended."""
         pod = self._pods.get(key)
         if pod is None or not (pod.spec.node_name or is_over(pod)):
             self._use(claim.node).claims[key] = claim
-            self._awaited.add(claim.node)
+            self._claimed_nodes.add(claim.node)
             self._note_change(claim.node)
         else:
-            self._drop(key, claim)
+            self._remove_claim(key, claim)
 
-    def _drop(self, key: str, claim: Claim) -> None:
+    def _remove_claim(self, key: str, claim: Claim) -> None:
         """Remove a reservation."""
         claims = self._use(claim.node).claims
         claims.pop(key, None)
         if not claims:
-            self._awaited.discard(claim.node)
+            self._claimed_nodes.discard(claim.node)
         self._note_change(claim.node)
 
     def _use(self, name: str) -> NodeUse:
@@ -308,27 +310,29 @@ class Reservations:
 
     def _note_change(self, name: str) -> None:
         """Mark the node as changed, and drop a deleted node once no pod or reservation refers to it."""
-        for known in self._refusals.values():
-            known.stale.add(name)
+        for refusals in self._refusals.values():
+            refusals.stale.add(name)
         use = self._nodes[name]
         if use.capacity is None and not use.pods and not use.claims:
             del self._nodes[name]
 
 
-def find_entry(plan: Plan, who: Identity) -> Entry | None:
+def find_entry(plan: Plan, identity: Identity) -> Entry | None:
     """Return the plan entry (worker window, parameter server or chief) of a pod; None if there is none."""
     entries: Iterator[Entry] = iter(())
-    if who.role == ROLE_WORKER:
+    if identity.role == ROLE_WORKER:
         entries = iter(plan.workers)
-    elif who.role == ROLE_SERVER:
+    elif identity.role == ROLE_SERVER:
         entries = iter(plan.parameter_servers)
-    elif who.role == ROLE_CHIEF and plan.chief is not None:
+    elif identity.role == ROLE_CHIEF and plan.chief is not None:
         entries = iter([plan.chief])
-    return next((e for e in entries if e.attempt == who.attempt and e.index == who.index), None)
+    return next(
+        (entry for entry in entries if entry.attempt == identity.attempt and entry.index == identity.index), None
+    )
 
 
 def is_closing(entry: Entry) -> bool:
-    """Whether the entry's pod must stop."""
+    """Return whether the entry's pod must stop."""
     return entry.state == "Closing"
 
 

@@ -75,5 +75,8 @@ def _site(view: View, name: str, sums: _Sums) -> SiteSummary:
         sums.gpus.total(),
         sums.used.total(),
         sums.reserved.total(),
-        [GpuUse(one, sums.gpus[one], sums.used[one], sums.reserved[one]) for one in view.gpu_resources],
+        [
+            GpuUse(resource, sums.gpus[resource], sums.used[resource], sums.reserved[resource])
+            for resource in view.gpu_resources
+        ],
     )

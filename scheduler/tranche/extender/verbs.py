@@ -6,7 +6,7 @@ unrestricted, except that pods of equal or lower priority cannot take reserved G
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tranche.extender.eviction_cost import least_loss
+from tranche.extender.eviction_cost import cheapest_eviction
 from tranche.extender.reservations import Entry, NodeUse, is_closing
 from tranche.extender.view import View
 from tranche.extender.wire_format import FilterResult, HostPriority, MetaVictims
@@ -18,10 +18,13 @@ from tranche.kube.convert.pod_shape import pod_requests
 from tranche.model import Resources
 
 HIGHEST = 10
+"""Score of the planned node; other nodes of a plan have the sum of the scores below, at most 9."""
 LOCALITY = 4
-SAME_NODE = 3
-SAME_SITE = 2
+"""Score of a node whose site has data of the job."""
+SAME_NODE, SAME_SITE = 3, 2
+"""Score of a node that has a parameter server of the worker or a worker of the helper, or whose site has one."""
 PACKING = 2
+"""Highest score of a node for having few resources left."""
 
 
 def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
@@ -31,21 +34,21 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         requests = pod_requests(pod, view.gpu_resources)
     except ValueError as error:
         return _none(offered, f"the pod's requests cannot be read: {error}")
-    who = controlled_identity(pod)
-    if who is None or who.role not in PLANNED_ROLES:
+    identity = controlled_identity(pod)
+    if identity is None or identity.role not in PLANNED_ROLES:
         return _filter_foreign(pod, offered, requests, view)
-    plan = _plan(pod, who, view)
+    plan = _plan(pod, identity, view)
     if plan is None:
         return FilterResult(list(offered))
-    entry = view.reservations.entry(who)
+    entry = view.reservations.entry(identity)
     if entry is None or is_closing(entry):
-        return _none(offered, f"{_name(who)} is closed in plan {plan.term}.{plan.revision}")
+        return _none(offered, f"{_name(identity)} is closed in plan {plan.term}.{plan.revision}")
     if entry.node is None:
         return FilterResult(list(offered))
     if entry.node in offered:
-        others = dict.fromkeys(offered, f"planned for {entry.node}")
-        del others[entry.node]
-        return FilterResult([entry.node], others)
+        rejected = dict.fromkeys(offered, f"planned for {entry.node}")
+        del rejected[entry.node]
+        return FilterResult([entry.node], rejected)
     if leaving := view.reservations.leaving(entry.node):
         return _none(offered, f"waiting for {leaving} to terminate on {entry.node}")
     return _filter_fallbacks(pod, entry, offered, requests, view)
@@ -58,13 +61,13 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
         requests = pod_requests(pod, view.gpu_resources)
     except ValueError:
         return [HostPriority(name, 0) for name in offered]
-    who = controlled_identity(pod)
-    plan = _plan(pod, who, view) if who is not None else None
-    entry = view.reservations.entry(who) if who is not None and plan is not None else None
-    if who is None or plan is None or entry is None:
+    identity = controlled_identity(pod)
+    plan = _plan(pod, identity, view) if identity is not None else None
+    entry = view.reservations.entry(identity) if identity is not None and plan is not None else None
+    if identity is None or plan is None or entry is None:
         # Pods without a plan avoid nodes with reservations.
         return [HostPriority(name, 0 if view.reservations.node(name).claims else HIGHEST) for name in offered]
-    score = _scorer(who, plan, requests, view)
+    score = _scorer(identity, plan, requests, view)
     return [HostPriority(name, HIGHEST if name == entry.node else score(name)) for name in offered]
 
 
@@ -75,36 +78,36 @@ def preempt(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float
     planner preempts for them. `now` is in seconds since the epoch.
     """
     if controlled_identity(pod) is not None:
-        kept = set(filter_nodes(pod, victims, view).node_names)
-        return {name: found for name, found in victims.items() if name in kept}
+        passed = set(filter_nodes(pod, victims, view).node_names)
+        return {name: node_victims for name, node_victims in victims.items() if name in passed}
     try:
         requests = pod_requests(pod, view.gpu_resources)
     except ValueError:
         return {}
     priority, protection = pod.spec.priority or 0, view.reservations.protection
     possible = {
-        name: found
-        for name, found in victims.items()
+        name: node_victims
+        for name, node_victims in victims.items()
         if not (requests.gpus and protection(name, priority, requests.gpu_resource)[0])
     }
     try:
-        return least_loss(pod, possible, view, now)
+        return cheapest_eviction(pod, possible, view, now)
     except ValueError:  # the cost is unknown without a readable template
         return possible
 
 
-def _plan(pod: Pod, who: Identity, view: View) -> Plan | None:
+def _plan(pod: Pod, identity: Identity, view: View) -> Plan | None:
     """Return the plan of the pod's job; None if the pod was created from a newer plan than the watch has shown."""
-    job = view.jobs.get(who.job)
+    job = view.jobs.get(identity.job)
     plan = job.status.plan if job is not None else None
     return None if plan is None or plan_stamp(pod) > (plan.term, plan.revision) else plan
 
 
-def _name(who: Identity) -> str:
-    if who.role == ROLE_CHIEF:
-        return f"chief (attempt {who.attempt}) of {who.job}"
-    what = "window" if who.role == ROLE_WORKER else "parameter server"
-    return f"{what} {who.index} (attempt {who.attempt}) of {who.job}"
+def _name(identity: Identity) -> str:
+    if identity.role == ROLE_CHIEF:
+        return f"chief (attempt {identity.attempt}) of {identity.job}"
+    role = "window" if identity.role == ROLE_WORKER else "parameter server"
+    return f"{role} {identity.index} (attempt {identity.attempt}) of {identity.job}"
 
 
 def _none(offered: Iterable[str], reason: str) -> FilterResult:
@@ -134,11 +137,10 @@ def _filter_foreign(pod: Pod, offered: Iterable[str], requests: Resources, view:
     return FilterResult([name for name in offered if name not in failed] if failed else list(offered), failed)
 
 
-def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:
-    """Score of nodes other than the planned one: data locality, distance to peers, and packing."""
-    peers: Sequence[Entry] = plan.parameter_servers if who.role == ROLE_WORKER else plan.workers
+def _scorer(identity: Identity, plan: Plan, requests: Resources, view: View) -> Callable[[str], int]:
+    """Return the function from a node other than the planned one to its score: locality, distance to peers, packing."""
+    peers: Sequence[Entry] = plan.parameter_servers if identity.role == ROLE_WORKER else plan.workers
     nodes, sites = {peer.node for peer in peers}, {peer.site for peer in peers}
-
     homes, node_of, site_of = plan.homes, view.reservations.node, view.site_of
 
     def score(name: str) -> int:
@@ -150,13 +152,13 @@ def _scorer(who: Identity, plan: Plan, requests: Resources, view: View) -> Calla
 
 
 def _packing(use: NodeUse, requests: Resources) -> int:
-    """Packing score: 0 on an empty node, up to `PACKING` if the pod uses all remaining resources."""
+    """Return the packing score: 0 on an empty node, up to `PACKING` if the pod uses all remaining resources."""
     if use.capacity is None:
         return 0
     if requests.gpus:
-        whole, left = use.capacity.gpus, use.free.gpus - requests.gpus
+        capacity, remaining = use.capacity.gpus, use.free.gpus - requests.gpus
     else:
-        whole, left = use.capacity.cpu, use.free.cpu - requests.cpu
-    if left <= 0 or whole <= 0:
-        return PACKING if whole > 0 else 0
-    return PACKING * max(0, whole - left) // whole
+        capacity, remaining = use.capacity.cpu, use.free.cpu - requests.cpu
+    if remaining <= 0 or capacity <= 0:
+        return PACKING if capacity > 0 else 0
+    return PACKING * max(0, capacity - remaining) // capacity

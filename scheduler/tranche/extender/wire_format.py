@@ -107,8 +107,10 @@ def decode_names(body: bytes) -> Names:
     fields = _lower(_read(_FIELDS, body, "the body"))
     names = _read(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
     if names is None:
-        whole = fields.get("nodes", _NULL) != _NULL
-        raise MalformedError("Nodes instead of NodeNames: set nodeCacheCapable" if whole else "NodeNames is missing")
+        has_nodes = fields.get("nodes", _NULL) != _NULL
+        raise MalformedError(
+            "Nodes instead of NodeNames: set nodeCacheCapable" if has_nodes else "NodeNames is missing"
+        )
     return Names(_pod(fields), names)
 
 
@@ -121,8 +123,8 @@ def decode_candidates(body: bytes) -> Candidates:
     fields = _lower(_read(_FIELDS, body, "the body"))
     victims: dict[str, MetaVictims] = {}
     for name in ("nodenametovictims", "nodenametometavictims"):
-        for node, found in (_read(_TABLE, fields.get(name, _NULL), name) or {}).items():
-            victims[node] = _meta(_lower(found or {}))
+        for node, node_victims in (_read(_TABLE, fields.get(name, _NULL), name) or {}).items():
+            victims[node] = _meta(_lower(node_victims or {}))
     return Candidates(_pod(fields), victims)
 
 
@@ -163,8 +165,8 @@ def _lower(fields: _Fields) -> _Fields:
     return {name.lower(): value for name, value in fields.items()}
 
 
-def _read(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, what: str) -> T:
+def _read(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, name: str) -> T:
     try:
         return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(f"{what}: {error}") from error
+        raise MalformedError(f"{name}: {error}") from error

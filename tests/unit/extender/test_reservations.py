@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from support.extender_objects import Stores, stranger, window, worker
-from tranche.extender.reservations import REFUSALS, Reservations
+from tranche.extender.reservations import MAX_REFUSALS, Reservations
 from tranche.model import Resources
 
 ONE = Resources(cpu=1000, gpus=1, pods=1)
@@ -110,7 +110,7 @@ def test_refusals_are_kept_for_a_limited_number_of_kinds() -> None:
     stores.add_job("cats", window(0, 1, "n1"))
     for _ in range(2):
         assert [bool(stores.view.reservations.refusals(-9, gpus)) for gpus in range(40)] == [False] * 8 + [True] * 32
-    assert len(stores.view.reservations._refusals) == REFUSALS
+    assert len(stores.view.reservations._refusals) == MAX_REFUSALS
 
 
 def test_a_changed_template_changes_the_reservation() -> None:
