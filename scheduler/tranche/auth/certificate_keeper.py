@@ -104,9 +104,9 @@ class CaPublisher:
         Raises:
             ApiError: a request fails.
         """
-        found = await self._client.request("GET", self._path)
-        if (found.get("data") or {}).get(CA_FILE) != bundle:
-            await self._client.request("PUT", self._path, body={**found, "data": {CA_FILE: bundle}})
+        config_map = await self._client.request("GET", self._path)
+        if (config_map.get("data") or {}).get(CA_FILE) != bundle:
+            await self._client.request("PUT", self._path, body={**config_map, "data": {CA_FILE: bundle}})
 
     async def follow(self, file: Path) -> None:
         """Publish the CA certificates of a mounted Secret forever; an administrator or cert-manager renews them."""
@@ -133,8 +133,8 @@ def _replace(path: Path, content: bytes) -> None:
     """Write a file atomically, for this user only, if its content changes."""
     if path.exists() and path.read_bytes() == content:
         return
-    beside = path.with_suffix(".new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
-    beside.replace(path)
+    temporary.replace(path)

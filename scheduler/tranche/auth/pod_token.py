@@ -18,9 +18,9 @@ TRUSTED_SECONDS = 300.0
 """Cache time of a positive review; whether the pod still exists is checked for each request."""
 REFUSED_SECONDS = 10.0
 """Cache time of a negative review, short because API servers learn of a new token at different times."""
-REMEMBERED = 50_000
+MAX_CACHED = 50_000
 """Cache size in reviews, for 1,000 reports a second with one report per pod every 15 to 30 s."""
-REVIEWS_AT_ONCE = 32
+PARALLEL_REVIEWS = 32
 MAX_PENDING = 1000
 """Maximum number of pending reviews."""
 REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
@@ -43,7 +43,7 @@ class TokenReviewer:
 
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, REMEMBERED, REVIEWS_AT_ONCE, MAX_PENDING)
+        bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, MAX_CACHED, PARALLEL_REVIEWS, MAX_PENDING)
         self._reviews: Reviews[Bearer] = Reviews(bounds, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
 
     async def review(self, token: str, peer: str = "") -> Bearer | None:

@@ -62,7 +62,11 @@ def renewed(data: Mapping[str, bytes], hosts: Sequence[str], now: datetime) -> d
 def _authority(data: Mapping[str, bytes], now: datetime) -> tuple[list[x509.Certificate], Credential | None]:
     """Return the valid CA certificates, oldest first, and the CA that signs; None if there is none."""
     try:
-        bundle = [one for one in x509.load_pem_x509_certificates(data[CA_FILE]) if one.not_valid_after_utc > now]
+        bundle = [
+            certificate
+            for certificate in x509.load_pem_x509_certificates(data[CA_FILE])
+            if certificate.not_valid_after_utc > now
+        ]
         key = serialization.load_pem_private_key(data[CA_KEY_FILE], None)
     except (KeyError, ValueError):
         return [], None
@@ -80,10 +84,10 @@ def _serves(data: Mapping[str, bytes], hosts: Sequence[str], now: datetime, bund
         issuer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
     except (KeyError, ValueError, x509.ExtensionNotFound):
         return False
-    known = {x509.SubjectKeyIdentifier.from_public_key(one.public_key()).digest for one in bundle}
+    authority_ids = {x509.SubjectKeyIdentifier.from_public_key(authority.public_key()).digest for authority in bundle}
     return (
         set(names.get_values_for_type(x509.DNSName)) == set(hosts)
-        and issuer in known
+        and issuer in authority_ids
         and certificate.public_key() == key.public_key()
         and certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEWAL
     )

@@ -86,7 +86,7 @@ async def review_token(client: Requests, token: str, audience: str | None = None
         audience: Audience that the token must be meant for; None: the API server's own.
 
     Raises:
-        ApiError: the API server does not answer.
+        ApiError: the API server does not respond.
     """
     spec: dict[str, object] = {"token": token} if audience is None else {"token": token, "audiences": [audience]}
     return (await ask(client, AUTHENTICATION, "TokenReview", spec, _TokenReview)).status
@@ -101,12 +101,14 @@ class Bounds:
     refused_seconds: float
     """Cache time of a negative result, short because API servers learn of a new token or permission at different
     times."""
-    remembered: int
-    at_once: int
-    most_pending: int
+    max_accepted: int
+    """Cache size of positive results."""
+    parallel: int
+    """Maximum number of requests to the API server at a time."""
+    max_pending: int
     """Maximum number of pending reviews; further ones raise `BusyError`. There is as much room again for reviews that
     renew a positive result, so that invalid tokens do not keep valid ones away."""
-    remembered_refusals: int = 1000
+    max_refusals: int = 1000
     """Cache size of negative results, separate so that they do not evict positive ones."""
 
 
@@ -126,9 +128,9 @@ class Reviews(Generic[T]):
         self._bounds = bounds
         self._clock = clock
         self._limit = limit
-        self._known: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
+        self._accepted: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[T | None, float]] = OrderedDict()
-        self._slots = asyncio.Semaphore(bounds.at_once)
+        self._slots = asyncio.Semaphore(bounds.parallel)
         self._pending: Counter[bytes] = Counter()
         """Tasks that wait for a review, by its digest."""
 
@@ -146,12 +148,12 @@ class Reviews(Generic[T]):
             TooManyRefusalsError: too many reviews for this peer had a negative result.
         """
         digest = blake2b(question, digest_size=16).digest()
-        if (known := self._fresh(digest)) is not None:
-            return known[0]
+        if (cached := self._fresh(digest)) is not None:
+            return cached[0]
         if digest in self._pending:  # its result counts for all tasks
             return await self._review(digest, ask)
-        renews = digest in self._known
-        if len(self._pending) >= self._bounds.most_pending * (1 + renews):
+        renews = digest in self._accepted
+        if len(self._pending) >= self._bounds.max_pending * (1 + renews):
             raise BusyError
         if self._limit is None or renews:
             return await self._review(digest, ask)
@@ -169,32 +171,32 @@ class Reviews(Generic[T]):
     def last(self, question: bytes) -> tuple[T | None, float] | None:
         """Return the last result and the time until which it counts, which may be over; None if there is none."""
         digest = blake2b(question, digest_size=16).digest()
-        return self._known.get(digest) or self._refused.get(digest)
+        return self._accepted.get(digest) or self._refused.get(digest)
 
     async def _review(self, digest: bytes, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         self._pending[digest] += 1
         try:
             async with self._slots:
-                if (known := self._fresh(digest)) is not None:  # another task has asked meanwhile
-                    return known[0]
+                if (cached := self._fresh(digest)) is not None:  # another task has asked meanwhile
+                    return cached[0]
                 answer = await ask()
         finally:
             self._pending[digest] -= 1
             if not self._pending[digest]:
                 del self._pending[digest]
-        self._remember(digest, answer)
+        self._store(digest, answer)
         return answer
 
     def _fresh(self, digest: bytes) -> tuple[T | None, float] | None:
-        known = self._known.get(digest) or self._refused.get(digest)
-        return known if known is not None and self._clock() < known[1] else None
+        cached = self._accepted.get(digest) or self._refused.get(digest)
+        return cached if cached is not None and self._clock() < cached[1] else None
 
-    def _remember(self, digest: bytes, answer: T | None) -> None:
+    def _store(self, digest: bytes, answer: T | None) -> None:
         bounds = self._bounds
-        cache, seconds, size = self._known, bounds.trusted_seconds, bounds.remembered
+        cache, seconds, size = self._accepted, bounds.trusted_seconds, bounds.max_accepted
         if answer is None:
-            cache, seconds, size = self._refused, bounds.refused_seconds, bounds.remembered_refusals
-            self._known.pop(digest, None)
+            cache, seconds, size = self._refused, bounds.refused_seconds, bounds.max_refusals
+            self._accepted.pop(digest, None)
         cache[digest] = (answer, self._clock() + seconds)
         cache.move_to_end(digest)
         while len(cache) > size:

@@ -19,14 +19,14 @@ AUDIENCE = "page.tranche.dev"
 """Audience of tokens that are valid for this page only; ``kubectl create token --audience`` creates them."""
 LONGEST_TOKEN = 16 * 2**10
 """Maximum token size in bytes; tokens of some identity providers have several thousand."""
-TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=1000, at_once=8, most_pending=200)
+TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, max_accepted=1000, parallel=8, max_pending=200)
 RIGHTS = Bounds(
     trusted_seconds=60.0,
     refused_seconds=60.0,
-    remembered=50_000,
-    at_once=16,
-    most_pending=20_000,
-    remembered_refusals=50_000,  # a visitor has one for nearly each namespace
+    max_accepted=50_000,
+    parallel=16,
+    max_pending=20_000,
+    max_refusals=50_000,  # a visitor has one for nearly each namespace
 )
 REVIEWS_PER_SECOND, REVIEWS_BURST = 50.0, 500
 """Rate limit of access reviews by user to find the namespaces that a user may see; without rights, each costs one."""
@@ -83,7 +83,7 @@ class AccessReviewer:
         return await self._users.find(token.encode(errors="replace"), lambda: self._review(token), peer)
 
     async def may(self, user: User, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
-        """Whether RBAC allows the user an action.
+        """Return whether RBAC allows the user an action.
 
         Args:
             user: The user.
@@ -111,25 +111,25 @@ class AccessReviewer:
         """
         if await self.may(user, "list", "trainingjobs"):
             return Scope(everything=True)
-        known = {name: self._last(user, name) for name in namespaces}
-        order = sorted(known, key=lambda name: (not known[name][0], known[name][1], name))
+        last_reviews = {name: self._last(user, name) for name in namespaces}
+        order = sorted(last_reviews, key=lambda name: (not last_reviews[name][0], last_reviews[name][1], name))
         now = self._clock()
-        names = [name for name in order if now < known[name][1] or self._budget.admits(user.username, now)]
+        names = [name for name in order if now < last_reviews[name][1] or self._budget.admits(user.username, now)]
         allowed = await asyncio.gather(*(self.may(user, "list", "trainingjobs", name) for name in names))
-        return Scope(namespaces=frozenset(name for name, yes in zip(names, allowed, strict=True) if yes))
+        return Scope(namespaces=frozenset(name for name, is_allowed in zip(names, allowed, strict=True) if is_allowed))
 
     def _last(self, user: User, namespace: str) -> tuple[bool, float]:
         """Return whether the user could last list the jobs of a namespace, and the time until which that counts."""
-        known = self._rights.last(msgspec.json.encode(_spec(user, "list", "trainingjobs", namespace)))
-        return (bool(known[0]), known[1]) if known is not None else (False, float("-inf"))
+        review = self._rights.last(msgspec.json.encode(_spec(user, "list", "trainingjobs", namespace)))
+        return (bool(review[0]), review[1]) if review is not None else (False, float("-inf"))
 
     async def _review(self, token: str) -> User | None:
         """Review a token with the audience of the page, then with that of the API server."""
         for audience in (AUDIENCE, None):
             status = await review_token(self._client, token, audience)
             # An authenticator without audience support returns none; such a token is for the API server only.
-            meant = audience is None or audience in status.audiences
-            if status.authenticated and meant and status.user.username:
+            is_meant_for_us = audience is None or audience in status.audiences
+            if status.authenticated and is_meant_for_us and status.user.username:
                 return status.user
         return None
 

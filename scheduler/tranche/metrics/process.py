@@ -111,27 +111,27 @@ class ProcessMetrics:
             labels: Label names.
             values: Known values of each label.
         """
-        made = Counter(name.removesuffix("_total"), text, labels, registry=self.registry)
+        counter = Counter(name.removesuffix("_total"), text, labels, registry=self.registry)
         self._define("counter", name, text, labels)
-        for one in itertools.product(*values) if values else ():
-            made.labels(*one)
-        return made
+        for label_values in itertools.product(*values) if values else ():
+            counter.labels(*label_values)
+        return counter
 
     def gauge(self, name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
         """Define a gauge."""
-        made = Gauge(name, text, labels, registry=self.registry)
+        gauge = Gauge(name, text, labels, registry=self.registry)
         self._define("gauge", name, text, labels)
-        return made
+        return gauge
 
     def histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float], *values: Sequence[str]
     ) -> Histogram:
         """Define a histogram of seconds; `values` as for `counter`."""
-        made = Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+        histogram = Histogram(name, text, labels, buckets=buckets, registry=self.registry)
         self._define("histogram", name, text, labels)
-        for one in itertools.product(*values) if values else ():
-            made.labels(*one)
-        return made
+        for label_values in itertools.product(*values) if values else ():
+            histogram.labels(*label_values)
+        return histogram
 
     def computed(self, kind: Kind, name: str, text: str, labels: Sequence[str], samples: Callable[[], Samples]) -> None:
         """Define a counter or gauge that is computed when the metrics are read."""

@@ -21,8 +21,6 @@ REQUEST_BUCKETS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 PLAN_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 HORIZONS = (60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 """Horizons for planned starts of waiting jobs, in seconds."""
-
-
 EXTENDER, PLANNER, API = "extender", "planner", "api"
 """Processes of the scheduler, each with metrics of its own."""
 
@@ -440,9 +438,9 @@ class Metrics(ProcessMetrics):
 
     def _site_rows(self) -> Rows:
         return (
-            ((site.name, one.resource), (one.gpus, one.used_gpus, one.reserved_gpus))
+            ((site.name, use.resource), (use.gpus, use.used_gpus, use.reserved_gpus))
             for site in self._known_sites
-            for one in site.gpu_resources
+            for use in site.gpu_resources
         )
 
     def _watch_counts(self) -> Rows:

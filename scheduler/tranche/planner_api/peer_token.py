@@ -20,7 +20,7 @@ AUDIENCE = "planner.tranche.dev"
 LONGEST_TOKEN = 16 * 2**10
 REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
 """Rate limit of invalid tokens by peer address."""
-BOUNDS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, remembered=100, at_once=2, most_pending=20)
+BOUNDS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, max_accepted=100, parallel=2, max_pending=20)
 
 
 class PeerToken:

@@ -63,7 +63,9 @@ class ConnectionTable:
         peer = connection.peer
         crowded = self._peers[peer] >= self.limits.per_peer
         if crowded or len(self._open) >= self.limits.total:
-            idle = next((one for one in self._idle if not crowded or one.peer == peer), None)
+            idle = next(
+                (open_connection for open_connection in self._idle if not crowded or open_connection.peer == peer), None
+            )
             if idle is None:
                 return False
             self.remove(idle)
@@ -156,14 +158,14 @@ class GuardedProtocol(H11Protocol):
         else:  # a complete request, or the keep-alive time-out of uvicorn applies
             self._wait_for("", 0.0)
 
-    def _wait_for(self, what: str, seconds: float) -> None:
-        if what == self._waits_for:
+    def _wait_for(self, part: str, seconds: float) -> None:
+        if part == self._waits_for:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._waits_for = what
-        if what:
+        self._waits_for = part
+        if part:
             self._timer = self.loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:

@@ -3,7 +3,7 @@
 import resource
 
 MAX_OPEN_FILES = 65_536
-"""More than any process of tranche uses; some systems allow a thousand million."""
+"""Limit to set, above the need of any process of tranche; some systems allow a thousand million."""
 RESERVED = 300
 """Open files that a process keeps for its watches and its requests, for probes, and for connections that two servers
 accept at once before they close those above their limits; the rest is for connections to its servers."""
@@ -12,8 +12,8 @@ accept at once before they close those above their limits; the rest is for conne
 def raise_file_limit() -> int:
     """Raise the soft limit of open files towards the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target

@@ -74,7 +74,7 @@ async def serve(
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        following: asyncio.Task[None] | None = None
+        renewal: asyncio.Task[None] | None = None
         if tls is not None:
             if limits is not None:
                 # uvicorn passes no time limit; for the default of 60 s, idle connections would hold descriptors.
@@ -83,7 +83,7 @@ async def serve(
             config.load()
             # Not config.ssl: the handshake would have 60 s, in which the limits of connections do not apply yet.
             config.http_protocol_class = tls.over_tls(config.http_protocol_class)  # type: ignore[assignment]
-            following = asyncio.create_task(tls.follow())
+            renewal = asyncio.create_task(tls.follow())
         server = _Server(config)
         running = asyncio.create_task(server.serve([listener]))
         if listening is not None:
@@ -95,8 +95,8 @@ async def serve(
             await running
             raise
         finally:
-            if following is not None:
-                following.cancel()
+            if renewal is not None:
+                renewal.cancel()
 
 
 def _is_loopback(host: str) -> bool:
@@ -115,10 +115,10 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         ListenError: the address cannot be used.
     """
-    both = not host and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
+    is_dual_stack = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual_stack or ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
+        listener = socket.create_server((host, port), family=family, dualstack_ipv6=is_dual_stack)
     except OSError as error:
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -11,7 +11,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 10.0
-"""Time between two looks at the files."""
+"""Time between two checks of the files."""
 FIRST_CHECK_SECONDS = 0.5
 """The same before the first certificate."""
 HANDSHAKE_SECONDS = 5

@@ -44,9 +44,9 @@ class SteadyClock:
         """Return the seconds since the epoch."""
         at = self._stopwatch()
         passed, self._at = max(0.0, at - self._at), at
-        most = LARGEST_RATE * passed
+        max_correction = LARGEST_RATE * passed
         self._now += passed
-        self._now += min(max(self._system() - self._now, -most), most)
+        self._now += min(max(self._system() - self._now, -max_correction), max_correction)
         return self._now
 
     def utc(self) -> datetime:

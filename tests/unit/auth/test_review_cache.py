@@ -31,7 +31,7 @@ class Api:
 
 
 def test_invalid_tokens_do_not_displace_valid_ones() -> None:
-    bounds = Bounds(60.0, 60.0, remembered=10, at_once=1, most_pending=10, remembered_refusals=5)
+    bounds = Bounds(60.0, 60.0, max_accepted=10, parallel=1, max_pending=10, max_refusals=5)
     reviews: Reviews[bool] = Reviews(bounds, lambda: 0.0)
     tokens: list[str] = []
 

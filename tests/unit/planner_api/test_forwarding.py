@@ -349,7 +349,7 @@ def test_many_requests_with_one_new_token_are_all_answered(token: str) -> None:
         gate = PeerGate(api, ACCOUNT, lambda: 0.0)
         admitted = await asyncio.gather(*(gate.admits(f"Bearer {token}", "10.0.0.1") for _ in range(200)))
         assert set(admitted) == {token == "projected"}
-        assert api.reviews <= BOUNDS.at_once
+        assert api.reviews <= BOUNDS.parallel
 
     asyncio.run(scene())
 
