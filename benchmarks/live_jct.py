@@ -126,9 +126,9 @@ def measure(gangs: list[Gang], policy: str, seed: int, directory: Path | None) -
 
 def report(outcome: Outcome, policy: str, seed: int) -> bool:
     """Print the measured beside the simulated figures; return True if all bounds are kept."""
-    waits = turnarounds(outcome.courses, {node.name: node.allocatable.gpus for node in outcome.nodes})
+    waits = turnarounds(outcome.timelines, {node.name: node.allocatable.gpus for node in outcome.nodes})
     print(f"\n{'':<44}{'average':>9}{'median':>9}{'p95':>9}{'preempted':>11}")
-    preempted = sum(course.preemptions for course in outcome.courses.values())
+    preempted = sum(timeline.preemptions for timeline in outcome.timelines.values())
     live = _row(f"{policy}, live", outcome.jct_seconds, preempted)
     simulated = _simulated("with the measured delays", outcome, policy, seed)
     _simulated("without any", replace(outcome, delays=type(outcome.delays)(), report_seconds=0.0), policy, seed)

@@ -162,26 +162,26 @@ def later(real: Delays, simulated: Delays) -> dict[str, float]:
     }
 
 
-def print_windows(courses: Mapping[str, JobTimeline]) -> None:
+def print_windows(timelines: Mapping[str, JobTimeline]) -> None:
     """Print each window of a run: when it was opened, when its worker trained and ended, and how."""
-    first = min(course.submitted for course in courses.values())
-    for key, course in courses.items():
-        print(f"{key}, submitted {course.submitted - first:.2f}")
-        for stay in course.stays.values():
-            moments = (stay.opened, stay.started, stay.ended)
+    first = min(timeline.submitted for timeline in timelines.values())
+    for key, timeline in timelines.items():
+        print(f"{key}, submitted {timeline.submitted - first:.2f}")
+        for worker in timeline.workers.values():
+            moments = (worker.opened, worker.started, worker.ended)
             told = "".join(f"{'-' if at is None else f'{at - first:.2f}':>9}" for at in moments)
-            print(f"  {stay.node:<10}{told}  {stay.outcome}")
+            print(f"  {worker.node:<10}{told}  {worker.outcome}")
 
 
 def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> float:
     """Print delays and completion times of a run, measured and simulated; return the simulated median."""
-    result, courses = simulate_outcome(outcome, policy, 1)
+    result, timelines = simulate_outcome(outcome, policy, 1)
     simulated = [job.jct_seconds + outcome.report_seconds for job in result.jobs]
     if windows:
         print(f"{name}: measured")
-        print_windows(outcome.courses)
+        print_windows(outcome.timelines)
         print(f"{name}: simulated with these delays")
-        print_windows(courses)
+        print_windows(timelines)
     delays, times = outcome.delays, outcome.jct_seconds
     cells = [
         f"{delays.start_seconds:.2f}",

@@ -19,8 +19,6 @@ from tranche_testcluster import Cluster, ClusterError
 
 ENDED = ("Succeeded", "Failed")
 API = "/apis/tranche.dev/v1alpha1"
-
-
 BUSY_LINK = re.compile(r'^tranche_link_busy_seconds{source="([^"]*)",target="([^"]*)"} (\S+)$', re.M)
 METRICS_SECONDS = 2.0
 """Time-out of a metrics request, in seconds."""
@@ -61,12 +59,12 @@ class Snapshot:
 
     def next_completions(self, count: int) -> list[TrainingJob]:
         """Return the unfinished jobs with the earliest planned completion."""
-        known = [
+        planned = [
             (plan.estimated_completion, job)
             for job in self.jobs
             if (plan := job.status.plan) and plan.estimated_completion and job.status.phase not in ENDED
         ]
-        return [job for _, job in sorted(known, key=lambda pair: pair[0])[:count]]
+        return [job for _, job in sorted(planned, key=lambda pair: pair[0])[:count]]
 
 
 def observe(cluster: Cluster, namespace: str) -> Snapshot:
@@ -100,16 +98,16 @@ def observe_copies(planner_url: str) -> tuple[Copy, ...]:
 
 def read_copies(metrics: str) -> tuple[Copy, ...]:
     """Parse the busy links from metrics in text format, by target and source."""
-    found = (Copy(source, target, float(seconds)) for source, target, seconds in BUSY_LINK.findall(metrics))
-    return tuple(sorted((one for one in found if one.seconds > 0), key=lambda one: (one.target, one.source)))
+    copies = (Copy(source, target, float(seconds)) for source, target, seconds in BUSY_LINK.findall(metrics))
+    return tuple(sorted((copy for copy in copies if copy.seconds > 0), key=lambda copy: (copy.target, copy.source)))
 
 
 def observe_nodes(cluster: Cluster, sites: dict[str, SiteObject]) -> Iterator[Node]:
     """Yield the nodes as planner nodes."""
     _, answer = cluster.request("GET", "/api/v1/nodes")
-    book = ForeignNodeUsage(GPU_RESOURCES, lambda pod: False)
+    usage = ForeignNodeUsage(GPU_RESOURCES, lambda pod: False)
     for item in answer["items"]:
-        node = book.node(msgspec.convert(item, NodeObject), sites)
+        node = usage.node(msgspec.convert(item, NodeObject), sites)
         if node is not None:
             yield node
 

@@ -41,18 +41,20 @@ class Deviation:
 
     def parts(self) -> list[tuple[str, float]]:
         """Return the parts of the difference: names of `Phases` and seconds, largest first."""
-        found = [(name, getattr(self.measured, name) - getattr(self.simulated, name)) for name in Phases.__slots__]
-        return sorted(found, key=lambda part: -abs(part[1]))
+        differences = [
+            (name, getattr(self.measured, name) - getattr(self.simulated, name)) for name in Phases.__slots__
+        ]
+        return sorted(differences, key=lambda part: -abs(part[1]))
 
     def cause(self) -> str:
         """Describe the main parts of the difference and the different decisions."""
-        telling = [(n, s) for n, s in self.parts() if s * self.seconds > 0 and abs(s) >= WORTH_SECONDS]
-        said = [", ".join(f"{WORDS[name]} {seconds:+.1f} s" for name, seconds in telling)] if telling else []
+        main_parts = [(n, s) for n, s in self.parts() if s * self.seconds > 0 and abs(s) >= WORTH_SECONDS]
+        causes = [", ".join(f"{WORDS[name]} {seconds:+.1f} s" for name, seconds in main_parts)] if main_parts else []
         if self.measured_preemptions != self.simulated_preemptions:
-            said.append(f"preempted {self.measured_preemptions}, not {self.simulated_preemptions} times")
+            causes.append(f"preempted {self.measured_preemptions}, not {self.simulated_preemptions} times")
         if self.moved_chunks:
-            said.append(f"{self.moved_chunks} of {self.chunks} chunks on other nodes")
-        return "; ".join(said)
+            causes.append(f"{self.moved_chunks} of {self.chunks} chunks on other nodes")
+        return "; ".join(causes)
 
 
 def compare(
@@ -69,26 +71,26 @@ def compare(
         completed: Time at which each job's status showed success, by job key, in seconds of the planner's clock.
         reporting: Delay of the status added to the end of simulated jobs, in seconds.
     """
-    found = [
+    deviations = [
         _deviation(key, measured[key], simulated[key], completed[key], reporting)
         for key in completed
         if key in measured and key in simulated and simulated[key].ended
     ]
-    return sorted(found, key=lambda deviation: (-deviation.relative, deviation.job))
+    return sorted(deviations, key=lambda deviation: (-deviation.relative, deviation.job))
 
 
 def _deviation(
     key: str, measured: JobTimeline, simulated: JobTimeline, completed: float, reporting: float
 ) -> Deviation:
-    here, there = measured.last_nodes, simulated.last_nodes
+    measured_nodes, simulated_nodes = measured.last_nodes, simulated.last_nodes
     return Deviation(
         key,
         split(measured, completed),
         split(simulated, simulated.ended + reporting),
         measured.preemptions,
         simulated.preemptions,
-        len(here),
-        sum(node != there.get(chunk) for chunk, node in here.items()),
+        len(measured_nodes),
+        sum(node != simulated_nodes.get(chunk) for chunk, node in measured_nodes.items()),
     )
 
 
@@ -101,5 +103,5 @@ def spread(deviations: Sequence[Deviation]) -> tuple[float, float]:
 
 
 def within(seconds: float, limits: tuple[float, float] | None, tolerance: float = 0.05) -> bool:
-    """Whether the time lies between both limits, or outside by no more than this share of it."""
+    """Return whether the time lies between both limits, or outside by no more than this share of a limit."""
     return limits is not None and limits[0] * (1 - tolerance) <= seconds <= limits[1] * (1 + tolerance)

@@ -30,25 +30,34 @@ class JobTimeline:
     """Timeline of one job."""
 
     submitted: float
-    stays: dict[int, WorkerTimeline] = field(default_factory=dict)
+    workers: dict[int, WorkerTimeline] = field(default_factory=dict)
     """Workers by attempt."""
 
     @property
     def ended(self) -> float:
         """End of the last worker that completed its chunks."""
         return max(
-            (s.ended for s in self.stays.values() if s.ended is not None and s.outcome == "Succeeded"), default=0
+            (
+                worker.ended
+                for worker in self.workers.values()
+                if worker.ended is not None and worker.outcome == "Succeeded"
+            ),
+            default=0,
         )
 
     @property
     def preemptions(self) -> int:
         """Number of workers that were stopped after they had started to train."""
-        return sum(s.started is not None and s.outcome in ("Preempted", "Lost") for s in self.stays.values())
+        return sum(
+            worker.started is not None and worker.outcome in ("Preempted", "Lost") for worker in self.workers.values()
+        )
 
     @property
     def last_nodes(self) -> dict[int, str]:
         """Node on which each chunk was completed."""
-        return {c: stay.node for stay in self.stays.values() if stay.outcome == "Succeeded" for c in stay.chunks}
+        return {
+            c: worker.node for worker in self.workers.values() if worker.outcome == "Succeeded" for c in worker.chunks
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,59 +79,59 @@ class Phases:
         return self.waiting + self.starting + self.training + self.reporting
 
 
-def read_courses(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, JobTimeline]:
+def read_timelines(facts: Iterable[Fact], clouds: Collection[str] = ()) -> dict[str, JobTimeline]:
     """Read the timelines of all jobs of a journal, by key.
 
     Args:
         facts: Entries of the journal.
         clouds: Unlimited sites. A window there mostly waits for a node, so it does not count as concurrent.
     """
-    courses: dict[str, JobTimeline] = {}
-    under_way: set[tuple[str, int]] = set()
+    timelines: dict[str, JobTimeline] = {}
+    in_progress: set[tuple[str, int]] = set()
     for fact in facts:
-        course = courses.setdefault(fact.job, JobTimeline(fact.at))
+        timeline = timelines.setdefault(fact.job, JobTimeline(fact.at))
         if fact.kind == "opened":
-            stay = WorkerTimeline(fact.node, fact.chunks, fact.at, fact.handover, len(under_way))
-            course.stays[fact.attempt] = stay
+            worker = WorkerTimeline(fact.node, fact.chunks, fact.at, fact.handover, len(in_progress))
+            timeline.workers[fact.attempt] = worker
             if fact.node not in clouds:
-                under_way.add((fact.job, fact.attempt))
-        elif fact.attempt in course.stays:
-            under_way.discard((fact.job, fact.attempt))
-            if _note(course.stays[fact.attempt], fact, len(under_way)):
-                under_way.add((fact.job, fact.attempt))
-    return courses
+                in_progress.add((fact.job, fact.attempt))
+        elif fact.attempt in timeline.workers:
+            in_progress.discard((fact.job, fact.attempt))
+            if _note(timeline.workers[fact.attempt], fact, len(in_progress)):
+                in_progress.add((fact.job, fact.attempt))
+    return timelines
 
 
-def _note(stay: WorkerTimeline, fact: Fact, concurrent: int) -> bool:
-    """Record an entry. Returns whether the worker is stopping from now on."""
-    if fact.kind == "started" and stay.started is None:
-        stay.started = fact.at
-    elif fact.kind == "ended" and stay.ended is None:
-        stay.ended, stay.outcome = fact.at, fact.outcome
-    elif fact.kind == "closing" and stay.closing is None:
-        stay.closing, stay.concurrent_at_closing = fact.at, concurrent
-        return stay.started is not None and stay.ended is None
+def _note(worker: WorkerTimeline, fact: Fact, concurrent: int) -> bool:
+    """Record an entry of the journal; return whether the worker stops from now on."""
+    if fact.kind == "started" and worker.started is None:
+        worker.started = fact.at
+    elif fact.kind == "ended" and worker.ended is None:
+        worker.ended, worker.outcome = fact.at, fact.outcome
+    elif fact.kind == "closing" and worker.closing is None:
+        worker.closing, worker.concurrent_at_closing = fact.at, concurrent
+        return worker.started is not None and worker.ended is None
     return False
 
 
-def split(course: JobTimeline, completed: float) -> Phases:
+def split(timeline: JobTimeline, completed: float) -> Phases:
     """Split the time from submission to `completed` (seconds of the same clock) into its parts."""
-    ended = min(course.ended, completed)
-    training = _covered(_spans(course, ended, trained=True))
-    open_seconds = _covered(_spans(course, ended, trained=False))
-    waiting = max(0.0, ended - course.submitted) - open_seconds
+    ended = min(timeline.ended, completed)
+    training = _covered(_spans(timeline, ended, trained=True))
+    open_seconds = _covered(_spans(timeline, ended, trained=False))
+    waiting = max(0.0, ended - timeline.submitted) - open_seconds
     return Phases(waiting, open_seconds - training, training, completed - ended)
 
 
-def _spans(course: JobTimeline, until: float, *, trained: bool) -> Iterator[tuple[float, float]]:
-    for stay in course.stays.values():
-        begin = stay.started if trained else stay.opened
+def _spans(timeline: JobTimeline, until: float, *, trained: bool) -> Iterator[tuple[float, float]]:
+    for worker in timeline.workers.values():
+        begin = worker.started if trained else worker.opened
         if begin is not None and begin < until:
-            yield max(begin, course.submitted), min(stay.ended if stay.ended is not None else until, until)
+            yield max(begin, timeline.submitted), min(worker.ended if worker.ended is not None else until, until)
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of the spans."""
+    """Return the length of the union of the spans."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))
@@ -130,6 +139,6 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def stays_of(courses: Mapping[str, JobTimeline]) -> Sequence[WorkerTimeline]:
+def all_workers(timelines: Mapping[str, JobTimeline]) -> Sequence[WorkerTimeline]:
     """Return all workers of all jobs."""
-    return [stay for course in courses.values() for stay in course.stays.values()]
+    return [worker for timeline in timelines.values() for worker in timeline.workers.values()]

@@ -106,15 +106,15 @@ def _sites(snapshot: Snapshot) -> Table:
         amount = f"{used}/{gpus} GPUs"
         if site.spec.unlimited:
             amount += f" on {site.status.nodes or 0} nodes, on demand"
-        to_it = [one for one in snapshot.copies if one.target == site.metadata.name]
-        coming = ", ".join(f"{one.source} {one.seconds:.0f} s" for one in to_it)
-        copies = Text(f"data coming from {coming}" if coming else "", style="blue")
+        incoming = [copy for copy in snapshot.copies if copy.target == site.metadata.name]
+        sources = ", ".join(f"{copy.source} {copy.seconds:.0f} s" for copy in incoming)
+        copies = Text(f"data coming from {sources}" if sources else "", style="blue")
         table.add_row(site.metadata.name, Text(site.spec.tier, style="dim"), bar, amount, copies)
     return table
 
 
 def _copies_line(snapshot: Snapshot) -> str:
-    links = [f"{one.source} to {one.target} {one.seconds:.0f} s" for one in snapshot.copies]
+    links = [f"{copy.source} to {copy.target} {copy.seconds:.0f} s" for copy in snapshot.copies]
     return f"  copies: {', '.join(links)}" if links else ""
 
 

@@ -74,11 +74,11 @@ def await_kinds(cluster: Cluster) -> None:
 
 
 def _is_discovered(cluster: Cluster) -> bool:
-    """Whether the aggregated discovery document, which kubectl reads, lists all our kinds."""
+    """Return whether the aggregated discovery document, which kubectl reads, lists all our kinds."""
     _, document = cluster.request("GET", "/apis", accept=DISCOVERY)
-    groups = {one["metadata"]["name"]: one for one in document.get("items", ())}
+    groups = {item["metadata"]["name"]: item for item in document.get("items", ())}
     versions = groups.get("tranche.dev", {}).get("versions", ())
-    return any(set(RESOURCES) <= {one["resource"] for one in version.get("resources", ())} for version in versions)
+    return any(set(RESOURCES) <= {item["resource"] for item in version.get("resources", ())} for version in versions)
 
 
 @dataclass
@@ -241,7 +241,7 @@ class Stack:
             _wait(lambda probe=probe: _answers(probe), process, self.log(name))  # type: ignore[misc]
 
     def _scheduler_config(self) -> dict[str, Any]:
-        """manifests/scheduler-config.yaml with this extender's port."""
+        """Return manifests/scheduler-config.yaml with this extender's port."""
         config: dict[str, Any] = yaml.safe_load((manifests() / "scheduler-config.yaml").read_text())
         if config.get("kind") == "ConfigMap":
             config = yaml.safe_load(next(iter(config["data"].values())))
@@ -258,8 +258,8 @@ def _wait(ready: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Pa
         ended = process.poll() is not None
         if ended or time.monotonic() > deadline:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-            what = f"ended with {process.returncode}" if ended else f"is not ready after {READY_SECONDS:g} s"
-            raise ClusterError(f"{log.stem} {what}:\n{tail}")
+            state = f"ended with {process.returncode}" if ended else f"is not ready after {READY_SECONDS:g} s"
+            raise ClusterError(f"{log.stem} {state}:\n{tail}")
         time.sleep(0.05)
 
 

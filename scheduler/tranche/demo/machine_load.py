@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Self
 
 BUSY_SHARE = 0.9
-"""Share of the processor time from which delays of processes vary with the load,"""
+"""Share of the processor time, used by all programs, from which the load counts as high."""
 OTHER_SHARE = 0.1
-"""and the share of other programs from which they cause it."""
+"""Share of the processor time, used by other programs, from which the load counts as high."""
 PROC = Path("/proc")
 PARENT, TIMES = 1, (11, 12, 13, 14)
 """Positions after the name in /proc/PID/stat: ID of the parent, and times in user and kernel mode with those of ended

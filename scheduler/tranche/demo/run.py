@@ -25,8 +25,6 @@ from tranche_testcluster import Cluster, ClusterError, Scaling, ensure
 
 GRACE_SECONDS = 120.0
 """Time after the latest possible end of all jobs before the demo gives up, in seconds."""
-
-
 WATCH_SECONDS = 1.0
 """Interval between two checks whether a process has ended, in seconds."""
 COPIES_SECONDS = 2.0
@@ -113,7 +111,7 @@ def create_sites(cluster: Cluster) -> None:
     for site in workload.SITES:
         if not site.unlimited:
             cluster.add_site(site.name, nodes=site.nodes, gpus=site.gpus)
-        others = [other for other in workload.SITES if other != site]
+        other_sites = [other for other in workload.SITES if other != site]
         body = {
             "apiVersion": "tranche.dev/v1alpha1",
             "kind": "Site",
@@ -124,7 +122,7 @@ def create_sites(cluster: Cluster) -> None:
                 "nodeSelector": {"topology.kubernetes.io/zone": site.name},
                 "links": [
                     {"to": other.name, "bandwidth": site.link_to(other), "latency": workload.LINK_LATENCY}
-                    for other in others
+                    for other in other_sites
                 ],
             },
         }
@@ -164,9 +162,9 @@ def _watch(
             if unsaved and 2 * snapshot.phases["Succeeded"] >= len(jobs):
                 screen.save(unsaved.pop(), seconds, snapshot)
 
-        seen, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
+        snapshot, submitted = replay(cluster, ours, jobs, jobs[-1].arrival_seconds + work + GRACE_SECONDS, show)
     load = ProcessorTimes.read().load_since(before)
-    return replace(outcome_of(cluster, seen, submitted, workload.CHECKPOINT_SECONDS, scalings()), load=load)
+    return replace(outcome_of(cluster, snapshot, submitted, workload.CHECKPOINT_SECONDS, scalings()), load=load)
 
 
 def _next_steps(console: Console, cluster: Cluster, ours: Stack, keep: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tranche.demo.cluster_snapshot import API, Snapshot, observe, observe_nodes
 from tranche.demo.delay_measurement import measure_delays, report_seconds
-from tranche.demo.job_timeline import read_courses
+from tranche.demo.job_timeline import read_timelines
 from tranche.demo.local_stack import Stack
 from tranche.demo.summary import Outcome
 from tranche.kube.api.resources import SiteObject, TrainingJob
@@ -117,22 +117,22 @@ def outcome_of(
             completed[job.key] = end.timestamp()
         planned.append(replace(job, submitted=submitted[resource.metadata.name]))
     sites = {site.metadata.name: site for site in snapshot.sites}
-    node_seconds = {one.site: one.start_seconds for one in scalings}
-    courses = read_courses(read_journal(journal_of(cluster)), node_seconds)
+    node_seconds = {scaling.site: scaling.start_seconds for scaling in scalings}
+    timelines = read_timelines(read_journal(journal_of(cluster)), node_seconds)
     outcome = Outcome(
         completed,
         snapshot.preemptions,
-        courses,
+        timelines,
         Delays(),
-        report_seconds(courses, completed),
+        report_seconds(timelines, completed),
         tuple(planned),
         tuple(to_site(site) for site in sites.values()),
         tuple(observe_nodes(cluster, sites)),
-        {one.site: Autoscaling(one.gpus, one.idle_seconds) for one in scalings},
+        {scaling.site: Autoscaling(scaling.gpus, scaling.idle_seconds) for scaling in scalings},
         node_seconds,
         uses_of(snapshot.jobs, sites),
     )
-    return replace(outcome, delays=measure_delays(courses, save_seconds, outcome.kinds, training_seconds))
+    return replace(outcome, delays=measure_delays(timelines, save_seconds, outcome.kinds, training_seconds))
 
 
 def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tuple[SiteUse, ...]:
@@ -148,9 +148,16 @@ def uses_of(jobs: Iterable[TrainingJob], sites: Mapping[str, SiteObject]) -> tup
         return SiteUse(name, site.spec.tier if site else "Edge", site is not None and site.spec.unlimited, *amounts)
 
     used = [
-        use(one.site, one.gpu_seconds, one.trained_gpu_seconds, one.chunks, one.copied_bytes, one.in_vain_bytes)
+        use(
+            site_use.site,
+            site_use.gpu_seconds,
+            site_use.trained_gpu_seconds,
+            site_use.chunks,
+            site_use.copied_bytes,
+            site_use.in_vain_bytes,
+        )
         for job in jobs
-        for one in (job.status.progress.sites if job.status.progress else ())
+        for site_use in (job.status.progress.sites if job.status.progress else ())
     ]
     return add_uses([*map(use, sites), *used])
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tranche.demo.delay_measurement import Kinds, start_errors
 from tranche.demo.deviation import Deviation, compare, spread, within
-from tranche.demo.job_timeline import JobTimeline, read_courses
+from tranche.demo.job_timeline import JobTimeline, read_timelines
 from tranche.demo.machine_load import MachineLoad
 from tranche.model import Job, Node, Site
 from tranche.planner import PlannerSettings
@@ -26,9 +26,9 @@ from tranche.simulation.engine.simulation import prepare
 from tranche.simulation_report.site_table import format_uses
 
 LISTED_SHARE = 0.15
-"""Jobs that differ by more than this share are listed,"""
+"""Relative difference above which a job is listed."""
 MAX_LISTED = 10
-"""but at most this number of jobs."""
+"""Maximum number of listed jobs."""
 DRAWS = 10
 """Number of simulations with varied pod starts."""
 
@@ -40,7 +40,7 @@ class Outcome:
     completed: Mapping[str, float]
     """Completion time from the status of each succeeded job."""
     preemptions: int
-    courses: Mapping[str, JobTimeline]
+    timelines: Mapping[str, JobTimeline]
     """Timeline of each job from the scheduler's journal."""
     delays: Delays
     report_seconds: float
@@ -102,14 +102,14 @@ def report(console: Console, outcome: Outcome, policy: str, seed: int) -> None:
         f"same jobs in virtual time, with the control plane delays measured in this run, equal for all "
         f"jobs: {_delays(outcome)}."
     )
-    deviations = compare(outcome.courses, simulated[policy][1], outcome.completed, outcome.report_seconds)
+    deviations = compare(outcome.timelines, simulated[policy][1], outcome.completed, outcome.report_seconds)
     if _compare(console, deviations, simulated_ranges(outcome, policy, seed)) and outcome.load is not None:
         _print_load(console, outcome.load)
 
 
-def _beside(average: float, other: float) -> str:
-    """Say by how much an average is below or above another one."""
-    share = average / other - 1
+def _beside(average: float, reference: float) -> str:
+    """Return by how much an average is below or above another one, as text."""
+    share = average / reference - 1
     return f"[bold]{abs(share):.0%}[/] {'above' if share > 0 else 'below'}"
 
 
@@ -131,18 +131,18 @@ def simulate_outcome(
     )
     prepare(simulation, outcome.jobs, outcome.nodes, outcome.sites)
     simulation.run()
-    return simulation.result(), read_courses(facts, outcome.clouds)
+    return simulation.result(), read_timelines(facts, outcome.clouds)
 
 
 def simulated_ranges(outcome: Outcome, policy: str, seed: int) -> dict[str, tuple[float, float]]:
     """Return minimum and maximum JCT of each job in seconds, with pod start errors drawn from those of this run."""
-    errors = start_errors(outcome.courses, outcome.delays, outcome.kinds)
+    errors = start_errors(outcome.timelines, outcome.delays, outcome.kinds)
     times: dict[str, list[float]] = {}
     for number in range(DRAWS if errors else 0):
-        turns = map(partial(choose, errors, seed, number), count())
-        for job in simulate_outcome(outcome, policy, seed, turns.__next__)[0].jobs:
+        drawn = map(partial(choose, errors, seed, number), count())
+        for job in simulate_outcome(outcome, policy, seed, drawn.__next__)[0].jobs:
             times.setdefault(job.key, []).append(job.jct_seconds + outcome.report_seconds)
-    return {key: (min(found), max(found)) for key, found in times.items()}
+    return {key: (min(values), max(values)) for key, values in times.items()}
 
 
 def _row(table: Table, name: str, times: Sequence[float], preemptions: int) -> None:
@@ -177,8 +177,8 @@ def _print_load(console: Console, load: MachineLoad) -> None:
 def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[str, tuple[float, float]]) -> int:
     """Print how the jobs differ from the simulation; returns how many differ by more than `LISTED_SHARE`."""
     middle, high = spread(deviations)
-    listed = [one for one in deviations if one.relative > LISTED_SHARE]
-    inside = sum(within(one.measured.total, ranges.get(one.job)) for one in deviations)
+    listed = [deviation for deviation in deviations if deviation.relative > LISTED_SHARE]
+    inside = sum(within(deviation.measured.total, ranges.get(deviation.job)) for deviation in deviations)
     console.print(
         f"\nPer job, simulated completion times differ from the measured ones by [bold]{middle:.1%}[/] at the median "
         f"and [bold]{high:.1%}[/] at p95; {len(listed)} of {len(deviations)} jobs by more than {LISTED_SHARE:.0%}. "
@@ -190,15 +190,15 @@ def _compare(console: Console, deviations: Sequence[Deviation], ranges: Mapping[
     for column in ("job", "measured", "simulated", "range", ""):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
     table.add_column("source of the difference")
-    for one in listed[:MAX_LISTED]:
-        low, high = ranges.get(one.job, (0.0, 0.0))
+    for deviation in listed[:MAX_LISTED]:
+        low, high = ranges.get(deviation.job, (0.0, 0.0))
         table.add_row(
-            one.job.rpartition("/")[2],
-            f"{one.measured.total:.1f} s",
-            f"{one.simulated.total:.1f} s",
+            deviation.job.rpartition("/")[2],
+            f"{deviation.measured.total:.1f} s",
+            f"{deviation.simulated.total:.1f} s",
             f"{low:.1f}-{high:.1f} s",
-            f"{one.seconds / one.measured.total:+.0%}",
-            one.cause(),
+            f"{deviation.seconds / deviation.measured.total:+.0%}",
+            deviation.cause(),
         )
     console.print(table)
     if len(listed) > MAX_LISTED:

@@ -66,9 +66,9 @@ class Compression:
     longest_seconds: float = 25.0
     """Limit after division, above which durations are shortened; see `shorten`."""
     shortest_chunk_seconds: float = 1.875
-    most_gpus: int = 8
+    max_gpus: int = 8
     """Maximum GPU count of a job; the edge sites have 12."""
-    most_members: int = 4
+    max_members: int = 4
     """Maximum members of a gang, which need GPUs at the same time."""
 
     def shorten(self, seconds: float) -> float:
@@ -116,7 +116,7 @@ class DemoJob:
         }
 
     def _gang_spec(self) -> dict[str, Any]:
-        """Specification of a gang that trains one batch together; checkpoints store thousandths of it."""
+        """Return the spec of a gang that trains one batch together; checkpoints store thousandths of it."""
         annotations = {
             "kwok.tranche.dev/batch-seconds": f"{self.chunk_seconds:.6f}",
             "kwok.tranche.dev/checkpoint-batches": "0.001",
@@ -165,15 +165,15 @@ def draw(row: TraceRow, seed: int, compression: Compression, *, gangs: bool) -> 
         return DemoJob(
             name=f"job-{row.job_id}",
             arrival_seconds=row.submit_seconds / compression.divisor,
-            chunks=min(row.gpus, compression.most_members),
+            chunks=min(row.gpus, compression.max_members),
             chunk_seconds=max(compression.shorten(row.duration_seconds), compression.shortest_chunk_seconds),
             site="",
             gang=True,
         )
-    gpus = min(row.gpus, compression.most_gpus)
+    gpus = min(row.gpus, compression.max_gpus)
     work = gpus * compression.shorten(row.duration_seconds)
-    wanted = gpus * choose((1, 2, 3), seed, row.job_id, "chunks")
-    chunks = max(1, min(wanted, int(work / compression.shortest_chunk_seconds)))
+    drawn = gpus * choose((1, 2, 3), seed, row.job_id, "chunks")
+    chunks = max(1, min(drawn, int(work / compression.shortest_chunk_seconds)))
     return DemoJob(
         name=f"job-{row.job_id}",
         arrival_seconds=row.submit_seconds / compression.divisor,

@@ -108,7 +108,7 @@ def test_a_burst_takes_about_as_long_as_its_simulation(whole: Whole) -> None:
     outcome = outcome_of(whole.cluster, snapshot, {"beside": submitted}, 0.3, [SCALING])
     assert outcome.delays.node_seconds >= START_SECONDS
     _, simulated = simulate_outcome(outcome, whole.stack.policy, 0)
-    (deviation,) = compare(outcome.courses, simulated, outcome.completed, outcome.report_seconds)
+    (deviation,) = compare(outcome.timelines, simulated, outcome.completed, outcome.report_seconds)
     assert deviation.chunks == 4
     assert deviation.moved_chunks == 0, "as many chunks in the cloud as in the simulation"
     assert deviation.relative < 0.25

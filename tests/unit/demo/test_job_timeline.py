@@ -1,8 +1,8 @@
-"""A job's course: its completion time in four parts that add up to it."""
+"""A timeline of a job: its completion time in four parts that add up to it."""
 
 import pytest
 
-from tranche.demo.job_timeline import Phases, read_courses, split
+from tranche.demo.job_timeline import Phases, read_timelines, split
 from tranche.planner.journal import Fact
 
 JOB = "default/j"
@@ -38,9 +38,9 @@ PREEMPTED = [
 
 
 def test_course_splits_into_wait_start_train_and_report_time() -> None:
-    course = read_courses(PREEMPTED)[JOB]
-    assert split(course, completed=40.5) == Phases(waiting=11.0, starting=3.0, training=16.0, reporting=0.5)
-    assert (course.preemptions, course.last_nodes, course.ended) == (1, {0: "b"}, 40.0)
+    timeline = read_timelines(PREEMPTED)[JOB]
+    assert split(timeline, completed=40.5) == Phases(waiting=11.0, starting=3.0, training=16.0, reporting=0.5)
+    assert (timeline.preemptions, timeline.last_nodes, timeline.ended) == (1, {0: "b"}, 40.0)
 
 
 def test_the_parts_add_up_where_workers_overlap() -> None:
@@ -53,7 +53,7 @@ def test_the_parts_add_up_where_workers_overlap() -> None:
         ended(6.0, 1),
         ended(9.0, 2),
     ]
-    phases = split(read_courses(facts)[JOB], completed=9.25)
+    phases = split(read_timelines(facts)[JOB], completed=9.25)
     assert phases == Phases(waiting=0.0, starting=2.0, training=7.0, reporting=0.25)
     assert phases.total == pytest.approx(9.25)
 
@@ -68,18 +68,22 @@ def test_window_closed_before_start_counts_as_starting() -> None:
         started(5.0, 2),
         ended(7.0, 2),
     ]
-    course = read_courses(facts)[JOB]
-    assert split(course, completed=7.0) == Phases(waiting=0.0, starting=5.0, training=2.0, reporting=0.0)
-    assert course.preemptions == 0
+    timeline = read_timelines(facts)[JOB]
+    assert split(timeline, completed=7.0) == Phases(waiting=0.0, starting=5.0, training=2.0, reporting=0.0)
+    assert timeline.preemptions == 0
 
 
 def test_only_the_first_word_on_a_worker_counts() -> None:
-    course = read_courses([*PREEMPTED, started(50.0, 2), ended(60.0, 2, "Lost"), closing(61.0, 2)])[JOB]
-    assert (course.stays[2].started, course.stays[2].ended, course.stays[2].outcome) == (32.0, 40.0, "Succeeded")
+    timeline = read_timelines([*PREEMPTED, started(50.0, 2), ended(60.0, 2, "Lost"), closing(61.0, 2)])[JOB]
+    assert (timeline.workers[2].started, timeline.workers[2].ended, timeline.workers[2].outcome) == (
+        32.0,
+        40.0,
+        "Succeeded",
+    )
 
 
 def test_facts_about_windows_of_earlier_process_are_ignored() -> None:
-    assert read_courses([started(3.0, 7), ended(4.0, 7)])[JOB].stays == {}
+    assert read_timelines([started(3.0, 7), ended(4.0, 7)])[JOB].workers == {}
 
 
 def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
@@ -96,9 +100,9 @@ def test_a_crowd_is_what_starts_or_stops_at_that_moment() -> None:
         started(5.0, 4),
         opened(6.0, 5),
     ]
-    stays = read_courses(facts)[JOB].stays
-    assert {attempt: stay.concurrent for attempt, stay in stays.items()} == {1: 0, 2: 1, 3: 1, 4: 1, 5: 0}
-    assert (stays[1].concurrent_at_closing, stays[2].concurrent_at_closing) == (1, 1)
+    workers = read_timelines(facts)[JOB].workers
+    assert {attempt: worker.concurrent for attempt, worker in workers.items()} == {1: 0, 2: 1, 3: 1, 4: 1, 5: 0}
+    assert (workers[1].concurrent_at_closing, workers[2].concurrent_at_closing) == (1, 1)
 
 
 def test_a_window_that_waits_for_a_node_of_the_cloud_is_no_crowd() -> None:
@@ -108,5 +112,5 @@ def test_a_window_that_waits_for_a_node_of_the_cloud_is_no_crowd() -> None:
         opened(1.0, 2, "a", chunks=(1,)),
         opened(1.0, 3, "a", chunks=(2,)),
     ]
-    stays = read_courses(facts, {"cloud"})[JOB].stays
-    assert [stays[attempt].concurrent for attempt in (1, 2, 3)] == [0, 0, 1]
+    workers = read_timelines(facts, {"cloud"})[JOB].workers
+    assert [workers[attempt].concurrent for attempt in (1, 2, 3)] == [0, 0, 1]

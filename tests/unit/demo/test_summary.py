@@ -30,11 +30,11 @@ BARE = Outcome({}, 0, {}, TRUE, REPORTING, JOBS, (Site("edge-a"),), NODES)
 @pytest.fixture
 def outcome() -> Outcome:
     """As if the planner in virtual time had been the live one."""
-    _, courses = simulate_outcome(BARE, "srsf", seed=1)
-    completed = {key: course.ended + REPORTING for key, course in courses.items()}
-    preemptions = sum(course.preemptions for course in courses.values())
-    measured = measure_delays(courses, TRUE.save_seconds)
-    return replace(BARE, completed=completed, preemptions=preemptions, courses=courses, delays=measured)
+    _, timelines = simulate_outcome(BARE, "srsf", seed=1)
+    completed = {key: timeline.ended + REPORTING for key, timeline in timelines.items()}
+    preemptions = sum(timeline.preemptions for timeline in timelines.values())
+    measured = measure_delays(timelines, TRUE.save_seconds)
+    return replace(BARE, completed=completed, preemptions=preemptions, timelines=timelines, delays=measured)
 
 
 def printed(outcome: Outcome) -> str:
@@ -56,7 +56,7 @@ def test_delays_are_measured_as_they_are(outcome: Outcome) -> None:
 
 def test_run_is_predicted_from_arrivals_specs_and_delays(outcome: Outcome) -> None:
     _, simulated = simulate_outcome(outcome, "srsf", seed=1)
-    found = compare(outcome.courses, simulated, outcome.completed, REPORTING)
+    found = compare(outcome.timelines, simulated, outcome.completed, REPORTING)
     assert len(found) == len(JOBS)
     assert spread(found) == pytest.approx((0.0, 0.0), abs=1e-9)
     assert {one.cause() for one in found} == {""}

@@ -18,7 +18,7 @@ def test_gangs_are_drawn_among_jobs_of_several_gpus_only() -> None:
     jobs = load(1)
     gangs = [job for job in jobs if job.gang]
     assert len(gangs) >= 3
-    assert all(job.chunks == Compression().most_members and not job.site for job in gangs)
+    assert all(job.chunks == Compression().max_members and not job.site for job in gangs)
     assert all(job.site for job in jobs if not job.gang)
     assert not any(job.gang for job in load(1, gangs=False))
 
