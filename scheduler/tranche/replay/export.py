@@ -44,7 +44,7 @@ class Export:
     """Jobs by submission time and key; `Job.submitted` is in seconds from the first submission."""
     problems: tuple[str, ...]
     """Items that cannot be simulated: one line each, with file, item and reason."""
-    pasts: Mapping[str, PastRun] = field(default_factory=lambda: MappingProxyType({}))
+    past_runs: Mapping[str, PastRun] = field(default_factory=lambda: MappingProxyType({}))
     """Recorded runs of the jobs that have started, by key, on the same clock."""
     nodes: tuple[Node, ...] = ()
     """Nodes, assumed to be ready and free of other pods; empty if the export contains none."""
@@ -77,7 +77,7 @@ def scan_export(path: Path, *, gpu_resources: GpuResources = GPU_RESOURCES) -> E
     builder = _ExportBuilder(name, gpu_resources)
     document = _document(path, name)
     for index, item in enumerate(_items(document, name)):
-        builder.sort(item, index)
+        builder.add(item, index)
     return builder.export(_exported_at(document))
 
 
@@ -104,21 +104,21 @@ class _ExportBuilder:
         self.name = name
         self.gpu_resources = gpu_resources
         self.jobs: dict[str, Job] = {}
-        self.pasts: dict[str, PastRun] = {}
+        self.past_runs: dict[str, PastRun] = {}
         self.problems: list[str] = []
         self.pods: list[Pod] = []
         self.nodes: list[NodeObject] = []
         self.sites: dict[str, SiteObject] = {}
         self.submissions: dict[str, float] = {}
 
-    def sort(self, item: object, index: int) -> None:
+    def add(self, item: object, index: int) -> None:
         """Add one item; an item that cannot be used becomes a problem."""
         try:
-            self._take(item)
+            self._add(item)
         except ValueError as error:
             self.problems.append(f"{self.name}: {_title(item, index)}: {_one_line(error)}")
 
-    def _take(self, item: object) -> None:
+    def _add(self, item: object) -> None:
         kind = item.get("kind", _KIND) if isinstance(item, Mapping) else None
         if kind == "Pod":
             pod = msgspec.convert(item, Pod)
@@ -139,7 +139,7 @@ class _ExportBuilder:
                 raise ValueError("is a duplicate")
             self.jobs[job.key] = job
             if past is not None:
-                self.pasts[job.key] = past
+                self.past_runs[job.key] = past
 
     def export(self, exported_at: float | None) -> Export:
         """Build the export from all items.
@@ -147,38 +147,38 @@ class _ExportBuilder:
         Raises:
             ExportError: there are no jobs.
         """
-        ended = latest(self.pods, (past.completed for past in self.pasts.values()))
-        others, waiting = histories(
+        ended = latest(self.pods, (past.completed for past in self.past_runs.values()))
+        foreign, waiting = histories(
             self.pods,
             ended if exported_at is None else exported_at,
             self.submissions,
             self.gpu_resources,
             self._sites_of_nodes(),
         )
-        for job, past in others:
+        for job, past in foreign:
             if job.key in self.jobs:
                 self.problems.append(f"{self.name}: {job.key}: is a TrainingJob and a job of other pods: left out")
                 continue
-            self.jobs[job.key], self.pasts[job.key] = job, past
+            self.jobs[job.key], self.past_runs[job.key] = job, past
         if not self.jobs:
-            more = self.problems[0] if self.problems else f"create it with {_COMMAND}"
+            hint = self.problems[0] if self.problems else f"create it with {_COMMAND}"
             raise ExportError(
-                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {more}"
+                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {hint}"
             )
         first = min(job.submitted for job in self.jobs.values())
         jobs = (replace(job, submitted=job.submitted - first) for job in self.jobs.values())
         return Export(
             tuple(sorted(jobs, key=lambda job: (job.submitted, job.key))),
             tuple(self.problems),
-            {key: past.moved(first) for key, past in self.pasts.items()},
+            {key: past.moved(first) for key, past in self.past_runs.items()},
             tuple(self._nodes()),
             tuple(to_site(site, self.gpu_resources) for site in self.sites.values()),
             waiting,
         )
 
     def _sites_of_nodes(self) -> dict[str, str]:
-        found = {node.metadata.name: site_of(node.metadata.labels, self.sites) for node in self.nodes}
-        return {node: site for node, site in found.items() if site is not None}
+        site_names = {node.metadata.name: site_of(node.metadata.labels, self.sites) for node in self.nodes}
+        return {node: site for node, site in site_names.items() if site is not None}
 
     def _nodes(self) -> Iterator[Node]:
         for observed in sorted(self.nodes, key=lambda node: node.metadata.name):
@@ -200,7 +200,7 @@ class _Workload(msgspec.Struct):
 
 
 def _exported_at(document: Any) -> float | None:
-    """Creation time of the export; None if it is not recorded."""
+    """Return the creation time of the export; None if it is not recorded."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     text = annotations.get(ANNOTATION_EXPORTED) if isinstance(annotations, dict) else None
@@ -272,7 +272,7 @@ def _past(resource: TrainingJob, job: Job) -> PastRun | None:
         gpus=job.gpus * job.width,
         gpu_seconds=progress.attained_seconds,
         end="Succeeded",
-        uses=tuple(PastUse(one.site, one.gpu_seconds, one.copied_bytes, one.in_vain_bytes) for one in progress.sites)
+        uses=tuple(PastUse(use.site, use.gpu_seconds, use.copied_bytes, use.in_vain_bytes) for use in progress.sites)
         or (PastUse(UNKNOWN_SITE, progress.attained_seconds),),
         preemptions=progress.preemptions,
         lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress),
@@ -280,7 +280,7 @@ def _past(resource: TrainingJob, job: Job) -> PastRun | None:
 
 
 def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
-    """Measured seconds per mini-batch; None if the job has not succeeded or its time was not recorded."""
+    """Return the measured seconds per mini-batch; None if the job has not succeeded or its time was not recorded."""
     progress = resource.status.progress
     if resource.status.phase != "Succeeded" or progress is None:
         return None
@@ -294,7 +294,7 @@ def _measured_step_seconds(resource: TrainingJob, job: Job) -> float | None:
 
 
 def _title(item: object, index: int) -> str:
-    """Name of the item in messages: namespace and name, or its number."""
+    """Return the name of the item in messages: namespace and name, or its number."""
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(name, str):

@@ -28,36 +28,36 @@ def decode_watched_pod(raw: bytes) -> Pod:
     return msgspec.structs.replace(pod, metadata=_slim(pod.metadata))
 
 
-class PodMemory:
+class PodArchive:
     """Archives each foreign training pod once it has ended or is deleted."""
 
     def __init__(self, gpu_resources: GpuResources, clock: Callable[[], float], path: Path | None = None) -> None:
         self._gpu_resources = gpu_resources
         self._clock = clock
         self._records = Records(Pod, MAX_PODS, path)
-        self._known = {pod.metadata.uid for pod in self._records.kept}
+        self._uids = {pod.metadata.uid for pod in self._records.kept}
 
     def note(self, key: str, old: Pod | None, new: Pod | None) -> None:
         """Record a change of a pod."""
         pod = new or old
-        if pod is None or pod.metadata.uid in self._known or not is_foreign(pod, self._gpu_resources):
+        if pod is None or pod.metadata.uid in self._uids or not is_foreign(pod, self._gpu_resources):
             return
         if new is not None and not is_over(new):
             return
         ended = pod if pod.status.phase in ("Succeeded", "Failed") else _set_end(pod, self._clock())
         if training_state(ended).terminated is not None:
-            self._known.add(ended.metadata.uid)
+            self._uids.add(ended.metadata.uid)
             self._records.add(ended)
-            if len(self._known) > 2 * MAX_PODS:
-                self._known = {one.metadata.uid for one in self._records.kept}
+            if len(self._uids) > 2 * MAX_PODS:
+                self._uids = {archived.metadata.uid for archived in self._records.kept}
 
     def pods(self) -> Iterator[Pod]:
         """Yield the archived pods, oldest first."""
         yield from self._records.kept
 
-    def knows(self, pod: Pod) -> bool:
-        """Whether the pod is archived."""
-        return pod.metadata.uid in self._known
+    def contains(self, pod: Pod) -> bool:
+        """Return whether the pod is archived."""
+        return pod.metadata.uid in self._uids
 
 
 def _set_end(pod: Pod, now: float) -> Pod:

@@ -1,11 +1,11 @@
 """Training under any scheduler, reconstructed from pods: jobs for the simulator and their recorded runs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf, nan
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GPU_RESOURCES, LABEL_JOB, GpuResources
@@ -81,7 +81,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stay:
+class _PodRun:
     """Time of one pod on its GPUs."""
 
     node: str
@@ -93,7 +93,7 @@ class _Stay:
 
 
 def is_foreign(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> bool:
-    """Whether the pod trains under another scheduler: it requests GPUs and belongs to no TrainingJob."""
+    """Return whether the pod trains under another scheduler: it requests GPUs and belongs to no TrainingJob."""
     return LABEL_JOB not in pod.metadata.labels and pod_requests(pod, gpu_resources).gpus > 0
 
 
@@ -102,7 +102,7 @@ def group_key(pod: Pod) -> str:
     metadata = pod.metadata
     name = next((metadata.labels[label] for label in GROUP_LABELS if label in metadata.labels), "")
     if not name:
-        owner = next((one for one in metadata.owner_references if one.controller), None)
+        owner = next((reference for reference in metadata.owner_references if reference.controller), None)
         name = f"{owner.kind.lower()}-{owner.uid}" if owner and owner.kind not in SERVING else metadata.name
     return f"{metadata.namespace}/{name}"
 
@@ -130,20 +130,20 @@ def histories(
     for pod in pods:
         key = group_key(pod)
         groups.setdefault(key, _Group(key)).pods.append(pod)
-    found: list[tuple[Job, PastRun]] = []
+    runs: list[tuple[Job, PastRun]] = []
     waiting = 0
     for key in sorted(groups):
         group = groups[key]
-        stays = [stay for pod in group.pods if (stay := _stay(pod, until, gpu_resources)) is not None]
-        if stays:
-            found.append(_history(group, stays, submissions.get(key), gpu_resources, sites))
+        pod_runs = [pod_run for pod in group.pods if (pod_run := _run_of(pod, until, gpu_resources)) is not None]
+        if pod_runs:
+            runs.append(_history(group, pod_runs, submissions.get(key), gpu_resources, sites))
         else:
             waiting += 1
-    return found, waiting
+    return runs, waiting
 
 
-def _stay(pod: Pod, until: float, gpu_resources: GpuResources) -> _Stay | None:
-    """The time of the pod on its GPUs; None if it has never run."""
+def _run_of(pod: Pod, until: float, gpu_resources: GpuResources) -> _PodRun | None:
+    """Return the time of the pod on its GPUs; None if it has never run."""
     state = training_state(pod)
     began = state.terminated.started_at if state.terminated else state.running.started_at if state.running else None
     over = pod.status.phase in ("Succeeded", "Failed")
@@ -151,7 +151,7 @@ def _stay(pod: Pod, until: float, gpu_resources: GpuResources) -> _Stay | None:
     if began is None or (over and ended is None):
         return None
     end = ended.timestamp() if ended else until
-    return _Stay(
+    return _PodRun(
         pod.spec.node_name,
         began.timestamp(),
         max(end, began.timestamp()),
@@ -162,22 +162,30 @@ def _stay(pod: Pod, until: float, gpu_resources: GpuResources) -> _Stay | None:
 
 
 def _last_end(pod: Pod) -> datetime | None:
-    ends = [one.state.terminated.finished_at for one in pod.status.container_statuses if one.state.terminated]
+    ends = [
+        container.state.terminated.finished_at
+        for container in pod.status.container_statuses
+        if container.state.terminated
+    ]
     return max((end for end in ends if end is not None), default=None)
 
 
 def _history(
-    group: _Group, stays: list[_Stay], submitted: float | None, gpu_resources: GpuResources, sites: Mapping[str, str]
+    group: _Group,
+    pod_runs: list[_PodRun],
+    submitted: float | None,
+    gpu_resources: GpuResources,
+    sites: Mapping[str, str],
 ) -> tuple[Job, PastRun]:
     created = [pod.metadata.creation_timestamp for pod in group.pods if pod.metadata.creation_timestamp]
-    first, last = min(stay.start for stay in stays), max(stay.end for stay in stays)
+    first, last = min(pod_run.start for pod_run in pod_runs), max(pod_run.end for pod_run in pod_runs)
     arrival = min([first, *(at.timestamp() for at in created)]) if submitted is None else min(first, submitted)
     largest = max(group.pods, key=lambda pod: pod_requests(pod, gpu_resources).gpus)
-    members = _most(stays, lambda stay: 1)
-    gpu_seconds = sum(stay.gpus * (stay.end - stay.start) for stay in stays)
+    members = _largest_sum(pod_runs, lambda pod_run: 1)
+    gpu_seconds = sum(pod_run.gpus * (pod_run.end - pod_run.start) for pod_run in pod_runs)
     request = pod_requests(largest, gpu_resources)
-    ended = max(stays, key=lambda stay: stay.end)
-    end: End = "Running" if not all(stay.over for stay in stays) else "Failed" if ended.failed else "Succeeded"
+    ended = max(pod_runs, key=lambda pod_run: pod_run.end)
+    end: End = "Running" if not all(pod_run.over for pod_run in pod_runs) else "Failed" if ended.failed else "Succeeded"
     job = Job(
         key=group.key,
         uid=group.key,
@@ -188,33 +196,33 @@ def _history(
         is_gang=True,
         step_seconds=max(1.0, gpu_seconds / (request.gpus * members)),
     )
-    most, uses = _most(stays, lambda stay: stay.gpus), tuple(_uses(stays, sites))
-    return job, PastRun(group.key, arrival, first, last, most, gpu_seconds, end, uses)
+    max_gpus, uses = _largest_sum(pod_runs, lambda pod_run: pod_run.gpus), tuple(_uses(pod_runs, sites))
+    return job, PastRun(group.key, arrival, first, last, max_gpus, gpu_seconds, end, uses)
 
 
-def _uses(stays: list[_Stay], sites: Mapping[str, str]) -> Iterator[PastUse]:
-    held: dict[str, float] = {}
-    for stay in stays:
-        site = sites.get(stay.node, UNKNOWN_SITE)
-        held[site] = held.get(site, 0.0) + stay.gpus * (stay.end - stay.start)
-    for site, seconds in sorted(held.items()):
+def _uses(pod_runs: list[_PodRun], sites: Mapping[str, str]) -> Iterator[PastUse]:
+    gpu_seconds: dict[str, float] = {}
+    for pod_run in pod_runs:
+        site = sites.get(pod_run.node, UNKNOWN_SITE)
+        gpu_seconds[site] = gpu_seconds.get(site, 0.0) + pod_run.gpus * (pod_run.end - pod_run.start)
+    for site, seconds in sorted(gpu_seconds.items()):
         yield PastUse(site, seconds)
 
 
-def _most(stays: list[_Stay], amount: Any) -> int:
-    """Maximum sum at any time; at equal times, ends count before starts."""
-    changes = [(stay.start, 1, amount(stay)) for stay in stays if stay.end > stay.start]
-    changes += [(stay.end, 0, -amount(stay)) for stay in stays if stay.end > stay.start]
-    most = now = 0
+def _largest_sum(pod_runs: list[_PodRun], amount: Callable[[_PodRun], int]) -> int:
+    """Return the maximum of the summed amounts at any time; at equal times, ends count before starts."""
+    changes = [(pod_run.start, 1, amount(pod_run)) for pod_run in pod_runs if pod_run.end > pod_run.start]
+    changes += [(pod_run.end, 0, -amount(pod_run)) for pod_run in pod_runs if pod_run.end > pod_run.start]
+    largest = total = 0
     for _, _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return most or max(amount(stay) for stay in stays)
+        total += change
+        largest = max(largest, total)
+    return largest or max(amount(pod_run) for pod_run in pod_runs)
 
 
-def latest(pods: Iterable[Pod], known: Iterable[float] = ()) -> float:
+def latest(pods: Iterable[Pod], times_known: Iterable[float] = ()) -> float:
     """Return the last time in the history; -inf if it is empty."""
-    moments = list(known)
+    moments = list(times_known)
     for pod in pods:
         state = training_state(pod)
         times = [pod.metadata.creation_timestamp, _last_end(pod), state.running.started_at if state.running else None]

@@ -42,8 +42,8 @@ class Row:
 
     @property
     def knows_sites(self) -> bool:
-        """Whether it says of several sites what was used there."""
-        return len({one.site for one in self.sites} - {UNKNOWN_SITE}) > 1
+        """Whether the row has the use of several sites, `UNKNOWN_SITE` not counted."""
+        return len({use.site for use in self.sites} - {UNKNOWN_SITE}) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ def replay(
     Raises:
         ReplayError: no job has ended, or no job completes under every policy.
     """
-    ended = {key: past for key, past in export.pasts.items() if past.end != "Running"}
+    ended = {key: past for key, past in export.past_runs.items() if past.end != "Running"}
     if not ended:
         raise ReplayError("no job of this history has ended: nothing to compare")
-    jobs = tuple(_as_replayed(job, export.pasts.get(job.key), settings) for job in export.jobs)
+    jobs = tuple(_as_replayed(job, export.past_runs.get(job.key), settings) for job in export.jobs)
     results: list[tuple[str, bool, SimulationResult]] = []
     cells = [(policy, with_durations) for policy in settings.policies for with_durations in (True, False)]
     for number, (policy, with_durations) in enumerate(cells):
@@ -110,9 +110,9 @@ def replay(
     past = [_actual(ended[key], places) for key in sorted(completed)]
     rows = [_row(ACTUAL, "", past, True, SimulationResult((), capacity_gpus=results[0][2].capacity_gpus))]
     for policy, with_durations, result in results:
-        kept = [job for job in result.jobs if job.key in completed]
+        counted_jobs = [job for job in result.jobs if job.key in completed]
         label = policy if with_durations else f"{policy}, no durations given"
-        row = _row(label, policy, kept, with_durations, result)
+        row = _row(label, policy, counted_jobs, with_durations, result)
         if with_durations or row.summary != rows[-1].summary:
             rows.append(row)
     times = [ended[key] for key in completed]
@@ -145,7 +145,7 @@ def _scenario(
 
 def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
     uses = tuple(_past_uses(past, sites))
-    known = bool(sites) and all(one.site in sites for one in uses)
+    sites_known = bool(sites) and all(use.site in sites for use in uses)
     return JobResult(
         key=past.key,
         submitted=past.submitted,
@@ -159,25 +159,25 @@ def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
         lost_gpu_seconds=past.lost_gpu_seconds,
         attained_gpu_seconds=past.gpu_seconds,
         use=JobUse(
-            fsum(one.gpu_seconds for one in uses if one.is_cloud) if known else nan,
-            fsum(one.copied_bytes for one in uses),
-            fsum(one.in_vain_bytes for one in uses),
+            fsum(use.gpu_seconds for use in uses if use.is_cloud) if sites_known else nan,
+            fsum(use.copied_bytes for use in uses),
+            fsum(use.in_vain_bytes for use in uses),
             uses,
         ),
     )
 
 
 def _past_uses(past: PastRun, sites: Mapping[str, Site]) -> Iterator[SiteUse]:
-    for one in past.uses:
-        site = sites.get(one.site)
+    for use in past.uses:
+        site = sites.get(use.site)
         tier, unlimited = (site.tier.value, site.unlimited) if site is not None else ("", False)
-        yield SiteUse(one.site, tier, unlimited, one.gpu_seconds, 0.0, 0, one.copied_bytes, one.in_vain_bytes)
+        yield SiteUse(use.site, tier, unlimited, use.gpu_seconds, 0.0, 0, use.copied_bytes, use.in_vain_bytes)
 
 
 def _row(label: str, policy: str, jobs: Sequence[JobResult], with_durations: bool, result: SimulationResult) -> Row:
     summary = summarize(SimulationResult(jobs=tuple(jobs), capacity_gpus=result.capacity_gpus))
     hours = sum(job.attained_gpu_seconds + job.lost_gpu_seconds for job in jobs) / 3600
-    unused = [SiteUse(one.site, one.tier, one.unlimited) for one in result.sites]
+    unused = [SiteUse(use.site, use.tier, use.unlimited) for use in result.sites]
     sites = add_uses([*unused, *(use for job in jobs for use in job.use.sites)])
     return Row(label, policy, with_durations, summary, hours, sites)
 

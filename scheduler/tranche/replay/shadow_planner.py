@@ -47,10 +47,10 @@ def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[D
     nodes = objects.nodes.items()
     sites = {name: site_of(node.metadata.labels, objects.sites) for name, node in nodes}
     groups = _groups(objects, config.gpu_resources)
-    others = [_submission(key, pods, sites, config.gpu_resources) for key, pods in sorted(groups.items())]
+    foreign = [_submission(key, pods, sites, config.gpu_resources) for key, pods in sorted(groups.items())]
     planner = config.planner()
-    restore_planner(planner, _without(objects, groups), config.gpu_resources, now, foreign=others)
-    running = {event.job.key for event in others if event.plan is not None}
+    restore_planner(planner, _without(objects, groups), config.gpu_resources, now, foreign=foreign)
+    running = {event.job.key for event in foreign if event.plan is not None}
     planner.forecast(now)
     states = planner.cluster.jobs.items()
     begun = {key for key, state in states if any(run.started is not None for run in state.runs.values())}
@@ -59,7 +59,7 @@ def decide(objects: ClusterObjects, config: PlannerConfig, now: float) -> list[D
 
 
 def _groups(objects: ClusterObjects, gpu_resources: GpuResources) -> dict[str, list[Pod]]:
-    """Pods of other schedulers that have not ended, by job."""
+    """Return the pods of other schedulers that have not ended, by job."""
     groups: dict[str, list[Pod]] = {}
     for pod in objects.pods.values():
         if is_foreign(pod, gpu_resources) and not is_over(pod):
@@ -68,7 +68,7 @@ def _groups(objects: ClusterObjects, gpu_resources: GpuResources) -> dict[str, l
 
 
 def _without(objects: ClusterObjects, groups: Mapping[str, list[Pod]]) -> ClusterObjects:
-    """The objects without these pods: they are planned as jobs, so they must not also count as foreign usage."""
+    """Return the objects without these pods: they are planned as jobs, so they must not count as foreign usage too."""
     planned = {id(pod) for pods in groups.values() for pod in pods}
     return replace(objects, pods={key: pod for key, pod in objects.pods.items() if id(pod) not in planned})
 

@@ -18,7 +18,7 @@ from tranche.live.informers import API, Informers
 from tranche.live.planner_config import PlannerConfig
 from tranche.replay.export import Export, export_of
 from tranche.replay.jsonl_store import Records
-from tranche.replay.pod_archive import PodMemory, decode_watched_pod
+from tranche.replay.pod_archive import PodArchive, decode_watched_pod
 from tranche.replay.pod_history import is_foreign
 from tranche.replay.replay import ReplayError, ReplaySettings, facts_of, replay
 from tranche.replay.shadow_planner import Decision, decide
@@ -55,8 +55,8 @@ class ShadowInformers(Informers):
 
     def by_kind(self, kind: str) -> Reflector[Any]:
         """Return the reflector of a kind, whether it runs or not."""
-        found: Reflector[Any] = getattr(self, kind)
-        return found
+        reflector: Reflector[Any] = getattr(self, kind)
+        return reflector
 
 
 async def serves_our_kinds(client: ApiClient) -> bool:
@@ -102,7 +102,7 @@ class Shadow:
         self._settings = settings
         self._clock = clock
         folder = settings.directory
-        self._memory = PodMemory(config.gpu_resources, clock, folder / "pods.jsonl" if folder else None)
+        self._archive = PodArchive(config.gpu_resources, clock, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
         self.decisions = Records(Decision, MAX_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -117,7 +117,7 @@ class Shadow:
             registry=registry,
         )
         self._jobs = Gauge("tranche_shadow_jobs", "Jobs counted in the last comparison.", registry=registry)
-        watches.pods.subscribe(self._memory.note)
+        watches.pods.subscribe(self._archive.note)
 
     async def run(self) -> None:
         """Decide and compare periodically, forever."""
@@ -138,11 +138,11 @@ class Shadow:
     def decide(self) -> None:
         """Record the decision for each waiting job if it differs from the last recorded one."""
         decisions = decide(self._watches.objects, self._config, self._clock())
-        for one in decisions:
-            essence = (one.decision, tuple(one.nodes))
-            if self._last.get(one.job) != essence:
-                self.decisions.add(one)
-        self._last = {one.job: (one.decision, tuple(one.nodes)) for one in decisions}
+        for decision in decisions:
+            essence = (decision.decision, tuple(decision.nodes))
+            if self._last.get(decision.job) != essence:
+                self.decisions.add(decision)
+        self._last = {decision.job: (decision.decision, tuple(decision.nodes)) for decision in decisions}
 
     def export(self) -> Export | None:
         """Export the archived and current pods; None if nothing has trained."""
@@ -150,10 +150,10 @@ class Shadow:
         present = [
             pod
             for pod in self._watches.pods.store.values()
-            if is_foreign(pod, gpu_resources) and not self._memory.knows(pod)
+            if is_foreign(pod, gpu_resources) and not self._archive.contains(pod)
         ]
         return export_of(
-            [*self._memory.pods(), *present],
+            [*self._archive.pods(), *present],
             list(self._watches.nodes.store.values()),
             dict(self._watches.sites.store),
             self._clock(),

@@ -113,7 +113,7 @@ def test_export_excludes_lost_batches_from_job_work(path: Path) -> None:
 def test_past_run_has_the_preemptions_and_lost_work_of_the_job(path: Path) -> None:
     (item,) = recorded("job-1650")
     item["status"]["progress"] |= {"attainedSeconds": 14.0, "batches": 100, "lostBatches": 40, "preemptions": 3}
-    (past,) = scan_export(written(path, item)).pasts.values()
+    (past,) = scan_export(written(path, item)).past_runs.values()
     assert past.preemptions == 3
     assert past.lost_gpu_seconds == pytest.approx(4.0)
 
@@ -263,12 +263,12 @@ def test_any_value_anywhere_gives_jobs_or_one_line_of_complaint(
 def test_succeeded_job_has_site_use_of_its_status(path: Path) -> None:
     (item,) = recorded("job-1650")
     attained = item["status"]["progress"]["attainedSeconds"]
-    (past,) = scan_export(written(path, item)).pasts.values()
+    (past,) = scan_export(written(path, item)).past_runs.values()
     assert past.uses == (PastUse(UNKNOWN_SITE, attained),), "written before statuses had sites"
     sites = [
         {"site": "cloud", "gpuSeconds": 7, "copiedBytes": 64, "inVainBytes": 32},
         {"site": "edge-a", "gpuSeconds": 3},
     ]
     item["status"]["progress"]["sites"] = sites
-    (past,) = scan_export(written(path, item)).pasts.values()
+    (past,) = scan_export(written(path, item)).past_runs.values()
     assert past.uses == (PastUse("cloud", 7, 64, 32), PastUse("edge-a", 3, 0, 0))

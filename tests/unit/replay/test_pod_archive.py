@@ -8,7 +8,7 @@ import msgspec
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import GPU_RESOURCE, GPU_RESOURCES
 from tranche.kube.convert.training_container import training_state
-from tranche.replay.pod_archive import PodMemory, decode_watched_pod
+from tranche.replay.pod_archive import PodArchive, decode_watched_pod
 
 NOW = 1_800_000_000.0
 
@@ -29,20 +29,20 @@ ENDED = pod("Succeeded", terminated={"startedAt": "2027-01-15T07:00:00Z", "finis
 
 
 def test_ended_pod_is_remembered_once_and_by_the_next_process(tmp_path: Path) -> None:
-    memory = PodMemory(GPU_RESOURCES, lambda: NOW, tmp_path / "pods")
+    memory = PodArchive(GPU_RESOURCES, lambda: NOW, tmp_path / "pods")
     memory.note("ns/p", None, RUNNING)
     assert not list(memory.pods())
     memory.note("ns/p", RUNNING, ENDED)
     memory.note("ns/p", ENDED, None)
     assert list(memory.pods()) == [ENDED]
-    again = PodMemory(GPU_RESOURCES, lambda: NOW, tmp_path / "pods")
+    again = PodArchive(GPU_RESOURCES, lambda: NOW, tmp_path / "pods")
     again.note("ns/p", None, ENDED)
     assert list(again.pods()) == [ENDED]
-    assert again.knows(RUNNING)
+    assert again.contains(RUNNING)
 
 
 def test_a_pod_that_was_deleted_while_it_ran_ended_then() -> None:
-    memory = PodMemory(GPU_RESOURCES, lambda: NOW)
+    memory = PodArchive(GPU_RESOURCES, lambda: NOW)
     memory.note("ns/p", RUNNING, None)
     (cut,) = memory.pods()
     ended = training_state(cut).terminated
@@ -52,7 +52,7 @@ def test_a_pod_that_was_deleted_while_it_ran_ended_then() -> None:
 
 
 def test_what_has_never_run_or_uses_no_gpu_is_not_remembered() -> None:
-    memory = PodMemory(GPU_RESOURCES, lambda: NOW)
+    memory = PodArchive(GPU_RESOURCES, lambda: NOW)
     memory.note("ns/p", pod("Pending"), None)
     memory.note("ns/q", None, pod("Succeeded", gpus=0, terminated={"startedAt": "2027-01-15T07:00:00Z"}))
     assert not list(memory.pods())
