@@ -50,7 +50,7 @@ class ClusterState:
     level_network: LevelNetwork | None = None
     """Links between the members of a gang by topology level; None: their communication takes no time."""
     locality: LocalityRecords = field(default_factory=LocalityRecords)
-    """Memory of a policy that places gangs by topology level (`PolicyTraits.places_by_level`)."""
+    """Records of gangs under a policy that places them by topology level (`PolicyTraits.places_by_level`)."""
     seed: int = 0
     """Seed of reproducible random choices (`tranche.policies.seeded_choice`)."""
     validate: bool = False
@@ -87,7 +87,7 @@ class ClusterState:
     epoch: int = 0
     """Number that rises whenever a node or site changes."""
     trial_changes: int = 0
-    """How often that was because a job began or gave up the trial of a node (`tranche.state.node_health`)."""
+    """Number of these changes because a job began or gave up the trial of a node (`tranche.state.node_health`)."""
     _measured: int = -1
     """Epoch at which `shares.capacity` was computed."""
     _eligible: dict[PodShape, Hosts[NodeState]] = field(default_factory=dict)
@@ -139,8 +139,8 @@ class ClusterState:
         self._measure()
         pods = [run.requests for run in state.runs.values() if run.home.node]
         pods += [server.requests for server in state.servers if server.planned.node]
-        held = sum(pods, start=Resources())
-        return max(held.parts_of(self.shares.capacity), default=0.0)
+        requests = sum(pods, start=Resources())
+        return max(requests.parts_of(self.shares.capacity), default=0.0)
 
     def _measure(self) -> None:
         """Add up the capacity of all nodes if they have changed."""
@@ -152,20 +152,20 @@ class ClusterState:
         """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""
         if state.hosts[0] != self.epoch:
             state.hosts = (self.epoch, self.eligible(state.job.worker))
-        found: Hosts[NodeState] = state.hosts[1]
-        return found
+        hosts: Hosts[NodeState] = state.hosts[1]
+        return hosts
 
     def eligible(self, shape: PodShape) -> Hosts[NodeState]:
         """Return the nodes that could take such a pod without our other pods, by name.
 
         Nodes of unlimited sites are left out: windows there name no node, since the next one may not exist yet.
         """
-        known = self._eligible.get(shape)
-        if known is None:
+        hosts = self._eligible.get(shape)
+        if hosts is None:
             clouds = set(self.clouds)
             nodes = (node for _, node in sorted(self.nodes.items()) if node.node.site not in clouds)
-            known = self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
-        return known
+            hosts = self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
+        return hosts
 
     def unlimited_sites(self) -> Iterator[Site]:
         """Return the unlimited sites, whose nodes are created on demand, by name."""
@@ -183,11 +183,11 @@ class ClusterState:
 
         They have GPUs of the resource that the job requests, and its constraints allow the labels of the nodes.
         """
-        wanted, constraints = state.job.gpu_resource, state.job.worker.constraints
+        gpu_resource, constraints = state.job.gpu_resource, state.job.worker.constraints
         return tuple(
             name
             for name in self.clouds
-            if self.sites[name].gpu_resource == wanted
+            if self.sites[name].gpu_resource == gpu_resource
             and constraints.allow(self.sites[name].labels)
             and (not state.job.required_level or self._assures_level(state))
         )
@@ -199,8 +199,8 @@ class ClusterState:
 
     def is_unlimited(self, site: str) -> bool:
         """Return whether the site's nodes are created on demand."""
-        known = self.sites.get(site)
-        return known is not None and known.unlimited
+        declared = self.sites.get(site)
+        return declared is not None and declared.unlimited
 
     def batch_seconds(
         self,
@@ -255,11 +255,11 @@ class ClusterState:
         if state.job.servers == 0 or (self._is_colocated(state, site) if colocated is None else colocated):
             return batch_seconds(state.job, None, speed)
         placed = (server.planned.site for server in state.servers if not server.planned.is_chief)
-        there = next(placed, state.job.home or site) if site else site
-        if self.level_network is not None and host is not None and site == there:
+        server_site = next(placed, state.job.home or site) if site else site
+        if self.level_network is not None and host is not None and site == server_site:
             bandwidth = self.level_network.slowest(self._level_to_servers(state, host))
         else:
-            bandwidth = bits_per_second(self.network, self.sites, site, there)
+            bandwidth = bits_per_second(self.network, self.sites, site, server_site)
         return batch_seconds(state.job, bandwidth, speed)
 
     def communication_seconds(self, state: JobState, site: str, node: str | None = None) -> float:
@@ -291,8 +291,8 @@ class ClusterState:
         """
         if not state.job.required_level:
             return self.places.topology.widest
-        known = self.places.topology.level(state.job.required_level)
-        return -1 if known is None else known
+        level = self.places.topology.level(state.job.required_level)
+        return -1 if level is None else level
 
     def by_required_level(self, state: JobState, items: Iterable[T], node_of: Callable[[T], Node]) -> list[list[T]]:
         """Return items by the group of their nodes at the widest level that the members of a gang may share."""
@@ -301,10 +301,10 @@ class ClusterState:
 
     def by_level(self, level: int, items: Iterable[T], node_of: Callable[[T], Node]) -> list[list[T]]:
         """Return items by the group of their nodes at a topology level, in order of the groups."""
-        found: dict[Domain, list[T]] = {}
+        groups: dict[Domain, list[T]] = {}
         for item in items:
-            found.setdefault(self.places.domain(node_of(item))[level:], []).append(item)
-        return [found[domain] for domain in sorted(found)]
+            groups.setdefault(self.places.domain(node_of(item))[level:], []).append(item)
+        return [groups[domain] for domain in sorted(groups)]
 
     def meets_level(self, state: JobState) -> bool:
         """Return whether the members of a gang fit into the empty cluster at the topology level that they require."""
@@ -316,10 +316,10 @@ class ClusterState:
         It is the widest level if they fit nowhere.
         """
         demand = (state.job.worker, state.job.min_available)
-        known = self._narrowest.get(demand)
-        if known is None:
-            known = self._narrowest[demand] = self._find_narrowest(*demand)
-        return known
+        level = self._narrowest.get(demand)
+        if level is None:
+            level = self._narrowest[demand] = self._find_narrowest(*demand)
+        return level
 
     def _find_narrowest(self, shape: PodShape, members: int) -> int:
         topology = self.places.topology
@@ -347,11 +347,11 @@ class ClusterState:
         """Return whether ζ = 1 if all waiting chunks train at the unlimited site: no pod of the job is elsewhere."""
         servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
         runs = (run.home.site for run in state.runs.values())
-        return all(there == site for there in (*servers, *runs))
+        return all(pod_site == site for pod_site in (*servers, *runs))
 
-    def exchange_bits_per_second(self, state: JobState, site: str, other: str) -> float:
+    def exchange_bits_per_second(self, state: JobState, site: str, server_site: str) -> float:
         """Return B between a worker of the job and a parameter server, in bit/s."""
-        return min(bits_per_second(self.network, self.sites, site, other), state.job.bits_per_second)
+        return min(bits_per_second(self.network, self.sites, site, server_site), state.job.bits_per_second)
 
     def nominal_batch_seconds(self, state: JobState) -> float:
         """Return 1 / n_j in seconds at the job's data and servers, or inside any site if these may be anywhere."""
@@ -424,7 +424,7 @@ class ClusterState:
         return state.job.admission is Admission.PASSED or not self.requires_admission
 
     def shortage(self, state: JobState) -> Shortage | None:
-        """The limit that keeps the job from one more worker (a gang: from all), with the servers that it lacks."""
+        """Return the limit that keeps the job from one more worker (a gang: from all) and the helpers that it lacks."""
         if not self.quotas.by_namespace:
             return None
         return self.quotas.shortage(state.job, state.job.min_available, state.missing_shapes)
@@ -439,7 +439,7 @@ class ClusterState:
         if entry.home.node is not None:
             node = self.nodes[entry.home.node]
             for slot in entry.home.slots:
-                insort(node.queues[slot], entry, key=lambda e: e.key)
+                insort(node.queues[slot], entry, key=lambda queued: queued.key)
 
     def unbind(self, entries: Iterable[QueuedChunk]) -> None:
         """Take chunks out of their queues, because they are done, moved or removed."""
@@ -541,8 +541,8 @@ class ClusterState:
 
     def note_window(self, state: JobState, run: TrackedWindow, reached: WindowPhase) -> None:
         """Note how far a window's pod is, unless it is known to be further; a closing window stays closing."""
-        known = run.reopens_as if run.closing else run.phase
-        if PROGRESS[reached] <= PROGRESS[known]:
+        progress = run.reopens_as if run.closing else run.phase
+        if PROGRESS[reached] <= PROGRESS[progress]:
             return
         if run.closing:
             run.reopens_as = reached
@@ -563,16 +563,16 @@ class ClusterState:
             self._set_phase(state, run, WindowPhase.ENDED)
         state.leave(run)
         node = self.nodes.get(run.home.node or "")
-        left = None
+        freed_node = None
         if node is not None and node.runs.pop((state.job.key, run.window.attempt), None) is not None:
             node.closing_runs.pop((state.job.key, run.window.attempt), None)
             if reserves:
                 node.release(run.requests)
-            left = node
+            freed_node = node
         if not closing:
             self._count_share(state, run, -1, now)
         self.quotas.give(state.job.key, run.window.attempt)
-        return left
+        return freed_node
 
     def add_node(self, node: NodeState) -> None:
         """Enter a node, with the windows and servers that were planned for it before it (re)appeared."""
@@ -596,7 +596,7 @@ class ClusterState:
 
     def remove_server(self, state: JobState, server: Server) -> None:
         """Remove a parameter server or chief from what its job, node and quotas have."""
-        state.servers = [one for one in state.servers if one is not server]
+        state.servers = [placed for placed in state.servers if placed is not server]
         self.quotas.give(state.job.key, server.planned.attempt)
         node = self.nodes.get(server.planned.node or "")
         if node is not None:
@@ -627,16 +627,16 @@ class ClusterState:
 
     def _take_trial(self, node: NodeState, state: JobState) -> None:
         """Give the trial of a node, if it is on trial, to the job that opens a window there."""
-        known = self.health.exclusions.get(node.node.name)
-        if known is not None and known.phase is ExclusionPhase.TRIAL and not known.trial_job:
-            known.trial_job = state.job.key
-            self.set_exclusion_reason(node, known.reason, for_trial=True)
+        exclusion = self.health.exclusions.get(node.node.name)
+        if exclusion is not None and exclusion.phase is ExclusionPhase.TRIAL and not exclusion.trial_job:
+            exclusion.trial_job = state.job.key
+            self.set_exclusion_reason(node, exclusion.reason, for_trial=True)
 
     def _count_share(self, state: JobState, run: TrackedWindow, windows: int, now: float) -> None:
         """Count one more (or, if negative, one less) open window of the job's tenant, if the policy uses shares."""
         if self.shares.counted:
-            held = run.requests if windows > 0 else Resources() - run.requests
-            self.shares.change(state.job.tenant, held, now)
+            change = run.requests if windows > 0 else Resources() - run.requests
+            self.shares.change(state.job.tenant, change, now)
 
 
 def allowed(node: NodeState, state: JobState, sites: Collection[str] | None, now: float) -> bool:

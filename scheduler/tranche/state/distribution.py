@@ -75,29 +75,31 @@ def mark_of(
         jobs: All jobs, with the result.
     """
     results = sorted(
-        (one.job.key, one.granted or 0, one.place, one.preferred, one.slot_plan) for one in jobs if one.active
+        (state.job.key, state.granted or 0, state.place, state.preferred, state.slot_plan)
+        for state in jobs
+        if state.active
     )
-    given = (
+    basis = (
         policy,
         inputs.period,
         sorted(inputs.sharing),
-        sorted((one.node.name, canonical(one.node), bool(one.exclusion_reason)) for one in nodes),
-        sorted((one.name, canonical(one)) for one in sites),
+        sorted((node.node.name, canonical(node.node), bool(node.exclusion_reason)) for node in nodes),
+        sorted((site.name, canonical(site)) for site in sites),
         results,
     )
-    return blake2b(repr(given).encode(), digest_size=16).hexdigest()
+    return blake2b(repr(basis).encode(), digest_size=16).hexdigest()
 
 
 def canonical(value: object) -> str:
     """Return a text that is equal for equal values, whatever the order of their mappings."""
     if is_dataclass(value):
-        return repr([canonical(getattr(value, one.name)) for one in fields(value)])
+        return repr([canonical(getattr(value, part.name)) for part in fields(value)])
     if isinstance(value, Mapping):
-        return repr(sorted((key, canonical(one)) for key, one in value.items()))
+        return repr(sorted((key, canonical(part)) for key, part in value.items()))
     if isinstance(value, Enum):
         return repr(value.value)
     if isinstance(value, frozenset | set):
         return repr(sorted(map(canonical, value)))
     if isinstance(value, tuple | list):
-        return repr([canonical(one) for one in value])
+        return repr([canonical(part) for part in value])
     return repr(value)

@@ -154,10 +154,10 @@ class MissingHelper(NamedTuple):
 
 def helpers_of(job: Job) -> list[MissingHelper]:
     """Return the chief and the parameter servers that a job needs, the chief first."""
-    wanted = [MissingHelper(0, True, job.chief)] if job.chief is not None else []
+    helpers = [MissingHelper(0, True, job.chief)] if job.chief is not None else []
     if job.server is not None:
-        wanted += [MissingHelper(index, False, job.server) for index in range(job.servers)]
-    return wanted
+        helpers += [MissingHelper(index, False, job.server) for index in range(job.servers)]
+    return helpers
 
 
 @dataclass(slots=True, eq=False)
@@ -217,7 +217,9 @@ def expected_copies(
     copies: Mapping[str, Mapping[int, float]], coming: Mapping[tuple[str, int], float]
 ) -> dict[str, dict[int, float]]:
     """Return when copies are complete, by site and chunk; for copies that pods report, when the report is expected."""
-    return {site: {chunk: coming.get((site, chunk), at) for chunk, at in here.items()} for site, here in copies.items()}
+    return {
+        site: {chunk: coming.get((site, chunk), at) for chunk, at in chunks.items()} for site, chunks in copies.items()
+    }
 
 
 MOMENT_SECONDS = 1e-5
@@ -365,7 +367,7 @@ class JobState:
     gpu_seconds_at_promotion: float = 0.0
     """GPU-seconds attained at the last promotion."""
     granted: int | None = None
-    """Most workers on nodes under a policy that allocates workers; None: as many as it asks for."""
+    """Maximum number of workers on nodes under a policy that allocates workers; None: the number that it asks for."""
     place: float = 0.0
     """Place in the order of that allocation; unchanged as long as the order of the other jobs around it is."""
     preferred: PodPlaces | None = None
@@ -385,7 +387,7 @@ class JobState:
     arrival: Arrival = field(init=False)
     """Order of submission."""
     hosts: tuple[int, Any] = (-1, None)
-    """The answer of `ClusterState.hosts` and the epoch that it holds for; an epoch of -1 makes it void."""
+    """Epoch and result of the last call of `ClusterState.hosts`; the result is not valid for another epoch."""
     _left: float | None = None
     _pace: TrainingPace | None = None
     _first_end: float | None = None
@@ -432,13 +434,13 @@ class JobState:
             for site, copies in self.copies.items():
                 copies.update({chunk: ARRIVED for chunk, at in copies.items() if at <= now})
                 if site != self.job.data_site:
-                    here = bound.pop(site, []) if site in self.burst_sites else waiting
-                    by_site[site] = [chunk for chunk in here if copies.get(chunk, inf) <= now]
+                    chunks = bound.pop(site, []) if site in self.burst_sites else waiting
+                    by_site[site] = [chunk for chunk in chunks if copies.get(chunk, inf) <= now]
                     until = min([until, *(at for at in copies.values() if at > now)])
-            sites = Counter(chunk for here in by_site.values() for chunk in here)
+            sites = Counter(chunk for chunks in by_site.values() for chunk in chunks)
             by_site[self.job.data_site or ""] = waiting
             by_site.update(bound)  # where nothing has to be brought
-            self._by_site = {s: sorted(here, key=sites.__getitem__) for s, here in by_site.items() if here}
+            self._by_site = {s: sorted(chunks, key=sites.__getitem__) for s, chunks in by_site.items() if chunks}
             self._by_site_until = until
         return self._by_site
 
@@ -522,8 +524,8 @@ class JobState:
     @property
     def missing_servers(self) -> list[MissingHelper]:
         """Parameter servers and chief that have no place yet."""
-        have = {(server.planned.index, server.planned.is_chief) for server in self.servers}
-        return [one for one in helpers_of(self.job) if (one.number, one.is_chief) not in have]
+        placed = {(server.planned.index, server.planned.is_chief) for server in self.servers}
+        return [helper for helper in helpers_of(self.job) if (helper.number, helper.is_chief) not in placed]
 
     @property
     def joining(self) -> list[MissingHelper]:
@@ -533,13 +535,13 @@ class JobState:
     @property
     def missing_shapes(self) -> list[PodShape]:
         """Requirements of the chief and the parameter servers that have no place."""
-        return [one.shape for one in self.missing_servers]
+        return [helper.shape for helper in self.missing_servers]
 
     @property
     def reporters(self) -> list[Server]:
         """Servers whose reports are about the whole job: the chief, else parameter server 0."""
         chief = self.job.chief is not None
-        return [one for one in self.servers if one.planned.is_chief == chief and one.planned.index == 0]
+        return [server for server in self.servers if server.planned.is_chief == chief and server.planned.index == 0]
 
     @property
     def finished(self) -> bool:
@@ -623,11 +625,11 @@ class JobState:
         for chunk in run.window.chunks:
             self.chunk_runs[chunk] = run
             self.cloud.pop(chunk, None)
-        for site, here in list((self._by_site or {}).items()):
+        for site, waiting in list((self._by_site or {}).items()):
             for chunk in run.window.chunks:
-                if chunk in here:
-                    here.remove(chunk)
-            if not here and self._by_site is not None:
+                if chunk in waiting:
+                    waiting.remove(chunk)
+            if not waiting and self._by_site is not None:
                 del self._by_site[site]
 
     def leave(self, run: TrackedWindow) -> None:
@@ -649,25 +651,25 @@ class JobState:
             if self.applied:
                 done = sum(self.known_batches(chunk) for chunk in {*self.partial, *self.applied})
             self._left = self.job.batches_per_chunk_total * (self.job.chunks - len(self.done)) - done
-        left = self._left * self.nominal_batch_seconds
+        seconds_left = self._left * self.nominal_batch_seconds
         if not self.runs:
-            return left
+            return seconds_left
         pace = self._pace
         if pace is None or not pace.at <= now <= pace.until:
             pace = self._pace = self._paced(now)
-        return left - pace.done - pace.rate * (now - pace.at)
+        return seconds_left - pace.done - pace.rate * (now - pace.at)
 
     def _paced(self, now: float) -> TrainingPace:
         done, rate, until = 0.0, 0.0, inf
         for run in self.runs.values():
             if run.since is None:
                 continue
-            rest = self.left_of(run)
-            end = run.since + rest * run.batch_seconds
+            batches_left = self.left_of(run)
+            end = run.since + batches_left * run.batch_seconds
             if now < run.since:
                 until = min(until, run.since)
             elif now >= end:
-                done += rest * self.nominal_batch_seconds
+                done += batches_left * self.nominal_batch_seconds
             else:
                 done += (now - run.since) / run.batch_seconds * self.nominal_batch_seconds
                 rate += self.nominal_batch_seconds / run.batch_seconds
@@ -773,10 +775,10 @@ class JobState:
             return self.remaining_batches(chunk) * seconds_per_batch
         trained = now - run.since
         for earlier in run.window.chunks:
-            rest = self.remaining_batches(earlier) * run.batch_seconds
+            seconds_left = self.remaining_batches(earlier) * run.batch_seconds
             if earlier == chunk:
-                return max(0.0, rest - max(0.0, trained))
-            trained -= rest
+                return max(0.0, seconds_left - max(0.0, trained))
+            trained -= seconds_left
         return 0.0
 
     def free_index(self) -> int | None:
@@ -784,4 +786,4 @@ class JobState:
         if not self.runs and self.job.max_workers > 0:
             return 0
         used = {run.window.index for run in self.runs.values()}
-        return next((i for i in range(self.job.max_workers) if i not in used), None)
+        return next((index for index in range(self.job.max_workers) if index not in used), None)

@@ -1,4 +1,4 @@
-"""Memory of policies that place gangs by topology level: declined places, observed waits, moves and preemptions."""
+"""Records for policies that place gangs by topology level: declined places, observed waits, moves and preemptions."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Locality:
 
 @dataclass(slots=True, eq=False)
 class LocalityRecords:
-    """Memory of all gangs, and the waits that were observed."""
+    """Records of all gangs, and the waits that were observed."""
 
     waits: CapacityWaits = field(default_factory=CapacityWaits)
     jobs: dict[str, Locality] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class LocalityRecords:
     """Nodes to which stopped gangs move, one for each member, by job."""
 
     def of(self, key: str) -> Locality:
-        """Return the memory of a gang."""
+        """Return the record of a gang, a new one if there is none."""
         return self.jobs.setdefault(key, Locality())
 
     def close(self, key: str, size_class: int, level: int, now: float) -> None:

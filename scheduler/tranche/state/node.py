@@ -40,9 +40,9 @@ class Hosts(list[Item]):
         self.alike: dict[tuple[str, str, float], list[Item]] = {}
         """Nodes by site, GPU kind and declared speed."""
         for node in self:
-            one = node.node
-            self.by_site.setdefault(one.site, []).append(node)
-            self.alike.setdefault((one.site, one.gpu_kind, one.speed), []).append(node)
+            specification = node.node
+            self.by_site.setdefault(specification.site, []).append(node)
+            self.alike.setdefault((specification.site, specification.gpu_kind, specification.speed), []).append(node)
         self.by_level: dict[int, list[Hosts[Item]]] = {}
         """The nodes in groups by topology level, from when they are first needed (`level_placement`)."""
         self.one_each: dict[str, list[Item]] = {}
@@ -127,12 +127,12 @@ class NodeState:
 
     def has_room(self, request: Resources) -> bool:
         """Return whether the request fits beside the reserved resources."""
-        whole, used = self.capacity, self.reserved
+        capacity, used = self.capacity, self.reserved
         return (
-            request.gpus + used.gpus <= whole.gpus
-            and request.cpu + used.cpu <= whole.cpu
-            and request.memory + used.memory <= whole.memory
-            and request.pods + used.pods <= whole.pods
+            request.gpus + used.gpus <= capacity.gpus
+            and request.cpu + used.cpu <= capacity.cpu
+            and request.memory + used.memory <= capacity.memory
+            and request.pods + used.pods <= capacity.pods
         )
 
     def objection(self, shape: PodShape) -> str | None:
@@ -156,8 +156,8 @@ class NodeState:
 
     def entries(self) -> list[QueuedChunk]:
         """Return all chunks bound to this node, each once, in the order of their keys."""
-        seen = {id(entry): entry for queue in self.queues for entry in queue}
-        return sorted(seen.values(), key=lambda entry: entry.key)
+        distinct = {id(entry): entry for queue in self.queues for entry in queue}
+        return sorted(distinct.values(), key=lambda entry: entry.key)
 
 
 @dataclass(slots=True, eq=False)
@@ -207,7 +207,7 @@ class FreeNodes:
 
     def kinds(self) -> set[tuple[str, float]]:
         """Return the GPU kinds of the nodes with free GPUs, with their declared speeds."""
-        return {(one.node.gpu_kind, one.node.speed) for room in self._at.values() for one in room.nodes.values()}
+        return {(node.node.gpu_kind, node.node.speed) for room in self._at.values() for node in room.nodes.values()}
 
     def of(self, hosts: Hosts[NodeState], site: str) -> list[NodeState]:
         """Return the nodes among the hosts with free GPUs at the site, or at any site for "", by name."""

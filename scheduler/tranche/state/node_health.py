@@ -15,13 +15,13 @@ from enum import Enum
 from math import inf
 
 NAMESPACE_NODES = 3
-"""Smallest number of nodes with pods of a namespace from which the namespace is judged."""
+"""Number of nodes with pods of a namespace from which problems on most of them count as the namespace's own."""
 JOB_NODES = 2
-"""The same for a job."""
+"""The same number for a job."""
 LONG_SECONDS = 30.0
 """Shortest time after which a running pod is a sign that the pods of its namespace train."""
 RECHECK_SECONDS = 1.0
-"""Seconds before it is examined again whether a namespace's problems depend on the node: this reads all workers."""
+"""Time until a namespace is examined again for problems that depend on the node, which reads all workers."""
 LONGEST_DETAIL = 200
 """Maximum length of a quoted message of a kubelet in characters; longer ones are cut."""
 
@@ -121,8 +121,8 @@ class Exclusion:
     @property
     def reason(self) -> str:
         """Why the node is excluded, in a few words."""
-        who = f"pods of {self.jobs} jobs" if self.jobs != 1 else "pods of a job"
-        return f"{who} failed or were refused there, the last with: {self.detail}"
+        pods = f"pods of {self.jobs} jobs" if self.jobs != 1 else "pods of a job"
+        return f"{pods} failed or were refused there, the last with: {self.detail}"
 
     @property
     def takes_no_pods(self) -> bool:
@@ -222,7 +222,10 @@ class NodeHealth:
         if not result.problem:
             return False
         nodes = self._nodes_if_most(result.job, JOB_NODES)
-        if nodes and len({one.job for one in self._results.get(node, ()) if one.problem}) <= nodes:
+        if (
+            nodes
+            and len({other_result.job for other_result in self._results.get(node, ()) if other_result.problem}) <= nodes
+        ):
             return False
         if result.namespace not in self._credible:
             fails = self._nodes_if_most(result.namespace, NAMESPACE_NODES)
@@ -232,8 +235,8 @@ class NodeHealth:
     def _nodes_if_most(self, group: str, fewest: int) -> int:
         """Return the number of nodes on which a job or namespace fails, if these are most of at least `fewest`."""
         by_node = self._groups.get(group, {})
-        bad = sum(results.mostly_failed for results in by_node.values())
-        return bad if len(by_node) >= fewest and 2 * bad > len(by_node) else 0
+        failing = sum(results.mostly_failed for results in by_node.values())
+        return failing if len(by_node) >= fewest and 2 * failing > len(by_node) else 0
 
     def _depends_on_nodes(self, namespace: str) -> bool:
         """Return whether the problems of a namespace depend on the node, as last examined."""
@@ -251,15 +254,19 @@ class NodeHealth:
         """
         counts = self._groups.get(namespace, {})
         by_node = {node: self._results[node] for node in counts}
-        own = [(node, one) for node, results in by_node.items() for one in results if one.namespace == namespace]
+        own_results = [
+            (node, result) for node, results in by_node.items() for result in results if result.namespace == namespace
+        ]
         first: dict[str, float] = {}
-        for node, one in own:
-            if one.problem and counts[node].mostly_failed:
-                first.setdefault(node, one.at)
-        sound = max(LONG_SECONDS, 2.0 * max((one.lasted for _, one in own if one.problem), default=0.0))
+        for node, result in own_results:
+            if result.problem and counts[node].mostly_failed:
+                first.setdefault(node, result.at)
+        sound = max(
+            LONG_SECONDS, 2.0 * max((result.lasted for _, result in own_results if result.problem), default=0.0)
+        )
         training = Counter({node: count.trained for node, count in counts.items() if not count.mostly_failed})
         for node, since in first.items():
-            if any(not one.problem and one.at > since for one in by_node[node]):
+            if any(not result.problem and result.at > since for result in by_node[node]):
                 return False
         for worker in self.running():
             if worker.seconds >= sound:
@@ -276,9 +283,9 @@ class NodeHealth:
         Jobs that fail everywhere count here, so this is no reason to exclude the node.
         """
         fewest = self.settings.jobs
-        results = [one for one in self._results.get(node, ()) if one.at >= since]
-        problems = [one for one in results if one.problem]
-        enough = fewest and len({one.job for one in problems}) >= fewest and 2 * len(problems) >= len(results)
+        results = [result for result in self._results.get(node, ()) if result.at >= since]
+        problems = [result for result in results if result.problem]
+        enough = fewest and len({result.job for result in problems}) >= fewest and 2 * len(problems) >= len(results)
         return problems if enough else []
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
@@ -287,14 +294,16 @@ class NodeHealth:
         The pods of one job suffice if several had a problem on the node and some have trained on other nodes.
         """
         fewest = self.settings.jobs
-        results = [one for one in self._results.get(node, ()) if one.at >= since]
-        problems = [one for one in results if self.is_evidence(node, one)]
+        results = [result for result in self._results.get(node, ()) if result.at >= since]
+        problems = [result for result in results if self.is_evidence(node, result)]
         if not fewest or 2 * len(problems) < len(results):
             return []
-        if len({one.job for one in problems}) >= fewest:
+        if len({result.job for result in problems}) >= fewest:
             return problems
         return (
-            problems if len(problems) >= fewest and any(self._trains_elsewhere(one, node) for one in problems) else []
+            problems
+            if len(problems) >= fewest and any(self._trains_elsewhere(result, node) for result in problems)
+            else []
         )
 
     def _trains_elsewhere(self, result: PodResult, node: str) -> bool:
@@ -305,11 +314,14 @@ class NodeHealth:
 
     def excluded(self, site: str) -> list[Exclusion]:
         """Return the exclusions at a site that have not ended, in order of their beginning."""
-        return sorted((one for one in self.lasting() if one.site == site), key=lambda one: (one.since, one.node))
+        return sorted(
+            (exclusion for exclusion in self.lasting() if exclusion.site == site),
+            key=lambda exclusion: (exclusion.since, exclusion.node),
+        )
 
     def lasting(self) -> Iterator[Exclusion]:
         """Yield all exclusions that have not ended."""
-        return (one for one in self.exclusions.values() if one.phase is not ExclusionPhase.RECOVERED)
+        return (exclusion for exclusion in self.exclusions.values() if exclusion.phase is not ExclusionPhase.RECOVERED)
 
     def room(self, site: str, nodes: int, namespaces: int) -> tuple[bool, Exclusion | None]:
         """Return whether one more node of a site may be excluded, and the exclusion that must end for that, if any.
@@ -320,13 +332,17 @@ class NodeHealth:
             namespaces: Number of namespaces whose pods had a problem on the node. Problems of several namespaces take
                 precedence over those of one.
         """
-        most = max(1 if nodes > 1 or namespaces > 1 else 0, int(self.settings.site_share * nodes))
+        allowed = max(1 if nodes > 1 or namespaces > 1 else 0, int(self.settings.site_share * nodes))
         present = self.excluded(site)
-        if len(present) < most:
+        if len(present) < allowed:
             return True, None
-        weaker = next((one for one in present if one.namespaces == 1), None) if namespaces > 1 and most else None
+        weaker = (
+            next((exclusion for exclusion in present if exclusion.namespaces == 1), None)
+            if namespaces > 1 and allowed
+            else None
+        )
         return weaker is not None, weaker
 
     def copied(self) -> "NodeHealth":
         """Return an independent copy of the exclusions, without results."""
-        return NodeHealth(self.settings, {name: shallow_copy(one) for name, one in self.exclusions.items()})
+        return NodeHealth(self.settings, {name: shallow_copy(exclusion) for name, exclusion in self.exclusions.items()})

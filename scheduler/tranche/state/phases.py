@@ -94,8 +94,8 @@ ACTIVE_PHASES = (_J.WAITING, _J.HELD, _J.RUNNING, _J.STOPPING)
 
 def _halted(phase: JobPhase) -> Mapping[JobPhase, str]:
     """Return the phases that may follow a phase without windows."""
-    others = {other: text for other, text in _HALTS.items() if other is not phase}
-    return {_J.WAITING: _CHANGED, _J.RUNNING: _CHANGED, _J.STOPPING: _CHANGED, **others}
+    halts = {halt: text for halt, text in _HALTS.items() if halt is not phase}
+    return {_J.WAITING: _CHANGED, _J.RUNNING: _CHANGED, _J.STOPPING: _CHANGED, **halts}
 
 
 JOB_TRANSITIONS: Mapping[JobPhase, Mapping[JobPhase, str]] = {

@@ -26,7 +26,7 @@ class PreemptionScope(IntEnum):
     """Number of windows for which a job may preempt other jobs at a time."""
 
     NONE = 0
-    """It only uses free capacity."""
+    """The job uses free capacity only."""
     ONE = 1
     """One window (of a gang: all of them), whose pod must be placed before the next."""
     ALL = 2

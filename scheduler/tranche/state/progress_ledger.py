@@ -121,11 +121,11 @@ def progress_of(state: JobState, learnt: float) -> JobProgress:
 
 def _packed_history(state: JobState) -> tuple[str, ...]:
     """Return the history as texts, within its limits; each record is packed once."""
-    known = tuple(one for one in state.history if isinstance(one, str))
-    if len(known) < len(state.history):
-        new = (pack(one) for one in state.history if isinstance(one, AttemptRecord))
-        state.history = known = bounded((*known, *new))
-    return known
+    texts = tuple(entry for entry in state.history if isinstance(entry, str))
+    if len(texts) < len(state.history):
+        new = (pack(entry) for entry in state.history if isinstance(entry, AttemptRecord))
+        state.history = texts = bounded((*texts, *new))
+    return texts
 
 
 def applied_in_order(
@@ -211,11 +211,11 @@ def note_victim(state: JobState, victim: str, workers: int, now: float) -> None:
         now: Clock, in seconds.
     """
     state.preempted_workers = max(0, state.preempted_workers + workers)
-    last = next((one for one in reversed(state.victims) if one.job == victim), None)
+    last = next((record for record in reversed(state.victims) if record.job == victim), None)
     if last is not None and (workers < 0 or now - last.at < SAME_SECONDS):
-        others = tuple(one for one in state.victims if one is not last)
-        left = last.workers + workers
-        state.victims = (*others, replace(last, workers=left)) if left > 0 else others
+        earlier = tuple(record for record in state.victims if record is not last)
+        remaining = last.workers + workers
+        state.victims = (*earlier, replace(last, workers=remaining)) if remaining > 0 else earlier
     elif workers > 0:
         state.victims = (*state.victims, PreemptedJob(victim, workers, now))[-KEPT_VICTIMS:]
 
@@ -235,12 +235,12 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
     gained = newly_known = 0.0
     partial, total = state.partial, state.job.batches_per_chunk_total
     for chunk in run.window.chunks:
-        before, known = partial.get(chunk, 0.0), state.known_batches(chunk)
+        before, reported = partial.get(chunk, 0.0), state.known_batches(chunk)
         batches = max(before, durable.get(chunk, 0.0))
         if chunk not in state.done:
-            expected += known - before
+            expected += reported - before
             gained += batches - before
-            newly_known += max(0.0, batches - known)
+            newly_known += max(0.0, batches - reported)
             if batches >= total:
                 partial.pop(chunk, None)
                 state.done.add(chunk)
@@ -278,11 +278,11 @@ def roll_back(
     """
     total = state.job.batches_per_chunk_total
     for chunk in chunks:
-        batches, left = min(durable.get(chunk, 0.0), total), applied.get(chunk, 0.0)
-        done = chunk in state.done
-        if done and left >= total:
+        batches, kept = min(durable.get(chunk, 0.0), total), applied.get(chunk, 0.0)
+        was_done = chunk in state.done
+        if was_done and kept >= total:
             continue
-        state.lost_batches += max(0.0, (total if done else state.known_batches(chunk)) - max(batches, left))
+        state.lost_batches += max(0.0, (total if was_done else state.known_batches(chunk)) - max(batches, kept))
         state.done.discard(chunk)
         state.partial.pop(chunk, None)
         state.applied.pop(chunk, None)

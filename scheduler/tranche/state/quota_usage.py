@@ -64,9 +64,9 @@ class Quotas:
 
     def remove(self, namespace: str, name: str) -> None:
         """Remove a quota."""
-        left = self.by_namespace.get(namespace, {})
-        left.pop(name, None)
-        if not left:
+        quotas = self.by_namespace.get(namespace, {})
+        quotas.pop(name, None)
+        if not quotas:
             self.by_namespace.pop(namespace, None)
 
     def copied(self) -> "Quotas":
@@ -85,9 +85,9 @@ class Quotas:
         kind = self._taken.pop((job, attempt), None)
         if kind is not None and self._counts is not None:
             counts = self._counts[kind.namespace]
-            left = counts.pop(kind) - 1
-            if left:
-                counts[kind] = left
+            remaining = counts.pop(kind) - 1
+            if remaining:
+                counts[kind] = remaining
 
     def holds(self, job: str, attempt: int) -> bool:
         """Return whether that pod counts."""
@@ -127,12 +127,12 @@ class Quotas:
         pods = [(kind_of(job, job.worker.requests), workers)]
         pods += [(kind_of(job, shape.requests, shape), 1) for shape in others]
         for _, quota in sorted(self.by_namespace.get(job.namespace, {}).items()):
-            asked = [(kind.requests, n) for kind, n in pods if is_covered(quota, kind)]
+            covered = [(kind.requests, count) for kind, count in pods if is_covered(quota, kind)]
             for limit in quota.limits:
-                more = sum(n * limit.amount(requests) for requests, n in asked)
+                amount = sum(count * limit.amount(requests) for requests, count in covered)
                 used = self.used(quota, limit, besides)
-                if more and used + more > limit.hard:
-                    yield Shortage(quota, limit, used, more)
+                if amount and used + amount > limit.hard:
+                    yield Shortage(quota, limit, used, amount)
 
     def exceeded(self, job: Job) -> Shortage | None:
         """Return a limit below the present usage, of those that cover the job's workers; None if there is none."""
@@ -146,8 +146,8 @@ class Quotas:
         for quota in self.by_namespace.get(job.namespace, {}).values():
             if is_covered(quota, kind):
                 for limit in quota.limits:
-                    if each := limit.amount(job.worker.requests):
-                        wanted = min(wanted, (limit.hard - self.used(quota, limit)) // each)
+                    if per_worker := limit.amount(job.worker.requests):
+                        wanted = min(wanted, (limit.hard - self.used(quota, limit)) // per_worker)
         return max(0, wanted)
 
     def used(self, quota: Quota, limit: QuotaLimit, besides: Mapping[Kind, int] = NO_PODS) -> int:

@@ -54,14 +54,14 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
         return max(0.0, estimated_total(nominal_gpu_seconds(state), attained) - attained)
-    rest = state.worker_seconds(now)
+    remaining = state.worker_seconds(now)
     if now >= state.first_end:
         for run in state.runs.values():
             expected, elapsed = _times(state, run, now)
             if elapsed >= expected > 0:
-                more = max(0.0, estimated_total(expected, elapsed) - elapsed)
-                rest += more * state.nominal_batch_seconds / run.batch_seconds
-    return rest * state.job.gpus
+                excess = max(0.0, estimated_total(expected, elapsed) - elapsed)
+                remaining += excess * state.nominal_batch_seconds / run.batch_seconds
+    return remaining * state.job.gpus
 
 
 def reported_gpu_seconds(state: JobState) -> float:
@@ -79,9 +79,9 @@ def rest_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
     """Return the estimated remaining seconds of one window."""
     if by_service(state):
         return rest_gpu_seconds(state, now) / (max(1, state.job.gpus) * max(1, len(state.runs)))
-    rest = run.window.end - now
-    if rest > 0:
-        return rest
+    remaining = run.window.end - now
+    if remaining > 0:
+        return remaining
     expected, elapsed = _times(state, run, now)
     return max(0.0, estimated_total(expected, elapsed) - elapsed) if expected > 0 else 0.0
 
@@ -92,8 +92,8 @@ def rest_of(state: JobState, run: TrackedWindow, now: float) -> WindowRest:
     if expected <= 0:
         return WindowRest(0.0, 0.0)
     total = estimated_total(expected, elapsed)
-    left = max(0.0, total - elapsed)
-    return WindowRest(left, state.left_of(run) * left / total)
+    remaining = max(0.0, total - elapsed)
+    return WindowRest(remaining, state.left_of(run) * remaining / total)
 
 
 def longest_rest_seconds(state: JobState, now: float) -> float:
@@ -128,13 +128,13 @@ def next_overrun(state: JobState, now: float) -> float | None:
     if by_service(state):
         attained = state.attained_gpu_seconds(now) + NEARLY
         return state.reaches(estimated_total(nominal_gpu_seconds(state), attained) * OVERRUN, now)
-    found: float | None = None
+    first: float | None = None
     for run in state.runs.values():
         expected, elapsed = _times(state, run, now)
         if run.since is not None and expected > 0:
-            at = run.since + estimated_total(expected, elapsed) * OVERRUN
-            found = at if found is None else min(found, at)
-    return found
+            time = run.since + estimated_total(expected, elapsed) * OVERRUN
+            first = time if first is None else min(first, time)
+    return first
 
 
 def _times(state: JobState, run: TrackedWindow, now: float) -> tuple[float, float]:

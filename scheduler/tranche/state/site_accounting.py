@@ -36,15 +36,15 @@ def count_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int],
 
 def count_all_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
     """Count uploads of all data of the job to the site, unless an earlier planner has begun them."""
-    known = state.use.sites.get(site)
-    if known is None or not known.copied_bytes:
+    usage = state.use.sites.get(site)
+    if usage is None or not usage.copied_bytes:
         count_uploads(cluster, state, chunks, site)
 
 
 def count_window_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:
     """Count uploads by the worker of a window that opens, for chunks that no earlier window had at the site."""
-    there = state.use.there.get(site, ())
-    count_uploads(cluster, state, [chunk for chunk in chunks if chunk not in there], site)
+    present = state.use.trained_chunks.get(site, ())
+    count_uploads(cluster, state, [chunk for chunk in chunks if chunk not in present], site)
 
 
 def count_window(cluster: ClusterState, state: JobState, run: TrackedWindow, at: float) -> None:
@@ -63,7 +63,7 @@ def count_window(cluster: ClusterState, state: JobState, run: TrackedWindow, at:
         usage.gpu_seconds += held * gpus
         usage.trained_gpu_seconds += trained * gpus
     if run.started is not None:
-        use.there.setdefault(site, set()).update(run.window.chunks)
+        use.trained_chunks.setdefault(site, set()).update(run.window.chunks)
     for chunk in run.window.chunks if run.started is not None else ():
         use.unused.get(site, set()).discard(chunk)
         if chunk not in use.counted:
@@ -83,10 +83,10 @@ def count_completions(cluster: ClusterState, state: JobState, chunks: Iterable[i
         site = use.trained_at.pop(chunk, None)
         for usage in _amounts(cluster, state, site) if site is not None else ():
             usage.chunks += 1
-        for other, unused in use.unused.items():
+        for unused_site, unused in use.unused.items():
             if chunk in unused:
                 unused.discard(chunk)
-                for usage in _amounts(cluster, state, other):
+                for usage in _amounts(cluster, state, unused_site):
                     usage.add(in_vain_bytes=state.job.chunk_bytes)
 
 
@@ -120,18 +120,22 @@ def progress_of(state: JobState) -> tuple[SiteProgress, ...]:
 def restore(state: JobState, sites: Iterable[SiteProgress]) -> None:
     """Set the job's amounts to what an earlier planner wrote; the totals begin with this planner."""
     state.use = JobUse(counted=set(state.done))
-    for one in sites:
-        state.use.sites[one.site] = SiteUsage(
-            one.gpu_seconds, one.trained_gpu_seconds, one.chunks, one.copied_bytes, one.in_vain_bytes
+    for progress in sites:
+        state.use.sites[progress.site] = SiteUsage(
+            progress.gpu_seconds,
+            progress.trained_gpu_seconds,
+            progress.chunks,
+            progress.copied_bytes,
+            progress.in_vain_bytes,
         )
-        if unused := {chunk for chunk in one.unused if chunk < state.job.chunks} - state.done:
-            state.use.unused[one.site] = unused
+        if unused := {chunk for chunk in progress.unused if chunk < state.job.chunks} - state.done:
+            state.use.unused[progress.site] = unused
 
 
 def _amounts(cluster: ClusterState, state: JobState, site: str) -> tuple[SiteUsage, ...]:
     """Return the amounts of the job and of all jobs at the site, and those of the job's namespace at all sites."""
-    known = cluster.sites.get(site)
-    place = (site, known.tier if known is not None else Tier.EDGE)
+    declared = cluster.sites.get(site)
+    place = (site, declared.tier if declared is not None else Tier.EDGE)
     return (
         usage_of(state.use.sites, site),
         usage_of(cluster.site_uses, place),

@@ -48,7 +48,7 @@ class JobUse:
     sites: dict[str, SiteUsage] = field(default_factory=dict)
     unused: dict[str, set[int]] = field(default_factory=dict)
     """Chunks of which a copy to the site was begun and no worker has trained yet, by site."""
-    there: dict[str, set[int]] = field(default_factory=dict)
+    trained_chunks: dict[str, set[int]] = field(default_factory=dict)
     """Chunks of windows at the site that trained, so that their data need not be copied again, by site."""
     counted: set[int] = field(default_factory=set)
     """Chunks whose completion was counted."""

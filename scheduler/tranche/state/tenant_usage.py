@@ -61,28 +61,28 @@ class Shares:
         """Return a copy that can be changed independently."""
         return replace(self, held=dict(self.held), _recent=dict(self._recent))
 
-    def change(self, tenant: str, more: Resources, now: float) -> None:
+    def change(self, tenant: str, amount: Resources, now: float) -> None:
         """Add an amount, which may be negative, to what the tenant holds from now on."""
         if self.halflife_seconds:
             self._recent[tenant] = Recent(self.recent(tenant, now), now)
-        self.held[tenant] = self.held.get(tenant, Resources()) + more
+        self.held[tenant] = self.held.get(tenant, Resources()) + amount
 
     def recent(self, tenant: str, now: float) -> float:
         """Return the tenant's recent GPU-seconds: GPU time counts fully now and half after one half-life."""
-        known = self._recent.get(tenant)
-        if known is None:
+        record = self._recent.get(tenant)
+        if record is None:
             return 0.0
         rate = log(2) / self.halflife_seconds
-        kept = exp(-rate * max(0.0, now - known.at))
+        share = exp(-rate * max(0.0, now - record.at))
         held = self.held.get(tenant)
-        return known.gpu_seconds * kept + (held.gpus if held else 0) * (1 - kept) / rate
+        return record.gpu_seconds * share + (held.gpus if held else 0) * (1 - share) / rate
 
     def restore(self, tenant: str, gpu_seconds: float, since: float, now: float) -> None:
         """Add GPU time from before this planner, of which only the sum is known, spread evenly since `since`."""
         if self.halflife_seconds and gpu_seconds > 0:
             age = log(2) / self.halflife_seconds * max(0.0, now - since)
-            kept = (1 - exp(-age)) / age if age > 0 else 1.0
-            self._recent[tenant] = Recent(self.recent(tenant, now) + gpu_seconds * kept, now)
+            share = (1 - exp(-age)) / age if age > 0 else 1.0
+            self._recent[tenant] = Recent(self.recent(tenant, now) + gpu_seconds * share, now)
 
     def review(self, tenants: Iterable[str], now: float) -> None:
         """Determine which of the tenants, those with jobs, are above their shares."""
@@ -168,8 +168,8 @@ class History:
 
     def derive(self, name: str, count: int, function: Callable[..., Derived], *others: Hashable) -> Derived:
         """Return the function of the first `count` completed jobs and of other values; kept while all these stay."""
-        known, given = self._derived.get(name), (count, *others)
-        if known is None or known[0] != given:
-            known = self._derived[name] = (given, function(self.completed[:count], *others))
-        found: Derived = known[1]
-        return found
+        cached, arguments = self._derived.get(name), (count, *others)
+        if cached is None or cached[0] != arguments:
+            cached = self._derived[name] = (arguments, function(self.completed[:count], *others))
+        value: Derived = cached[1]
+        return value

@@ -34,10 +34,10 @@ class TopologyIndex:
 
     def domain(self, node: Node) -> Domain:
         """Return the node's group at the narrowest level."""
-        known = self._domains.get(node.name)
-        if known is None:
-            known = self._domains[node.name] = self.topology.domain(node)
-        return known
+        domain = self._domains.get(node.name)
+        if domain is None:
+            domain = self._domains[node.name] = self.topology.domain(node)
+        return domain
 
     def level_of(self, nodes: Iterable[Node]) -> int:
         """Return the narrowest level at which all of the nodes are in one group."""
@@ -54,7 +54,7 @@ def members_in(room: Resources, request: Resources, most: int) -> int:
         (room.memory, request.memory),
         (room.pods, request.pods),
     )
-    return min([most, *(there // wanted for there, wanted in amounts if wanted > 0)])
+    return min([most, *(available // requested for available, requested in amounts if requested > 0)])
 
 
 def narrowest_fit(
@@ -106,13 +106,13 @@ def _spread(
     groups: dict[Domain | str, list[str]] = {}
     for name in inside:
         groups.setdefault(domains[name][level - 1 :] if level else name, []).append(name)
-    left = sorted(groups.values(), key=lambda group: (-sum(rooms[name] for name in group), group))
+    remaining = sorted(groups.values(), key=lambda group: (-sum(rooms[name] for name in group), group))
     chosen: list[str] = []
-    while left and len(chosen) < members:
+    while remaining and len(chosen) < members:
         missing = members - len(chosen)
-        enough = [group for group in left if sum(rooms[name] for name in group) >= missing]
-        group = enough[-1] if enough else left[0]
-        left.remove(group)
+        enough = [group for group in remaining if sum(rooms[name] for name in group) >= missing]
+        group = enough[-1] if enough else remaining[0]
+        remaining.remove(group)
         room = min(missing, sum(rooms[name] for name in group))
         chosen += _spread(group, rooms, domains, level - 1, room) if level else [group[0]] * room
     return chosen
