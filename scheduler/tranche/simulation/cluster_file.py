@@ -162,8 +162,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} appears twice", key.start_mark)
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
-        made: dict[Hashable, Any] = super().construct_mapping(node, deep)
-        return made
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 def read_file(path: Path) -> ClusterFile:
@@ -225,14 +225,14 @@ def _check_size(document: object, path: Path) -> None:
     """Limit the number of values, because aliases can make a short text large, or endless."""
     pending, values = [document], 0
     while pending:
-        one = pending.pop()
+        value = pending.pop()
         values += 1
         if values + len(pending) > MAX_VALUES:
             raise ClusterError(f"{shown(path)}: has more than {MAX_VALUES:,} values: describe equal nodes by count")
-        if isinstance(one, dict):
-            pending += one.values()
-        elif isinstance(one, list | set | tuple):
-            pending += one
+        if isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list | set | tuple):
+            pending += value
 
 
 def _describe(error: ErrorDetails) -> str:

@@ -86,7 +86,7 @@ def read_cluster(path: Path) -> ClusterSpec:
     if described.network is None:
         return spec
     levels = described.network.levels
-    labels, capacities = tuple(one.label for one in levels[:-1]), tuple(float(one.bandwidth) for one in levels)
+    labels, capacities = tuple(level.label for level in levels[:-1]), tuple(float(level.bandwidth) for level in levels)
     return replace(spec, topology=Topology(labels), level_network=LevelNetwork(capacities))
 
 
@@ -123,8 +123,8 @@ def _check_links(site: "SiteSection", names: set[str], where: str) -> None:
 def _check_kinds(site: "SiteSection", described: "ClusterFile", where: str) -> None:
     for index, group in enumerate(site.nodes):
         if group.gpu is not None and group.gpu not in described.gpu_kinds:
-            known = ", ".join(sorted(described.gpu_kinds)) or "it is empty"
-            raise ClusterError(f"{where}[{index}].gpu: {group.gpu!r} is not in gpuKinds ({known})")
+            declared = ", ".join(sorted(described.gpu_kinds)) or "it is empty"
+            raise ClusterError(f"{where}[{index}].gpu: {group.gpu!r} is not in gpuKinds ({declared})")
 
 
 def _nodes(site: "SiteSection", described: "ClusterFile") -> Iterator[Node]:
@@ -166,5 +166,6 @@ def _failures(described: "ClusterFile", nodes: tuple[Node, ...]) -> tuple[NodeFa
                 f"failures[{index}].node: there is no node {failure.node[:80]!r}: nodes are named <site>-<n> from 0"
             )
     return tuple(
-        NodeFailure(one.node, one.at, float("inf") if one.until is None else one.until) for one in described.failures
+        NodeFailure(failure.node, failure.at, float("inf") if failure.until is None else failure.until)
+        for failure in described.failures
     )

@@ -147,8 +147,8 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
         speed = lognormal(scenario.speed_sigma, scenario.seed, window.node or window.site, "speed")
         return declared / belief[job.key] / speed
 
-    def link_factor(here: str, there: str) -> float:
-        return lognormal(scenario.link_sigma, scenario.seed, here, there, "link")
+    def link_factor(source: str, target: str) -> float:
+        return lognormal(scenario.link_sigma, scenario.seed, source, target, "link")
 
     total, traffic = len(scenario.jobs), None
     if scenario.level_network is not None and scenario.contention:

@@ -128,22 +128,22 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
         if on_progress is not None:
             on_progress(done, total)
 
-    probed = study.seeds if study.recipe.draws else study.seeds[:2]
-    cells = list(study.cells(probed))
+    first_seeds = study.seeds if study.recipe.draws else study.seeds[:2]
+    cells = list(study.cells(first_seeds))
     answers = list(zip(cells, run_cells(cells, pool, report_answers), strict=True))
-    same = _seedless(answers)
-    further = study.seeds[len(probed) :]
-    if repeated := _repeated(answers, same, further):
+    seedless = _seedless(answers)
+    further = study.seeds[len(first_seeds) :]
+    if repeated := _repeated(answers, seedless, further):
         report_answers(len(repeated))
-    rest = [cell for cell in study.cells(further) if (cell.load, cell.policy) not in same]
-    answers += zip(rest, run_cells(rest, pool, report_answers), strict=True)
+    further_cells = [cell for cell in study.cells(further) if (cell.load, cell.policy) not in seedless]
+    answers += zip(further_cells, run_cells(further_cells, pool, report_answers), strict=True)
     answers += repeated
     order = {(load, policy): i for i, (load, policy) in enumerate(product(study.loads, study.policies))}
     answers.sort(key=lambda pair: (order[pair[0].load, pair[0].policy], study.seeds.index(pair[0].seed)))
     return StudyResult(
         tuple(answer for _, answer in answers if isinstance(answer, Outcome)),
         tuple(answer for _, answer in answers if isinstance(answer, Failure)),
-        tuple(policy for policy in study.policies if all((load, policy) in same for load in study.loads)),
+        tuple(policy for policy in study.policies if all((load, policy) in seedless for load in study.loads)),
     )
 
 
@@ -156,14 +156,14 @@ def _seedless(answers: Sequence[tuple[Cell, Answer]]) -> set[tuple[float | None,
 
 
 def _repeated(
-    answers: Sequence[tuple[Cell, Answer]], same: Collection[tuple[float | None, str]], seeds: Sequence[int]
+    answers: Sequence[tuple[Cell, Answer]], seedless: Collection[tuple[float | None, str]], seeds: Sequence[int]
 ) -> list[tuple[Cell, Answer]]:
     """Return the answers of the seeds that need not be run."""
-    known = {(cell.load, cell.policy): (cell, answer) for cell, answer in reversed(answers)}
+    by_setting = {(cell.load, cell.policy): (cell, answer) for cell, answer in reversed(answers)}
     return [
         (replace(cell, seed=seed), replace(answer, seed=seed, result=None))
-        for setting in same
-        for cell, answer in [known[setting]]
+        for setting in seedless
+        for cell, answer in [by_setting[setting]]
         if isinstance(answer, Outcome)
         for seed in seeds
     ]
@@ -225,8 +225,8 @@ def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) ->
     """Return answers in the order of the cells; a cell that fails, or kills its process, does not affect the others."""
     answers: dict[int, Answer] = {}
 
-    def answer(place: int, given: Answer) -> None:
-        answers[place] = given
+    def answer(index: int, result: Answer) -> None:
+        answers[index] = result
         on_done()
 
     waiting = deque(range(len(cells)))
@@ -235,7 +235,7 @@ def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) ->
         for suspect in _drain(cells, waiting, pool, pool.size, answer):
             if _drain(cells, deque([suspect]), pool, 1, answer):
                 answer(suspect, Failure(cells[suspect].name, "its process died twice (out of memory?)"))
-    return [answers[place] for place in range(len(cells))]
+    return [answers[index] for index in range(len(cells))]
 
 
 def _drain(

@@ -22,7 +22,7 @@ def test_pods_share_a_node_that_is_coming_and_one_that_is_there() -> None:
     assert machines.take("c", 1, 4.0, 10.0) == 14.0
     machines.give("a", 20.0)
     assert machines.take("d", 1, 21.0, 10.0) == 21.0
-    assert machines.made == 2
+    assert machines.created == 2
 
 
 def test_the_fullest_node_is_taken_so_that_others_can_go() -> None:
@@ -33,7 +33,7 @@ def test_the_fullest_node_is_taken_so_that_others_can_go() -> None:
     machines.give("c", 20.0)  # its node is empty now
     machines.take("d", 1, 21.0, 10.0)
     assert machines.take("e", 2, 26.0, 10.0) == 36.0, "the empty node has gone"
-    assert machines.made == 3
+    assert machines.created == 3
 
 
 def test_an_idle_node_goes_after_its_time_and_not_before() -> None:
@@ -80,7 +80,7 @@ def test_a_pod_without_gpus_keeps_its_node_from_going() -> None:
     assert machines.take("worker", 1, 0.0, 10.0) == machines.take("server", 0, 0.0, 10.0) == 10.0
     machines.give("worker", 20.0)
     assert machines.take("next", 1, 60.0, 10.0) == 60.0
-    assert machines.made == 1
+    assert machines.created == 1
 
 
 def test_parameter_server_in_cloud_shares_node_with_its_worker() -> None:

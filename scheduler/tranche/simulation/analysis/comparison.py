@@ -61,8 +61,8 @@ def _ratios(pairs: Sequence[tuple[Outcome, Outcome]], seedless: bool) -> dict[st
     """Return the ratios; seeds that change nothing count as one, because a repeated figure is no evidence."""
     ratios: dict[str, Estimate] = {}
     for name in RATIOS:
-        both = [(ours.summary.as_dict()[name], theirs.summary.as_dict()[name]) for ours, theirs in pairs]
-        values = [ours / theirs for ours, theirs in both if theirs > 0]
+        figures = [(ours.summary.as_dict()[name], theirs.summary.as_dict()[name]) for ours, theirs in pairs]
+        values = [ours / theirs for ours, theirs in figures if theirs > 0]
         if values:
             ratios[name] = estimate(values[:1] if seedless else values)
     return ratios

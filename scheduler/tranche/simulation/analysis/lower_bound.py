@@ -117,16 +117,16 @@ def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: 
 def _widest_path(nodes: Sequence[Node], sites: Sequence[Site]) -> float:
     """Return the largest bandwidth that a worker and a parameter server can have between them, in bit/s."""
     links = {site.name: site.links for site in sites}
-    found = [link.bits_per_second for of_site in links.values() for link in of_site.values()]
+    bandwidths = [link.bits_per_second for of_site in links.values() for link in of_site.values()]
     places = sorted({node.site for node in nodes} | {site.name for site in sites if site.unlimited})
     unknown = [pair for pair in combinations_with_replacement(places, 2) if not _described(links, *pair)]
     prior = NetworkPrior()
-    found += {(prior.internal if one == other else prior.external).bits_per_second for one, other in unknown}
-    return max(found, default=inf)
+    bandwidths += {(prior.internal if first == second else prior.external).bits_per_second for first, second in unknown}
+    return max(bandwidths, default=inf)
 
 
-def _described(links: Mapping[str, Mapping[str, Link]], one: str, other: str) -> bool:
-    return other in links.get(one, {}) or one in links.get(other, {})
+def _described(links: Mapping[str, Mapping[str, Link]], first: str, second: str) -> bool:
+    return second in links.get(first, {}) or first in links.get(second, {})
 
 
 class Room(NamedTuple):
@@ -189,14 +189,14 @@ def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[
 
 def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mapping[str, float]) -> float:
     """Return T_j of the bound (1'); 0 if no place could train the job."""
-    most = float(job.chunks if job.is_gang else job.width)
+    max_workers = float(job.chunks if job.is_gang else job.width)
     places: dict[float, dict[float, float]] = {}
     """Number of workers by the time at which data can be there and the seconds of one chunk."""
     for room in rooms:
         path = widest if job.servers and not room.cloud else None
         seconds = job.batches_per_chunk_total * batch_seconds(job, path, room.speed)
-        there = places.setdefault(delays.get(room.site, 0.0), {})
-        there[seconds] = there.get(seconds, 0.0) + room.workers(job.gpus)
+        workers_by_seconds = places.setdefault(delays.get(room.site, 0.0), {})
+        workers_by_seconds[seconds] = workers_by_seconds.get(seconds, 0.0) + room.workers(job.gpus)
     open_now: list[tuple[float, float]] = []
     now = done = rate = 0.0
     for delay, workers in sorted(places.items()):
@@ -205,10 +205,10 @@ def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mappi
         now, done = delay, done + rate * (delay - now)
         for place in workers.items():
             insort(open_now, place)
-        rate, left = 0.0, most
+        rate, free_workers = 0.0, max_workers
         for seconds, count in open_now:
-            rate += min(left, count) / seconds
-            left -= min(left, count)
+            rate += min(free_workers, count) / seconds
+            free_workers -= min(free_workers, count)
     return now + (job.chunks - done) / rate if rate else 0.0
 
 

@@ -16,5 +16,5 @@ def quantiles(values: Floats, shares: Floats) -> Floats:
     below = np.floor(places).astype(np.int64)
     low, high = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
     part = places - below
-    found: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
-    return found
+    interpolated: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    return interpolated

@@ -51,13 +51,13 @@ def srpt_flow(pool: Pool) -> float:
             heappush(waiting, (lengths[arrived], release[arrived]))
             arrived += 1
         until = release[arrived] if arrived < count else inf
-        left, since = waiting[0]
-        if now + left <= until:
+        remaining, since = waiting[0]
+        if now + remaining <= until:
             heappop(waiting)
-            now += left
+            now += remaining
             total += now - since
         else:
-            heapreplace(waiting, (left - (until - now), since))
+            heapreplace(waiting, (remaining - (until - now), since))
             now = until
     return total
 
@@ -65,9 +65,9 @@ def srpt_flow(pool: Pool) -> float:
 def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
     """Yield (begin, end, job) of one machine of the pool's speed that always serves the smallest released job."""
     release, sizes = pool.release.tolist(), pool.work.tolist()
-    left = (pool.work / pool.capacity).tolist()
+    remaining = (pool.work / pool.capacity).tolist()
     waiting: list[tuple[float, int]] = []
-    now, arrived, count = 0.0, 0, len(left)
+    now, arrived, count = 0.0, 0, len(remaining)
     while waiting or arrived < count:
         if not waiting:
             now = max(now, release[arrived])
@@ -76,12 +76,12 @@ def smallest_first(pool: Pool) -> Iterator[tuple[float, float, int]]:
             arrived += 1
         job = waiting[0][1]
         until = release[arrived] if arrived < count else inf
-        if now + left[job] <= until:
+        if now + remaining[job] <= until:
             heappop(waiting)
-            end = now + left[job]
+            end = now + remaining[job]
         else:
             end = until
-            left[job] -= end - now
+            remaining[job] -= end - now
         yield now, end, job
         now = end
 
@@ -168,9 +168,9 @@ def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
     Steps are Polyak's towards a target above the best value so far; the target approaches it when a step gains nothing.
     """
     answers = [bound.at(prices) for prices in starts]
-    chosen = max(range(len(starts)), key=lambda i: answers[i][0])
+    chosen = max(range(len(starts)), key=lambda index: answers[index][0])
     prices, (best, slope) = starts[chosen], answers[chosen]
-    value, kept, ambition, idle = best, prices, 0.03, 0
+    value, best_prices, ambition, idle = best, prices, 0.03, 0
     best_slope = slope
     for _ in range(passes):
         direction = np.where((prices <= 0) & (slope < 0), 0.0, slope)
@@ -181,12 +181,12 @@ def ascend(bound: PriceBound, starts: list[Floats], passes: int) -> float:
         prices = np.maximum(prices + direction * ((1 + ambition) * best - value) / steepness, 0.0)
         value, slope = bound.at(prices)
         if value > best:
-            best, kept, best_slope, idle = value, prices, slope, 0
+            best, best_prices, best_slope, idle = value, prices, slope, 0
         else:
             idle += 1
             if idle == 3:
                 ambition, idle = ambition / 2, 0
-                prices, value, slope = kept, best, best_slope
+                prices, value, slope = best_prices, best, best_slope
     return best
 
 
@@ -284,6 +284,6 @@ def _range_maximum(values: Floats, first: Ints, last: Ints) -> Floats:
     height = np.floor(np.log2(last - first + 1)).astype(np.int64)
     answer = np.empty(len(first))
     for level, maxima in enumerate(table):
-        here = height == level
-        answer[here] = np.maximum(maxima[first[here]], maxima[last[here] - 2**level + 1])
+        selected = height == level
+        answer[selected] = np.maximum(maxima[first[selected]], maxima[last[selected] - 2**level + 1])
     return answer

@@ -104,8 +104,8 @@ class LoadCurve:
         samples.append(self.latest)
         if len(samples) > MAX_SAMPLES:
             self.spacing = max(2 * self.spacing, 2 * (samples[-1].at - samples[0].at) / MAX_SAMPLES)
-            kept = samples[:1]
+            thinned = samples[:1]
             for sample in samples[1:]:
-                if sample.at - kept[-1].at >= self.spacing:
-                    kept.append(sample)
-            self.samples = kept
+                if sample.at - thinned[-1].at >= self.spacing:
+                    thinned.append(sample)
+            self.samples = thinned

@@ -35,7 +35,7 @@ class Machines:
     """Nodes of one site."""
 
     kind: Autoscaling
-    made: int = 0
+    created: int = 0
     """Number of nodes created so far."""
     _machines: list[Machine] = field(default_factory=list)
     _pods: dict[Hashable, Machine] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Machines:
         Returns:
             When the pod may start: `now` on an existing node, later on a node that is being created.
         """
-        self._machines = [one for one in self._machines if now - one.idle_since < self.kind.idle_seconds]
-        having = [one for one in self._machines if gpus <= self.kind.gpus - sum(one.gpus.values())]
-        machine = max(having, key=lambda one: (one.ready <= now, sum(one.gpus.values())), default=None)
+        self._machines = [machine for machine in self._machines if now - machine.idle_since < self.kind.idle_seconds]
+        with_room = [machine for machine in self._machines if gpus <= self.kind.gpus - sum(machine.gpus.values())]
+        machine = max(with_room, key=lambda machine: (machine.ready <= now, sum(machine.gpus.values())), default=None)
         if machine is None:
             machine = Machine(now + node_seconds)
             self._machines.append(machine)
-            self.made += 1
+            self.created += 1
         machine.gpus[pod], machine.idle_since = gpus, inf
         self._pods[pod] = machine
         return max(now, machine.ready)
@@ -73,5 +73,5 @@ class Machines:
 
     @property
     def pods(self) -> set[Hashable]:
-        """Return the pods that have a node."""
+        """Pods that have a node."""
         return set(self._pods)

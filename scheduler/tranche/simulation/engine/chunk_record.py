@@ -49,37 +49,37 @@ class ChunkRecords:
         """Record that a worker starts; the planned windows of its chunks are known by then."""
         key = state.job.key
         self._homes[key, window.attempt] = state.runs[window.attempt].home
-        known = self._planned.setdefault(key, {})
+        rows = self._planned.setdefault(key, {})
         for chunk in window.chunks:
             entry = state.entries.get(chunk)
             row = ChunkWindow(chunk, ChunkState.DONE)
             if entry is not None:
                 row = replace(row, cost=entry.cost, planned_start=entry.planned_start, planned_end=entry.planned_end)
-            known[chunk] = row
+            rows[chunk] = row
 
     def ended(self, key: str, window: Window, trained: Iterable[Stretch], outcome: str) -> None:
         """Record that a worker ended; what it trained is discarded if its node was lost."""
         home = self._homes.pop((key, window.attempt))
-        known = self._executed.setdefault(key, {})
+        executed = self._executed.setdefault(key, {})
         for chunk, start, end, through in trained:
-            how = "Succeeded" if through and outcome != "Lost" else outcome
-            one = ExecutedWindow(window.site, window.node, home.slots, start, end, how)
-            known.setdefault(chunk, []).append(one)
+            chunk_outcome = "Succeeded" if through and outcome != "Lost" else outcome
+            executed_window = ExecutedWindow(window.site, window.node, home.slots, start, end, chunk_outcome)
+            executed.setdefault(chunk, []).append(executed_window)
 
     def result(self, planner: Planner, now: float) -> dict[str, tuple[ChunkWindow, ...]]:
         """Return all chunks of all jobs by job: completed ones as executed, others as they are planned now."""
         jobs = planner.cluster.jobs
         open_ended = [key for key, state in jobs.items() if not state.finished]
-        found = {key: [rows[chunk] for chunk in sorted(rows)] for key, rows in self._planned.items()}
+        by_job = {key: [rows[chunk] for chunk in sorted(rows)] for key, rows in self._planned.items()}
         for key in open_ended:
-            found[key] = [self._with_dispatch(key, row) for row in chunk_windows(planner, key, now)]
-        return {key: tuple(self._with_executed(key, row) for row in rows) for key, rows in sorted(found.items())}
+            by_job[key] = [self._with_dispatch(key, row) for row in chunk_windows(planner, key, now)]
+        return {key: tuple(self._with_executed(key, row) for row in rows) for key, rows in sorted(by_job.items())}
 
     def _with_dispatch(self, key: str, row: ChunkWindow) -> ChunkWindow:
-        known = self._planned.get(key, {}).get(row.chunk)
-        if known is None or row.state is not ChunkState.DONE:
+        planned = self._planned.get(key, {}).get(row.chunk)
+        if planned is None or row.state is not ChunkState.DONE:
             return row
-        return replace(row, cost=known.cost, planned_start=known.planned_start, planned_end=known.planned_end)
+        return replace(row, cost=planned.cost, planned_start=planned.planned_start, planned_end=planned.planned_end)
 
     def _with_executed(self, key: str, row: ChunkWindow) -> ChunkWindow:
         executed = tuple(self._executed.get(key, {}).get(row.chunk, ()))

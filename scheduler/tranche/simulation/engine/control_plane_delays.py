@@ -35,7 +35,7 @@ class Delays:
     """Time from the opening of a window at an unlimited site to its first batch if a node has to be created for it."""
     release_seconds: float = 0.0
     """Time from the last batch of a worker until a kubelet reports the end of its pod, which frees its slots. A kubelet
-    looks for containers that ended by themselves once in a second; the end of a stopped one it sees at once."""
+    checks once a second for containers that ended by themselves; it reports the end of a stopped one at once."""
 
 
 @dataclass(slots=True)
@@ -59,17 +59,17 @@ class DelayedSimulation(Simulation):
     """Created nodes by site."""
 
     def _in_progress(self) -> float:
-        self._under_way = {who: until for who, until in self._under_way.items() if until > self.now}
+        self._under_way = {pod: until for pod, until in self._under_way.items() if until > self.now}
         return self.delays.concurrency_seconds * len(self._under_way)
 
     def _starts_at(self, state: JobState, window: Window) -> float:
-        takes = self.delays.start_seconds + self._in_progress() + (self.start_error() if self.start_error else 0.0)
-        takes += self.delays.gang_seconds if state.job.min_available > 1 else 0.0
-        starts = self.now + max(0.0, takes)
+        delay = self.delays.start_seconds + self._in_progress() + (self.start_error() if self.start_error else 0.0)
+        delay += self.delays.gang_seconds if state.job.min_available > 1 else 0.0
+        starts = self.now + max(0.0, delay)
         machines = self._machines_of(window.site)
         if machines is not None:
-            who = (state.job.key, window.attempt)
-            ready = machines.take(who, state.job.gpus, self.now, self.delays.node_seconds)
+            pod = (state.job.key, window.attempt)
+            ready = machines.take(pod, state.job.gpus, self.now, self.delays.node_seconds)
             if ready > self.now:  # a pod that waits for a node does not delay other starts
                 return max(starts, ready) + self._transfer_seconds(state, window)
         run = state.runs[window.attempt]
@@ -94,7 +94,7 @@ class DelayedSimulation(Simulation):
     def _assign_server_nodes(self) -> None:
         """Assign nodes to parameter servers at autoscaled sites, which keeps the nodes from being removed."""
         for site in self.autoscaling:
-            servers = {place for place, one in self._servers.items() if one.site == site and one.node is None}
+            servers = {place for place, server in self._servers.items() if server.site == site and server.node is None}
             machines = self._machines_of(site)
             if machines is None:
                 continue
@@ -110,37 +110,37 @@ class DelayedSimulation(Simulation):
             machines.give((worker.account.job.key, worker.window.attempt), self.now)
 
     def _stop(self, key: str, window: Window) -> None:
-        who = (key, window.attempt)
-        worker = self._workers.get(who)
-        if worker is None or who in self._leaving:
+        pod = (key, window.attempt)
+        worker = self._workers.get(pod)
+        if worker is None or pod in self._leaving:
             return
-        self._under_way.pop(who, None)
+        self._under_way.pop(pod, None)
         notice = self.now + self.delays.notice_seconds + self._in_progress()
-        done = worker.starts + worker.rest_seconds()
+        work_end = worker.starts + worker.rest_seconds()
         end = notice + (self.delays.save_seconds if worker.starts < notice else 0.0)
-        self._leaving[who] = done + self.delays.release_seconds if done <= notice else end
+        self._leaving[pod] = work_end + self.delays.release_seconds if work_end <= notice else end
         if worker.training:
-            self._under_way[who] = self._leaving[who]
-        if done > notice:
-            self._saving.add(who)
+            self._under_way[pod] = self._leaving[pod]
+        if work_end > notice:
+            self._saving.add(pod)
             self.at(end, WorkerEnded(key, window.attempt, "Preempted", end, worker.progress(notice), 143))
 
     def _process(self, event: Event) -> None:
         if not isinstance(event, WorkerEnded):
             Simulation._process(self, event)
             return
-        who = (event.job, event.attempt)
-        worker = self._workers.get(who)
-        if worker is None or (event.outcome == "Succeeded" and who in self._saving):
+        pod = (event.job, event.attempt)
+        worker = self._workers.get(pod)
+        if worker is None or (event.outcome == "Succeeded" and pod in self._saving):
             return  # the node was lost, or the worker had been stopped before its end
-        if event.outcome == "Succeeded" and self.delays.release_seconds and who not in self._released:
-            self._released.add(who)
+        if event.outcome == "Succeeded" and self.delays.release_seconds and pod not in self._released:
+            self._released.add(pod)
             end = self.now + self.delays.release_seconds
             self.at(end, event._replace(at=end))
             return
-        self._leaving.pop(who, None)
-        self._saving.discard(who)
-        self._released.discard(who)
+        self._leaving.pop(pod, None)
+        self._saving.discard(pod)
+        self._released.discard(pod)
         if worker.training:
             idle = self.delays.release_seconds if event.outcome == "Succeeded" else self.delays.save_seconds
             worker.account.attained -= idle * max(1, worker.account.job.gpus)

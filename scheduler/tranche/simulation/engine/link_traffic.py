@@ -134,11 +134,11 @@ class LinkTraffic:
         domains = dict.fromkeys(self.places.domain(node) for node in nodes)
         level = self.places.topology.widest if outside else self.places.topology.level_of(domains)
         wide = self.places.topology.level(SITE_LEVEL)
-        found: dict[Uplink, None] = {}
-        for at in range(level):
-            there = dict.fromkeys(domain[at:] for domain in domains)
-            found |= {(at, one): None for one in there if at != wide or one[0] not in self.clouds}
-        return tuple(found), level
+        crossed: dict[Uplink, None] = {}
+        for narrower in range(level):
+            groups = dict.fromkeys(domain[narrower:] for domain in domains)
+            crossed |= {(narrower, group): None for group in groups if narrower != wide or group[0] not in self.clouds}
+        return tuple(crossed), level
 
     def _add(self, sender: Sender, traffic: Traffic) -> dict[Sender, float]:
         self._traffic[sender] = traffic

@@ -55,18 +55,18 @@ class SharedUploads:
     def __post_init__(self) -> None:
         self._dedicated = TrueUploads(self.factor)
 
-    def send(self, cluster: ClusterState, wanted: StageData, now: float) -> tuple[list[Due], dict[Sender, float]]:
+    def send(self, cluster: ClusterState, instruction: StageData, now: float) -> tuple[list[Due], dict[Sender, float]]:
         """Send data; returns events, and what contention adds from now on as `LinkTraffic.begin` returns it."""
-        job = cluster.jobs[wanted.job].job
-        ends = (job.data_site or wanted.site, wanted.site)
-        link = upload_link(cluster.network, cluster.sites, job, wanted.site)
+        job = cluster.jobs[instruction.job].job
+        ends = (job.data_site or instruction.site, instruction.site)
+        link = upload_link(cluster.network, cluster.sites, job, instruction.site)
         if link is None or link.dedicated:
-            return list(self._dedicated.send(cluster, wanted, now)), {}
+            return list(self._dedicated.send(cluster, instruction, now)), {}
         seconds = link.transfer_seconds(job.chunk_bytes) * self.factor(*ends)
         queue = self._queues.setdefault(ends, deque())
         idle = not queue
-        for chunk in wanted.chunks:
-            report = ChunkStaged(wanted.job, chunk, wanted.site, seconds)
+        for chunk in instruction.chunks:
+            report = ChunkStaged(instruction.job, chunk, instruction.site, seconds)
             self._shared.add((report.job, report.chunk, report.site))
             queue.append(Upload(report, link.bits_per_second, seconds))
         return self._start(cluster, ends, now) if idle else ([], {})
@@ -79,11 +79,15 @@ class SharedUploads:
         changes: dict[Sender, float] = {}
         for ends, queue in self._queues.items():
             first = queue[0] if queue else None
-            kept = [one for one in queue if one.report.job != job or (site and not _concerns(one.report, chunks, site))]
-            if first is None or len(kept) == len(queue):
+            remaining = [
+                upload
+                for upload in queue
+                if upload.report.job != job or (site and not _concerns(upload.report, chunks, site))
+            ]
+            if first is None or len(remaining) == len(queue):
                 continue
             queue.clear()
-            queue.extend(kept)
+            queue.extend(remaining)
             if not queue or queue[0] is not first:
                 changes |= self.traffic.end(ends)
                 changes.pop(ends, None)  # this change was for the upload that is dropped
@@ -125,7 +129,7 @@ class SharedUploads:
             return [], {}
         upload = queue[0]
         upload.began = upload.since = now
-        hosts = [there[0].node for site in ends if (there := cluster.free.nodes_at(site))]
+        hosts = [nodes[0].node for site in ends if (nodes := cluster.free.nodes_at(site))]
         changes = self.traffic.begin_upload(ends, hosts, upload.bits_per_second)
         upload.slowdown = 1 + changes.pop(ends, 0.0)
         return [self._scheduled(upload)], changes

@@ -115,8 +115,8 @@ class Worker:
             self.account.communicated += now - self.since - trained * self.per_batch * (1 - self.communication)
         self.trained += trained
         self.since = now
-        left = self._left()
-        self.ends = now + left * self.per_batch if left > 1e-9 * self.trained else now
+        batches_left = self._left()
+        self.ends = now + batches_left * self.per_batch if batches_left > 1e-9 * self.trained else now
 
     def rest_seconds(self) -> float:
         """Return the seconds from the first batch to the last."""
@@ -446,17 +446,17 @@ class Simulation:
         assert self.shared_uploads is not None
         key, window = worker.account.job.key, worker.window
         self._fetches[key, window.attempt] = chunks
-        wanted = StageData(key, tuple(sorted(chunks)), window.site, Tick())
-        self._share_links(*self.shared_uploads.send(self.planner.cluster, wanted, self.now))
+        instruction = StageData(key, tuple(sorted(chunks)), window.site, Tick())
+        self._share_links(*self.shared_uploads.send(self.planner.cluster, instruction, self.now))
 
     def _fetched(self, report: ChunkStaged) -> bool:
         """Return whether workers fetch their data; one that has all of them now trains after its start-up time."""
         for attempt in [attempt for key, attempt in self._fetches if key == report.job]:
-            who, worker = (report.job, attempt), self._workers[report.job, attempt]
+            pod, worker = (report.job, attempt), self._workers[report.job, attempt]
             if worker.window.site == report.site:
-                self._fetches[who].discard(report.chunk)
-            if not self._fetches[who]:
-                del self._fetches[who]
+                self._fetches[pod].discard(report.chunk)
+            if not self._fetches[pod]:
+                del self._fetches[pod]
                 state = self.planner.cluster.jobs[report.job]
                 worker.starts = worker.since = self._starts_at(state, worker.window)
                 worker.ends = worker.starts + worker.rest_seconds()
@@ -492,7 +492,7 @@ class Simulation:
         members.append(worker)
         if len(members) < len(state.runs):
             return
-        nodes = [cluster.nodes[one.window.node].node for one in members if one.window.node in cluster.nodes]
+        nodes = [cluster.nodes[member.window.node].node for member in members if member.window.node in cluster.nodes]
         if len(nodes) == len(members):
             alone = cluster.communication_seconds(state, worker.window.site, worker.window.node)
             if self.transfers is not None:
@@ -506,9 +506,9 @@ class Simulation:
         """Simulate the mini-batches of a gang one by one, until one of its members has trained all of its own."""
         for worker in members:
             worker.contend(0.0, self.now)
-        left = min((worker.ends - self.now) / worker.per_batch for worker in members)
+        batches_left = min((worker.ends - self.now) / worker.per_batch for worker in members)
         job, pace = members[0].account.job, members[0].per_batch
-        if transfers.begin(job.key, nodes, max(1, job.gpus) * job.chunks, alone, pace, left, self.now):
+        if transfers.begin(job.key, nodes, max(1, job.gpus) * job.chunks, alone, pace, batches_left, self.now):
             for worker in members:
                 worker.ends = inf
 
@@ -525,15 +525,15 @@ class Simulation:
     def _exchange(self, worker: Worker, state: JobState) -> None:
         """Let a worker that is no member of a gang exchange gradients with the job's parameter servers."""
         job, window, cluster = state.job, worker.window, self.planner.cluster
-        placed = [one.planned.node for one in state.servers if not one.planned.is_chief]
-        known = [cluster.nodes[name].node for name in (window.node, *placed) if name in cluster.nodes]
+        server_nodes = [server.planned.node for server in state.servers if not server.planned.is_chief]
+        nodes = [cluster.nodes[name].node for name in (window.node, *server_nodes) if name in cluster.nodes]
         outside = window.node not in cluster.nodes
-        if not known or not placed or self.traffic is None:
+        if not nodes or not server_nodes or self.traffic is None:
             return
         sender, alone = (job.key, window.attempt), worker.communication * worker.per_batch
         self._senders[sender] = [worker]
         self._slow_down(
-            self.traffic.begin_exchange(sender, known, alone, worker.per_batch, 2 * job.gradient_bits, outside=outside)
+            self.traffic.begin_exchange(sender, nodes, alone, worker.per_batch, 2 * job.gradient_bits, outside=outside)
         )
 
     def _share_links(self, due: Iterable[Due], changes: Mapping[Sender, float]) -> None:
@@ -566,8 +566,8 @@ class Simulation:
     def _starts_at(self, state: JobState, window: Window) -> float:
         """Return when the first batch of a window that opens now begins."""
         site = self.planner.cluster.sites.get(window.site)
-        made = site.start_seconds if site is not None and site.unlimited else 0.0
-        return self.now + made + self.restart_seconds + self._transfer_seconds(state, window)
+        node_seconds = site.start_seconds if site is not None and site.unlimited else 0.0
+        return self.now + node_seconds + self.restart_seconds + self._transfer_seconds(state, window)
 
     def _missing(self, state: JobState, window: Window) -> list[int]:
         """Return the chunks whose data the worker has to copy; other policies wait for the upload before the window."""

@@ -121,10 +121,10 @@ class SingleTransfers:
         part = left % 1 or 1.0
         gang = GangBatches(job, path, batch_seconds - send, send, send * slowest, gpus, left, left, part, now)
         self._gangs[job] = gang
-        others = {name for uplink in path for name in self._crossing.get(uplink, ())}
+        neighbors = {name for uplink in path for name in self._crossing.get(uplink, ())}
         for uplink in path:
             self._crossing.setdefault(uplink, {})[job] = None
-        for name in sorted(others):
+        for name in sorted(neighbors):
             self._join(self._gangs[name], now)
         self._compute(gang, now)
         return True
@@ -154,15 +154,15 @@ class SingleTransfers:
         Returns:
             Time at which they are done, and their jobs; no jobs if none is done until then.
         """
-        done: list[str] = []
+        done_jobs: list[str] = []
         while True:
             while self._heap and self._heap[0][0] != self._heap[0][2].due:
                 heappop(self._heap)
             computed = self._heap[0][0] if self._heap else inf
             sent, sender = self.links.next_end()
             first = min(computed, sent)
-            if first > until or first == inf or (done and first > self.now):
-                return self.now, done
+            if first > until or first == inf or (done_jobs and first > self.now):
+                return self.now, done_jobs
             self.now = max(self.now, first)
             if computed <= sent:
                 gang = heappop(self._heap)[2]
@@ -181,7 +181,7 @@ class SingleTransfers:
                     self._compute(gang, self.now)
                 self._start_ready(self.now)
             if not gang.left:
-                done.append(gang.job)
+                done_jobs.append(gang.job)
 
     def _compute(self, gang: GangBatches, now: float) -> None:
         """Let a gang begin a mini-batch, or all that are left if no other gang is on its uplinks."""
@@ -201,16 +201,16 @@ class SingleTransfers:
         later = max(0, ceil(gang.left - (now - gang.began) / gang.batch) - 1)
         if gang.left - gang.part > later:  # the first one is done, and further ones may be
             gang.begin_next(gang.began + gang.part * gang.batch)
-            done = gang.left - 1 - later
-            gang.began += done * gang.batch
-            gang.left -= done
+            whole_batches = gang.left - 1 - later
+            gang.began += whole_batches * gang.batch
+            gang.left -= whole_batches
         offset = min(max(0.0, now - gang.began), gang.part * gang.batch)
         compute = gang.part * gang.compute
         if offset < compute:
             self._is_due(gang, gang.began + compute)
         else:
-            rest = 1 - (offset - compute) / (gang.part * gang.send)
-            self.links.start(gang.job, gang.part * gang.bits * rest, gang.path, now)
+            unsent = 1 - (offset - compute) / (gang.part * gang.send)
+            self.links.start(gang.job, gang.part * gang.bits * unsent, gang.path, now)
 
     def _start_ready(self, now: float) -> None:
         """Offer the ready transfers to the rule, that of the least remaining service first."""

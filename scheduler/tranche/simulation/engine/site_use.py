@@ -14,30 +14,32 @@ def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) ->
     """Return a job's use so far; each site's part only on request, because logs have 100,000 jobs."""
     used = state.use.sites
     return JobUse(
-        cloud_gpu_seconds=fsum([one.gpu_seconds for site, one in used.items() if is_cloud(cluster.sites.get(site))]),
-        copied_bytes=fsum([one.copied_bytes for one in used.values()]),
-        in_vain_bytes=fsum([one.in_vain_bytes for one in used.values()]),
+        cloud_gpu_seconds=fsum(
+            [usage.gpu_seconds for site, usage in used.items() if is_cloud(cluster.sites.get(site))]
+        ),
+        copied_bytes=fsum([usage.copied_bytes for usage in used.values()]),
+        in_vain_bytes=fsum([usage.in_vain_bytes for usage in used.values()]),
         sites=tuple(_use(site, _tier(cluster, site), used[site], cluster) for site in sorted(used)) if by_site else (),
     )
 
 
 def add_uses(uses: Iterable[SiteUse]) -> tuple[SiteUse, ...]:
     """Return the sums for each site, by name; a site whose tier changed counts under each of its tiers."""
-    found: dict[tuple[str, str], list[SiteUse]] = {}
-    for one in uses:
-        found.setdefault((one.site, one.tier), []).append(one)
+    groups: dict[tuple[str, str], list[SiteUse]] = {}
+    for use in uses:
+        groups.setdefault((use.site, use.tier), []).append(use)
     return tuple(
         SiteUse(
             site,
             tier,
-            any(one.unlimited for one in some),
-            fsum(one.gpu_seconds for one in some),
-            fsum(one.trained_gpu_seconds for one in some),
-            sum(one.chunks for one in some),
-            fsum(one.copied_bytes for one in some),
-            fsum(one.in_vain_bytes for one in some),
+            any(use.unlimited for use in group),
+            fsum(use.gpu_seconds for use in group),
+            fsum(use.trained_gpu_seconds for use in group),
+            sum(use.chunks for use in group),
+            fsum(use.copied_bytes for use in group),
+            fsum(use.in_vain_bytes for use in group),
         )
-        for (site, tier), some in sorted(found.items())
+        for (site, tier), group in sorted(groups.items())
     )
 
 
@@ -51,16 +53,16 @@ def site_uses(cluster: ClusterState) -> tuple[SiteUse, ...]:
 
 
 def _tier(cluster: ClusterState, site: str) -> Tier:
-    known = cluster.sites.get(site)
-    return known.tier if known is not None else Tier.EDGE
+    declared = cluster.sites.get(site)
+    return declared.tier if declared is not None else Tier.EDGE
 
 
 def _use(site: str, tier: Tier, used: SiteUsage, cluster: ClusterState) -> SiteUse:
-    known = cluster.sites.get(site)
+    declared = cluster.sites.get(site)
     return SiteUse(
         site,
         tier.value,
-        known is not None and known.unlimited,
+        declared is not None and declared.unlimited,
         used.gpu_seconds,
         used.trained_gpu_seconds,
         used.chunks,

@@ -18,16 +18,18 @@ class TrueUploads:
     factor: LinkFactor
     _busy: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def send(self, cluster: ClusterState, wanted: StageData, now: float) -> Iterator[tuple[float, ChunkStaged]]:
+    def send(self, cluster: ClusterState, instruction: StageData, now: float) -> Iterator[tuple[float, ChunkStaged]]:
         """Yield the completion time and the report of each copy that starts now."""
-        job = cluster.jobs[wanted.job].job
-        ends = (job.data_site or wanted.site, wanted.site)
-        link = upload_link(cluster.network, cluster.sites, job, wanted.site)
+        job = cluster.jobs[instruction.job].job
+        ends = (job.data_site or instruction.site, instruction.site)
+        link = upload_link(cluster.network, cluster.sites, job, instruction.site)
         if link is None:  # the data are there
-            yield from ((now, ChunkStaged(wanted.job, chunk, wanted.site, 0.0)) for chunk in wanted.chunks)
+            yield from (
+                (now, ChunkStaged(instruction.job, chunk, instruction.site, 0.0)) for chunk in instruction.chunks
+            )
             return
         seconds = link.transfer_seconds(job.chunk_bytes) * self.factor(*ends)
-        for chunk in wanted.chunks:
+        for chunk in instruction.chunks:
             begins = now if link.dedicated else max(now, self._busy.get(ends, now))
             self._busy[ends] = begins + seconds
-            yield begins + seconds, ChunkStaged(wanted.job, chunk, wanted.site, seconds)
+            yield begins + seconds, ChunkStaged(instruction.job, chunk, instruction.site, seconds)

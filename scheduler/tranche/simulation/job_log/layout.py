@@ -71,13 +71,13 @@ def find_columns(header: Sequence[str], layout: str = "auto") -> Columns:
         raise ValueError(f"there is no layout {quote(layout)}: choose one of {', '.join(LAYOUTS)}")
     chosen = _BY_NAME["plain" if layout == "auto" else layout]
     if layout == "auto":
-        chosen = next((known for known in KNOWN_LAYOUTS if set(known.columns) <= set(names)), chosen)
+        chosen = next((candidate for candidate in KNOWN_LAYOUTS if set(candidate.columns) <= set(names)), chosen)
     missing = [name for name in chosen.columns if name not in names]
     if missing:
-        asked = "" if layout == "auto" else f" (layout {layout})"
-        other = next((name for sign, name in _SEPARATORS.items() if len(names) == 1 and sign in names[0]), "")
-        hint = f"; separate the columns by commas, not by {other}" if other else ""
-        raise ValueError(f"the header lacks {', '.join(missing)}{asked}: it is {quote(','.join(names))}{hint}")
+        chosen_layout = "" if layout == "auto" else f" (layout {layout})"
+        separator = next((name for sign, name in _SEPARATORS.items() if len(names) == 1 and sign in names[0]), "")
+        hint = f"; separate the columns by commas, not by {separator}" if separator else ""
+        raise ValueError(f"the header lacks {', '.join(missing)}{chosen_layout}: it is {quote(','.join(names))}{hint}")
     twice = [name for name in chosen.columns if names.count(name) > 1]
     if twice:
         raise ValueError(f"the header has the column {twice[0]} twice")

@@ -64,29 +64,29 @@ def read_rows(lines: Iterable[str | bytes], name: str, *, layout: str = "auto", 
     numbered = _content(lines)
     columns = _header(numbered, name, layout)
     rows: list[TraceRow] = []
-    seen: set[str] = set()
+    job_ids: set[str] = set()
     problems: list[str] = []
-    bad = 0
+    bad_rows = 0
     for number, line in numbered:
         try:
-            row = _row(line, columns, seen)
+            row = _row(line, columns, job_ids)
         except ValueError as error:
             problem = f"{name}, line {number}: {error}"
             if on_error == "stop":
                 raise TraceError(problem) from None
-            bad += 1
-            if bad <= KEPT_PROBLEMS:
+            bad_rows += 1
+            if bad_rows <= KEPT_PROBLEMS:
                 problems.append(problem)
             continue
         if len(rows) == MAX_JOBS:
             raise TraceError(f"{name}, line {number}: more than {MAX_JOBS:,} jobs: cut the log, such as by head -n")
         rows.append(row)
     if not rows:
-        more = f"; the first of {bad:,}: {problems[0]}" if bad else ""
-        raise TraceError(f"{name}: no job can be read below the header{more}")
-    if bad > KEPT_PROBLEMS:
-        problems.append(f"{name}: {bad - KEPT_PROBLEMS:,} more rows were left out")
-    if any(sort_key(one) > sort_key(other) for one, other in pairwise(rows)):
+        example = f"; the first of {bad_rows:,}: {problems[0]}" if bad_rows else ""
+        raise TraceError(f"{name}: no job can be read below the header{example}")
+    if bad_rows > KEPT_PROBLEMS:
+        problems.append(f"{name}: {bad_rows - KEPT_PROBLEMS:,} more rows were left out")
+    if any(sort_key(row_before) > sort_key(row_after) for row_before, row_after in pairwise(rows)):
         rows.sort(key=sort_key)
     return Trace(tuple(rows), columns.layout, tuple(problems))
 
@@ -157,7 +157,7 @@ def _header(numbered: Iterator[tuple[int, str | bytes]], name: str, layout: str)
         raise TraceError(f"{name}, line {number}: {error}") from None
 
 
-def _row(line: str | bytes, columns: Columns, seen: set[str]) -> TraceRow:
+def _row(line: str | bytes, columns: Columns, job_ids: set[str]) -> TraceRow:
     """Parse one row; raise ValueError with the problem."""
     cells = _cells(line)
     if len(cells) != columns.width:
@@ -171,9 +171,9 @@ def _row(line: str | bytes, columns: Columns, seen: set[str]) -> TraceRow:
         "" if tenant is None else intern(cells[tenant].strip()),
         "" if model is None else intern(cells[model].strip()),
     )
-    if row.job_id in seen:
+    if row.job_id in job_ids:
         raise ValueError(f"job_id {quote(row.job_id)} appears twice")
-    seen.add(row.job_id)
+    job_ids.add(row.job_id)
     return row
 
 

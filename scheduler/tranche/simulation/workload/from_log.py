@@ -140,12 +140,12 @@ def oversized(jobs: Iterable[Job], nodes: Sequence[Node], sites: Iterable[Site])
     if any(site.unlimited for site in sites):
         return []
     places: dict[int, int] = {}
-    found: list[Job] = []
+    too_large: list[Job] = []
     for job in jobs:
         if job.gpus < 1:
             continue
         if job.gpus not in places:
             places[job.gpus] = sum(node.allocatable.gpus // job.gpus for node in nodes)
         if places[job.gpus] < job.min_available:
-            found.append(job)
-    return found
+            too_large.append(job)
+    return too_large

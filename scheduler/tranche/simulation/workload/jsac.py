@@ -117,9 +117,11 @@ def _check(arrivals: Sequence[float], jobs: int, load: float, chunk_scale: float
         raise ValueError(f"jobs is {jobs:,}, but the log of arrivals has only {len(arrivals):,}: draw fewer")
     if not LOADS[0] <= load <= LOADS[1]:
         raise ValueError(f"load is {load}: it must be from {LOADS[0]} to {LOADS[1]}, such as 0.9")
-    most = MAX_CHUNKS / max(CHUNKS.values())
-    if not 0 < chunk_scale <= most:
-        raise ValueError(f"chunk_scale is {chunk_scale}: it must be above 0, at most {most:.1f} ({MAX_CHUNKS} chunks)")
+    max_scale = MAX_CHUNKS / max(CHUNKS.values())
+    if not 0 < chunk_scale <= max_scale:
+        raise ValueError(
+            f"chunk_scale is {chunk_scale}: it must be above 0, at most {max_scale:.1f} ({MAX_CHUNKS} chunks)"
+        )
 
 
 def _stretch(arrivals: Sequence[float], jobs: int, draw: random.Random) -> list[float]:
@@ -176,10 +178,12 @@ def _scaled_links(job: Job, cluster: ClusterSpec, options: JsacOptions) -> Mappi
     if not scaled:
         return {}
     by_name = {site.name: site for site in cluster.sites}
-    if not all(link.dedicated for one in by_name.values() for to, link in one.links.items() if to != one.name):
+    if not all(link.dedicated for site in by_name.values() for to, link in site.links.items() if to != site.name):
         raise ValueError(f"cluster {cluster.name}: uploads share links, so Δ can be scaled only with delay=outside")
     prior = NetworkPrior()
-    seconds = {one.name: transfer_seconds(prior, by_name, job, one.name) * _delay_scale(one, options) for one in scaled}
+    seconds = {
+        site.name: transfer_seconds(prior, by_name, job, site.name) * _delay_scale(site, options) for site in scaled
+    }
     return {name: max(MIN_DELAY_SECONDS, value) for name, value in seconds.items()}
 
 

@@ -76,14 +76,14 @@ CLUSTER_OPTIONS = frozenset({"speeds", "ps_hosts", "edges", "workers_per_edge"})
 """Options that define nodes and sites; the others concern the jobs."""
 
 
-def _among(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+def _among(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
-def _count(name: str, value: int | None, most: int) -> None:
-    if value is not None and not 1 <= value <= most:
-        raise ValueError(f"{name} is {value}: it must be from 1 to {most:,}")
+def _count(name: str, value: int | None, maximum: int) -> None:
+    if value is not None and not 1 <= value <= maximum:
+        raise ValueError(f"{name} is {value}: it must be from 1 to {maximum:,}")
 
 
 USUAL = JsacOptions()

@@ -54,7 +54,7 @@ def families() -> Mapping[str, ModelFamily]:
     for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
         times = float(row["step_seconds"]), float(row["spread_step_seconds"])
         seconds.setdefault(row["model"], {})[int(row["gpus"])] = times
-    return MappingProxyType({name: ModelFamily(name, known) for name, known in sorted(seconds.items())})
+    return MappingProxyType({name: ModelFamily(name, times_by_gpus) for name, times_by_gpus in sorted(seconds.items())})
 
 
 def with_families(jobs: Sequence[Job], models: Sequence[str], network: LevelNetwork, seed: int) -> list[Job]:
@@ -66,12 +66,12 @@ def with_families(jobs: Sequence[Job], models: Sequence[str], network: LevelNetw
         network: Links of the cluster.
         seed: Seed of the draw.
     """
-    known = families()
-    names = tuple(known)
+    by_name = families()
+    names = tuple(by_name)
     changed = []
     for job, model in zip(jobs, models, strict=True):
         drawn = names[int(uniform(seed, job.uid, "model family") * len(names))]
-        changed.append(_with_family(job, known.get(model, known[drawn]), network))
+        changed.append(_with_family(job, by_name.get(model, by_name[drawn]), network))
     return changed
 
 
@@ -84,6 +84,6 @@ def _with_family(job: Job, family: ModelFamily, network: LevelNetwork) -> Job:
     batches = max(1, round(duration / family.step_seconds(gpus)))
     seconds = duration / batches
     bits = family.gradient_bits(gpus) * seconds / family.step_seconds(gpus)
-    sent = replace(job, gradient_bits=bits)
-    compute = max(0.0, seconds - network.ring_seconds(sent, 0))
-    return replace(sent, batches_per_chunk=batches, step_seconds=compute)
+    communicating = replace(job, gradient_bits=bits)
+    compute = max(0.0, seconds - network.ring_seconds(communicating, 0))
+    return replace(communicating, batches_per_chunk=batches, step_seconds=compute)

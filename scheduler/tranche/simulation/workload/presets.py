@@ -104,9 +104,9 @@ def _jsac(name: str, seed: int, options: JsacOptions) -> ClusterSpec:
         hours |= {(other, edge): _between(EDGE_HOURS, uniform(seed, "hours", other, edge)) for other in range(edge)}
     names = [f"edge-{number}" for number in range(1, count + 1)]
     links = {edge: {edge: Link(FASTEST_LINK)} for edge in names}
-    for one, other in combinations(range(count), 2):
-        path = Link(FASTEST_LINK / hours[one, other], dedicated=True)
-        links[names[one]][names[other]] = links[names[other]][names[one]] = path
+    for first, second in combinations(range(count), 2):
+        path = Link(FASTEST_LINK / hours[first, second], dedicated=True)
+        links[names[first]][names[second]] = links[names[second]][names[first]] = path
     nodes = []
     for edge, site in enumerate(names):
         nodes += _jsac_nodes(site, options.workers_per_edge or workers[edge], options.ps_hosts or 0, seed, options)
@@ -144,10 +144,10 @@ def _edge_cloud(draw: random.Random) -> ClusterSpec:
     measured = {row["region"]: row for row in _table("wan_links.csv")}[CLOUD_REGION]
     wan = Link(1e9 * float(measured["bandwidth_gbps"]), float(measured["latency_ms"]) / 2000)
     links = {edge: {edge: INTERNAL_LINK, CLOUD: wan} for edge in places}
-    for one, other in combinations(places, 2):
-        distance = hypot(places[one][0] - places[other][0], places[one][1] - places[other][1])
+    for first, second in combinations(places, 2):
+        distance = hypot(places[first][0] - places[second][0], places[first][1] - places[second][1])
         path = Link(METRO_BANDWIDTH, METRO_LATENCY + distance * SECONDS_PER_KM)
-        links[one][other] = links[other][one] = path
+        links[first][second] = links[second][first] = path
     nodes = []
     for edge in places:
         kind, gpus = draw.choice(sorted(speeds)), draw.choice(EDGE_GPUS)
