@@ -25,16 +25,16 @@ def pictures(runs: Sequence[ReportRun], slugs: Sequence[str], formats: Sequence[
     """
 
     def picture(name: str, caption: str, draw: Draw, height: float) -> Picture:
-        others = {f"{name}.{form}": render(draw, LIGHT, WIDTH, height, form) for form in formats}
+        further = {f"{name}.{form}": render(draw, LIGHT, WIDTH, height, form) for form in formats}
         light, dark = (render(draw, theme, WIDTH, height) for theme in (LIGHT, DARK))
-        return Picture(f"{name}.png", caption, light, dark, others)
+        return Picture(f"{name}.png", caption, light, dark, further)
 
-    done = [run for run in runs if run.result.jobs]
-    if done:
+    completed = [run for run in runs if run.result.jobs]
+    if completed:
         caption = "How many of the jobs completed within a time; the further left, the better."
-        yield picture("jct-cdf", caption, draw_cdf(done), 5.0)
+        yield picture("jct-cdf", caption, draw_cdf(completed), 5.0)
         caption = "Completion time of small and large jobs; the numbers of jobs are those of the first run."
-        yield picture("jct-by-size", caption, draw_sizes(done), 5.0)
+        yield picture("jct-by-size", caption, draw_sizes(completed), 5.0)
     sampled = [run for run in runs if run.result.samples]
     if sampled:
         caption = "GPUs in use, and jobs that were submitted and hold no GPU."

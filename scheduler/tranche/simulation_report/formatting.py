@@ -42,8 +42,8 @@ def gpu_time_unit(gpu_seconds: Sequence[float]) -> tuple[float, str]:
     >>> gpu_time_unit([5400.0, 0.0]), gpu_time_unit([5400.0, 215.0])
     ((3600.0, 'GPU h'), (1.0, 'GPU s'))
     """
-    least = min((one for one in gpu_seconds if one > 0), default=0.0)
-    return (_HOUR, "GPU h") if least >= _HOUR else (1.0, "GPU s")
+    smallest = min((value for value in gpu_seconds if value > 0), default=0.0)
+    return (_HOUR, "GPU h") if smallest >= _HOUR else (1.0, "GPU s")
 
 
 def bytes_unit(amounts: Sequence[float]) -> tuple[float, str]:
@@ -52,9 +52,9 @@ def bytes_unit(amounts: Sequence[float]) -> tuple[float, str]:
     >>> bytes_unit([4.5e12, 33554432.0])
     (1000000.0, 'MB')
     """
-    least = min((one for one in amounts if one > 0), default=0.0)
+    smallest = min((value for value in amounts if value > 0), default=0.0)
     for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if least >= size:
+        if smallest >= size:
             return size, unit
     return 1.0, "B"
 
@@ -74,9 +74,9 @@ def column_unit(seconds: Sequence[float]) -> tuple[float, str]:
     >>> column_unit([266400.0, 7300.0, 0.0])
     (3600.0, 'h')
     """
-    least = min((one for one in seconds if one > 0), default=0.0)
+    smallest = min((value for value in seconds if value > 0), default=0.0)
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if least >= size:
+        if smallest >= size:
             return size, unit
     return 1.0, "s"
 

@@ -52,11 +52,11 @@ def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -
         by_node[occupation.node].append(occupation)
     placed = {node: _place(sorted(items, key=lambda o: (o.opened, o.job))) for node, items in by_node.items()}
     widths = {node: max(bar.lane + bar.lanes for bar in bars) for node, bars in placed.items()}
-    kept = _busiest(by_node, widths)
+    kept_nodes = _busiest(by_node, widths)
     bars: list[Bar] = []
     nodes: list[tuple[str, int, int]] = []
     lane = 0
-    for node in kept:
+    for node in kept_nodes:
         width = min(widths[node], MAX_LANES - lane)
         bars += (
             Bar(lane + bar.lane, min(bar.lanes, width - bar.lane), bar.occupation)
@@ -66,12 +66,14 @@ def lay_out(occupations: Sequence[Occupation], samples: Sequence[Sample] = ()) -
         nodes.append((node, lane, width))
         lane += width
     scopes = []
-    if len(kept) < len(by_node):
+    if len(kept_nodes) < len(by_node):
         scopes.append(
-            f"the {len(kept)} busiest of {len(by_node)} nodes" if len(kept) > 1 else f"busiest node {kept[0]}"
+            f"the {len(kept_nodes)} busiest of {len(by_node)} nodes"
+            if len(kept_nodes) > 1
+            else f"busiest node {kept_nodes[0]}"
         )
-    if lane < sum(widths[node] for node in kept):
-        scopes.append(f"{nodes[-1][2]} of {widths[kept[-1]]} used GPUs of {kept[-1]}")
+    if lane < sum(widths[node] for node in kept_nodes):
+        scopes.append(f"{nodes[-1][2]} of {widths[kept_nodes[-1]]} used GPUs of {kept_nodes[-1]}")
     begin, end = min(o.opened for o in occupations), max(o.ended for o in occupations)
     if len(bars) > MAX_BARS:
         begin, end = _stretch(bars, samples)
@@ -84,21 +86,21 @@ def _place(occupations: Sequence[Occupation]) -> list[Bar]:
     """Assign the lowest free GPUs to every pod of one node; pods are in order of opening."""
     free: list[int] = []
     running: list[tuple[float, int, list[int]]] = []
-    made = 0
+    lane_count = 0
     bars = []
     for number, occupation in enumerate(occupations):
         while running and running[0][0] <= occupation.opened:
             for lane in heappop(running)[2]:
                 heappush(free, lane)
-        taken = []
+        lanes = []
         for _ in range(max(1, occupation.gpus)):
             if free:
-                taken.append(heappop(free))
+                lanes.append(heappop(free))
             else:
-                taken.append(made)
-                made += 1
-        heappush(running, (occupation.ended, number, taken))
-        bars += _runs(taken, occupation)
+                lanes.append(lane_count)
+                lane_count += 1
+        heappush(running, (occupation.ended, number, lanes))
+        bars += _runs(lanes, occupation)
     return bars
 
 
@@ -115,14 +117,14 @@ def _runs(lanes: list[int], occupation: Occupation) -> list[Bar]:
 def _busiest(by_node: Mapping[str, Sequence[Occupation]], widths: Mapping[str, int]) -> list[str]:
     """Return names in natural order ("node-2" before "node-10")."""
     busy = {node: sum(o.gpus * (o.ended - o.opened) for o in items) for node, items in by_node.items()}
-    kept: list[str] = []
+    chosen: list[str] = []
     room = MAX_LANES
     for node in sorted(busy, key=lambda node: (-busy[node], node)):
-        if kept and widths[node] > room:
+        if chosen and widths[node] > room:
             break
-        kept.append(node)
+        chosen.append(node)
         room -= widths[node]
-    return sorted(kept, key=lambda name: [(not part.isdigit(), part.zfill(12)) for part in re.split(r"(\d+)", name)])
+    return sorted(chosen, key=lambda name: [(not part.isdigit(), part.zfill(12)) for part in re.split(r"(\d+)", name)])
 
 
 def _stretch(bars: Sequence[Bar], samples: Sequence[Sample]) -> tuple[float, float]:

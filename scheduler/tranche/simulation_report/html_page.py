@@ -68,7 +68,7 @@ def page(
         pictures: Pictures to embed.
         files: Names of the other files in the same folder, which the page links by relative addresses.
     """
-    parts = [
+    blocks = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -87,7 +87,7 @@ def page(
         _CHUNKS_KEY if any(run.result.chunks for run in runs) else "",
         "</body></html>\n",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in blocks if part)
 
 
 def _table(runs: Sequence[ReportRun]) -> str:
@@ -144,8 +144,8 @@ def _figure(picture: Picture) -> str:
 
 def _reasons(run: ReportRun) -> str:
     named = [f"{key}: {reason}" for key, reason in list(run.result.unfinished.items())[:MAX_REASONS]]
-    more = len(run.result.unfinished) - len(named)
-    listed = _listing([*named, *([f"and {more:,} more, all in the CSV"] if more else [])], "")
+    unlisted = len(run.result.unfinished) - len(named)
+    listed = _listing([*named, *([f"and {unlisted:,} more, all in the CSV"] if unlisted else [])], "")
     return f"<h2>Never completed in {escape(run.label)}</h2>\n{listed}"
 
 

@@ -52,19 +52,19 @@ class _Units:
 
 def site_cells(sites: Sequence[SiteUse]) -> Iterator[tuple[str, ...]]:
     """Yield the cells under `SITE_HEADINGS`, one tuple a site."""
-    hours, chunks = sum(one.gpu_seconds for one in sites) / 3600, sum(one.chunks for one in sites)
-    for one in sites:
-        held = one.gpu_seconds / 3600
+    hours, chunks = sum(use.gpu_seconds for use in sites) / 3600, sum(use.chunks for use in sites)
+    for use in sites:
+        held = use.gpu_seconds / 3600
         yield (
-            one.site or "(all nodes)",
-            f"{one.tier}, unlimited" if one.unlimited else one.tier,
+            use.site or "(all nodes)",
+            f"{use.tier}, unlimited" if use.unlimited else use.tier,
             significant(held),
-            significant(one.trained_gpu_seconds / 3600),
+            significant(use.trained_gpu_seconds / 3600),
             _share(held, hours),
-            f"{one.chunks:,}",
-            _share(one.chunks, chunks),
-            significant(one.copied_bytes / 1e9),
-            significant(one.in_vain_bytes / 1e9),
+            f"{use.chunks:,}",
+            _share(use.chunks, chunks),
+            significant(use.copied_bytes / 1e9),
+            significant(use.in_vain_bytes / 1e9),
         )
 
 
@@ -78,7 +78,7 @@ def format_sites(sites: Sequence[SiteUse]) -> Table:
     return table
 
 
-def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MAX_COMPARED) -> Table:
+def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], max_sites: int = MAX_COMPARED) -> Table:
     """Return a table of several runs: a row for each site, a column for each run, and the sums below.
 
     A cell has the GPU time that workers held at the site and the bytes of the uploads to it that were started. Bytes
@@ -86,24 +86,24 @@ def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MAX_C
 
     Args:
         runs: Label and use of the sites of each run; a run that did not use a site need not list it.
-        most: Maximum number of sites, those with the most GPU time in any run; the sums count all.
+        max_sites: Maximum number of sites, those with the most GPU time in any run; the sums count all.
     """
     title = "Use of sites: GPU time held, bytes copied there"
     table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
     table.add_column("site")
     for label, _ in runs:
         table.add_column(Text(label), justify="right")
-    found = [_by_site(uses) for _, uses in runs]
-    held = {site: max(_held(uses.get(site, ())) for uses in found) for one in found for site in one}
+    uses_by_run = [_by_site(uses) for _, uses in runs]
+    held = {site: max(_held(uses.get(site, ())) for uses in uses_by_run) for uses in uses_by_run for site in uses}
     vain = [fsum(use.in_vain_bytes for use in uses) for _, uses in runs]
-    copied = [_copied(of_site) for uses in found for of_site in uses.values()]
+    copied = [_copied(of_site) for uses in uses_by_run for of_site in uses.values()]
     units = _Units(
-        *gpu_time_unit([_held(of_site) for uses in found for of_site in uses.values()]),
+        *gpu_time_unit([_held(of_site) for uses in uses_by_run for of_site in uses.values()]),
         *bytes_unit([*copied, *vain]),
     )
-    chosen = sorted(sorted(held, key=lambda site: (-held[site], site))[:most])
+    chosen = sorted(sorted(held, key=lambda site: (-held[site], site))[:max_sites])
     for site in chosen:
-        table.add_row(Text(site or "(all nodes)"), *(units.amounts(uses.get(site, ())) for uses in found))
+        table.add_row(Text(site or "(all nodes)"), *(units.amounts(uses.get(site, ())) for uses in uses_by_run))
     if len(held) > len(chosen):
         table.add_row(f"and {len(held) - len(chosen)} more")
     if len(held) > 1:
@@ -115,17 +115,17 @@ def format_uses(runs: Sequence[tuple[str, Sequence[SiteUse]]], most: int = MAX_C
 
 def site_rows(sites: Sequence[SiteUse]) -> Iterator[Sequence[object]]:
     """Yield the header and one row a site, in seconds and bytes, at full precision."""
-    yield [one.name for one in fields(SiteUse)]
+    yield [column.name for column in fields(SiteUse)]
     for site in sites:
         yield astuple(site)
 
 
 def _by_site(uses: Sequence[SiteUse]) -> dict[str, list[SiteUse]]:
     """Return the uses by site; a site whose tier changed has several."""
-    found: dict[str, list[SiteUse]] = {}
+    by_site: dict[str, list[SiteUse]] = {}
     for use in uses:
-        found.setdefault(use.site, []).append(use)
-    return found
+        by_site.setdefault(use.site, []).append(use)
+    return by_site
 
 
 def _held(uses: Sequence[SiteUse]) -> float:

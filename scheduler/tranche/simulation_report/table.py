@@ -136,8 +136,8 @@ def columns_of(figures: Sequence[Figures], *, bounds: Sequence[float | None] = (
     for key, heading in COLUMNS:
         if key not in IF_ANY or any(row[key] > 0 for row in figures):
             columns.append(_column(key, heading, [row[key] for row in figures]))
-    known = [bound for bound in bounds if bound is not None]
-    return [*columns, _column(*BOUND, known)] if known else columns
+    known_bounds = [bound for bound in bounds if bound is not None]
+    return [*columns, _column(*BOUND, known_bounds)] if known_bounds else columns
 
 
 def shown_cells(figures: Figures, columns: Sequence[Column], bound: float | None = None) -> list[str]:
@@ -167,8 +167,8 @@ def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> 
         ValueError: An extra key is one of the summary's.
     """
     values = summary.as_dict()
-    if taken := values.keys() & (extra or {}).keys():
-        raise ValueError(f"{', '.join(sorted(taken))}: a key of the summary itself")
+    if duplicates := values.keys() & (extra or {}).keys():
+        raise ValueError(f"{', '.join(sorted(duplicates))}: a key of the summary itself")
     return json.dumps(finite({**values, **(extra or {})}), indent=2, ensure_ascii=False)
 
 
@@ -231,12 +231,12 @@ def chunk_rows(result: SimulationResult) -> Iterator[Sequence[object]]:
     """
     yield CHUNK_COLUMNS
     for key, chunks in result.chunks.items():
-        for one in chunks:
-            head = (key, one.chunk, str(one.state).lower())
-            planned = tuple("" if at is None else at for at in (one.planned_start, one.planned_end, one.cost))
-            if not one.executed:
-                yield (*head, one.site, one.node or "", _slots(one.slots), *planned, "", "", "")
-            for run in one.executed:
+        for chunk in chunks:
+            head = (key, chunk.chunk, str(chunk.state).lower())
+            planned = tuple("" if at is None else at for at in (chunk.planned_start, chunk.planned_end, chunk.cost))
+            if not chunk.executed:
+                yield (*head, chunk.site, chunk.node or "", _slots(chunk.slots), *planned, "", "", "")
+            for run in chunk.executed:
                 place = (run.site, run.node or "", _slots(run.slots))
                 yield (*head, *place, *planned, run.start, run.end, run.outcome)
 
