@@ -178,7 +178,7 @@ class SlotPlan:
     offered_slot: int
     """First slot of the offer."""
     returned: int = 0
-    """Number of times that jobs had given back their cells by then: after a later time, another offer is due."""
+    """Number of times that jobs had given back their cells before the offer; when it has risen, a new one is due."""
     cells: tuple[SlotCells, ...] = ()
     """Cells in order of slots; none if the job was not admitted."""
     is_too_large: bool = False

@@ -25,19 +25,19 @@ def options_of(policy: Policy) -> list[Option]:
     for kind in reversed(type(policy).__mro__):
         if is_dataclass(kind):
             meanings |= _field_texts(kind)
-    found: Any = policy
-    return [Option(one.name, _default(one.default), meanings.get(one.name, "")) for one in fields(found)]
+    instance: Any = policy
+    return [Option(option.name, _default(option.default), meanings.get(option.name, "")) for option in fields(instance)]
 
 
 def _default(value: Any) -> str:
     assert value is not MISSING, "each option has a default"
-    return "/".join(f"{one:g}" for one in value) if isinstance(value, tuple) else str(value)
+    return "/".join(f"{number:g}" for number in value) if isinstance(value, tuple) else str(value)
 
 
 def _field_texts(kind: type) -> Iterator[tuple[str, str]]:
     """Yield the name and the docstring of each field."""
-    (body,) = [one for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
+    (body,) = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
     for field, below in zip(body.body, body.body[1:], strict=False):
         match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
-                yield name, " ".join(said.split())
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())

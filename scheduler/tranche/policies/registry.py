@@ -61,8 +61,8 @@ class _Policies(Mapping[str, Policy]):
 def _policy(name: str) -> Policy:
     """Return the policy of that name with its default options; KeyError if there is none."""
     module, _, class_name = _CLASSES[name].rpartition(".")
-    found: Policy = getattr(import_module(f"tranche.policies.{module}"), class_name)()
-    return found
+    policy: Policy = getattr(import_module(f"tranche.policies.{module}"), class_name)()
+    return policy
 
 
 POLICIES: Mapping[str, Policy] = _Policies()
@@ -86,14 +86,14 @@ def get_policy(text: str) -> Policy:
     policy = POLICIES[name]
     if not colon:
         return policy
-    known: dict[str, Any] = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    defaults: dict[str, Any] = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
     changed: dict[str, Any] = {}
     for option in options.split(":"):
         key, equals, value = option.partition("=")
-        if key not in known or not equals:
-            names = ", ".join(known) or "no options"
+        if key not in defaults or not equals:
+            names = ", ".join(defaults) or "no options"
             raise ValueError(f"policy {name} has no option {option!r}; it has {names}, written as {name}:option=value")
-        changed[key] = _converted(name, key, value, known[key])
+        changed[key] = _converted(name, key, value, defaults[key])
     return replace(policy, **changed)  # type: ignore[type-var]
 
 

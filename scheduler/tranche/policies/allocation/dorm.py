@@ -74,9 +74,9 @@ def fair_units(draft: Draft) -> dict[str, int]:
     """Return each job's units under DRF between jobs: the next goes to the least dominant share over weight [I]."""
     growing = list(draft.jobs)
     while growing:
-        least = min(growing, key=lambda s: (draft.units(s) * draft.dominant(s) / s.job.weight, s.arrival))
-        if not draft.add(least):
-            growing.remove(least)
+        neediest = min(growing, key=lambda s: (draft.units(s) * draft.dominant(s) / s.job.weight, s.arrival))
+        if not draft.add(neediest):
+            growing.remove(neediest)
     return {state.job.key: draft.units(state) for state in draft.jobs}
 
 
@@ -107,14 +107,14 @@ class Attempt:
         for state in self.draft.jobs:
             if state.job.key in self.running or self.draft.units(state):
                 continue
-            taken: list[JobState] = []
+            donors: list[JobState] = []
             while not self.draft.add(state):
                 richest = self._richest()
                 if richest is None or not self.draft.remove(richest):
-                    for one in reversed(taken):
-                        self.draft.add(one)
+                    for donor in reversed(donors):
+                        self.draft.add(donor)
                     break
-                taken.append(richest)
+                donors.append(richest)
 
     def even_out(self) -> None:
         """Move workers from the job furthest above its fair share to the one furthest below, until the limit holds."""

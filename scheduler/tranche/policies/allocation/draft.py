@@ -35,12 +35,12 @@ def competitors(cluster: ClusterState, now: float) -> list[JobState]:
     it. It may use idle GPUs, as every job that was granted no worker, but that does not make it a competitor: it would
     change the distribution, lose the GPUs, be left out again, and so on without end.
     """
-    found = [
+    states = [
         state
         for state in cluster.jobs.values()
         if state.active and (_may_claim(cluster, state, now) or (_has_grant(cluster, state) and node_runs(state)))
     ]
-    return sorted(found, key=lambda state: state.arrival)
+    return sorted(states, key=lambda state: state.arrival)
 
 
 def _may_claim(cluster: ClusterState, state: JobState, now: float) -> bool:
@@ -112,13 +112,13 @@ class Draft:
             present = self._open[state.job.key]
             if state.stoppable:
                 for unit in present:
-                    self._give(unit)
+                    self._release(unit)
             else:
                 for unit in present:
                     self._append(state, unit)
             self.least[state.job.key] = len(self._units[state.job.key])
         for _, unit in self._guests:
-            self._give(unit)
+            self._release(unit)
 
     def units(self, state: JobState) -> int:
         """Return the number of units that the job has in the draft: workers, or 1 for a gang."""
@@ -151,13 +151,13 @@ class Draft:
         units = self._units[state.job.key]
         if len(units) >= self.most[state.job.key]:
             return False
-        kept = set(units)
-        running = (unit for unit in self._open[state.job.key] if unit not in kept and self._holds(unit))
+        assigned = set(units)
+        running = (unit for unit in self._open[state.job.key] if unit not in assigned and self._holds(unit))
         unit = self._in_cells(state, running) if state.job.key in self.cells else next(running, None)
-        unit = unit or self._found(state)
+        unit = unit or self._new_unit(state)
         if unit is None:
             return False
-        self._take(unit)
+        self._reserve(unit)
         self._append(state, unit)
         return True
 
@@ -167,20 +167,20 @@ class Draft:
         if len(units) <= self.least[state.job.key]:
             return False
         unit = units.pop()
-        self._give(unit)
+        self._release(unit)
         self._used[state.job.key].subtract(name for name, _ in unit.taken[: unit.workers])
         return True
 
     def stopped(self) -> Iterator[tuple[JobState, TrackedWindow]]:
         """Yield the windows that are not in the draft, and those on idle GPUs whose room it takes; call it once."""
         for state in self.jobs:
-            kept = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
+            attempts = {run.window.attempt for unit in self._units[state.job.key] for run in unit.runs}
             for run in node_runs(state):
-                if run.window.attempt not in kept:
+                if run.window.attempt not in attempts:
                     yield state, run
         for state, unit in self._guests:
             if self._holds(unit):
-                self._take(unit)
+                self._reserve(unit)
             else:
                 yield from ((state, run) for run in unit.runs)
 
@@ -189,23 +189,23 @@ class Draft:
         if len(unit.taken) == 1:
             [(name, request)] = unit.taken
             return request.fits(self._rooms[name])
-        asked: dict[str, Resources] = {}
+        requests: dict[str, Resources] = {}
         for name, request in unit.taken:
-            asked[name] = asked.get(name, Resources()) + request
-        return all(request.fits(self._rooms[name]) for name, request in asked.items())
+            requests[name] = requests.get(name, Resources()) + request
+        return all(request.fits(self._rooms[name]) for name, request in requests.items())
 
     def _append(self, state: JobState, unit: Unit) -> None:
         self._units[state.job.key].append(unit)
         self._used[state.job.key].update(name for name, _ in unit.taken[: unit.workers])
 
-    def _take(self, unit: Unit) -> None:
+    def _reserve(self, unit: Unit) -> None:
         for name, request in unit.taken:
             self._rooms[name] = self._rooms[name] - request
             if not unit.runs:
                 self._unused[name] = self._unused[name] - request
             self._gpus -= request.gpus
 
-    def _give(self, unit: Unit) -> None:
+    def _release(self, unit: Unit) -> None:
         for name, request in unit.taken:
             self._rooms[name] = self._rooms[name] + request
             if not unit.runs:
@@ -214,92 +214,92 @@ class Draft:
 
     def _in_cells(self, state: JobState, running: Iterator[Unit]) -> Unit | None:
         """Return a unit where the job has cells left, one that runs if possible; else the first one that runs."""
-        left, first = self._workers_left(state), None
-        if not any(count > 0 for count in left.values()):
+        workers_left, first = self._workers_left(state), None
+        if not any(count > 0 for count in workers_left.values()):
             return next(running, None)
 
         def is_in_cells(unit: Unit) -> bool:
-            return any(left[name] > 0 for name, _ in unit.taken[: unit.workers])
+            return any(workers_left[name] > 0 for name, _ in unit.taken[: unit.workers])
 
         for unit in running:
             if is_in_cells(unit):
                 return unit
             first = first or unit
-        new = self._found(state) if first else None
+        new = self._new_unit(state) if first else None
         return new if new and is_in_cells(new) else first
 
-    def _found(self, state: JobState) -> Unit | None:
+    def _new_unit(self, state: JobState) -> Unit | None:
         """Return a new unit of the job, with the parameter servers and the chief that it lacks; None without room."""
         job = state.job
         if job.min_available * job.gpus > self._gpus:
             return None
         starts = not (self._units[job.key] or state.servers)
         helpers = [job.server] * job.servers + [job.chief] if starts else []
-        wanted = [job.worker] * job.min_available + [shape for shape in helpers if shape is not None]
+        shapes = [job.worker] * job.min_available + [shape for shape in helpers if shape is not None]
         taken: list[tuple[str, Resources]] = []
         cells = self.cells.get(job.key)
         workers, servers = self._workers_left(state), Counter(dict(cells.servers if cells else ()))
-        for number, shape in enumerate(wanted):
-            left = workers if number < job.min_available else servers
-            name = self._best(self._hosts_of(state, shape), shape.requests, taken, left)
+        for number, shape in enumerate(shapes):
+            preferred = workers if number < job.min_available else servers
+            name = self._best(self._hosts_of(state, shape), shape.requests, taken, preferred)
             if name is None:
                 return None
-            left[name] -= 1
+            preferred[name] -= 1
             taken.append((name, shape.requests))
         return Unit(job.min_available, (), tuple(taken))
 
     def _workers_left(self, state: JobState) -> Counter[str]:
         """Return the workers by node that the job has cells for and not yet in the draft."""
         cells = self.cells.get(state.job.key)
-        left = Counter(dict(cells.workers if cells else ()))
-        left.subtract(self._used[state.job.key])
-        return left
+        missing = Counter(dict(cells.workers if cells else ()))
+        missing.subtract(self._used[state.job.key])
+        return missing
 
     def preferred(self, state: JobState) -> PodPlaces | None:
         """Return the nodes of the job's cells and of its workers beyond these; None under policies without cells."""
         cells = self.cells.get(state.job.key)
         if cells is None:
             return None
-        more = self._used[state.job.key]
+        used = self._used[state.job.key]
         counts = Counter(dict(cells.workers))
         beyond = self.workers(state) - counts.total()
-        for name in sorted(more - counts) if beyond > 0 else ():
-            count = min(beyond, more[name] - counts[name])
+        for name in sorted(used - counts) if beyond > 0 else ():
+            count = min(beyond, used[name] - counts[name])
             counts[name] += count
             beyond -= count
         return cells._replace(workers=tuple((+counts).items()))
 
     def _hosts_of(self, state: JobState, shape: PodShape) -> list[str]:
-        known = self._hosts.get((state.job.key, shape))
-        if known is None:
+        names = self._hosts.get((state.job.key, shape))
+        if names is None:
             eligible = self.cluster.eligible(shape)
-            known = [node.node.name for node in eligible if self._serves(node, state)]
-            self._hosts[state.job.key, shape] = known
-        return known
+            names = [node.node.name for node in eligible if self._serves(node, state)]
+            self._hosts[state.job.key, shape] = names
+        return names
 
     def _serves(self, node: NodeState, state: JobState) -> bool:
         """Return whether a pod of the job may start on the node now: it is not avoided, and data are there."""
         return not state.excludes(node.node.name, self.now) and state.can_start_at(node.node.site, self.now)
 
     def _best(
-        self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]], left: Counter[str]
+        self, hosts: Sequence[str], request: Resources, taken: Sequence[tuple[str, Resources]], preferred: Counter[str]
     ) -> str | None:
         used: dict[str, Resources] = {}
         for name, amount in taken:
             used[name] = used.get(name, Resources()) + amount
         best: tuple[bool, bool, int, str] | None = None
         for name in hosts:
-            more = used[name] + request if name in used else request
-            if more.fits(self._rooms[name]):
-                order = (left[name] <= 0, not more.fits(self._unused[name]), self._rooms[name].gpus, name)
+            total = used[name] + request if name in used else request
+            if total.fits(self._rooms[name]):
+                order = (preferred[name] <= 0, not total.fits(self._unused[name]), self._rooms[name].gpus, name)
                 best = order if best is None else min(best, order)
         return None if best is None else best[3]
 
     def _idle_users(self) -> Iterator[tuple[JobState, Unit]]:
         """Yield the units of active jobs that do not compete, in order of submission."""
         competing = {state.job.key for state in self.jobs}
-        idle = [one for one in self.cluster.jobs.values() if one.active and one.job.key not in competing]
-        for state in sorted(idle, key=lambda one: one.arrival):
+        idle = [state for state in self.cluster.jobs.values() if state.active and state.job.key not in competing]
+        for state in sorted(idle, key=lambda state: state.arrival):
             for unit in self._present(state) if state.stoppable else ():
                 yield state, unit
 
@@ -308,5 +308,5 @@ class Draft:
         runs = node_runs(state)
         groups = ([tuple(runs)] if runs else []) if state.job.is_gang else [(run,) for run in runs]
         for group in groups:
-            held = ((run.home.node or "", run.requests) for run in group)
-            yield Unit(len(group), group, tuple((name, amount) for name, amount in held if name in self._rooms))
+            requests = ((run.home.node or "", run.requests) for run in group)
+            yield Unit(len(group), group, tuple((name, amount) for name, amount in requests if name in self._rooms))

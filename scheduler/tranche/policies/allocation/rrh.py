@@ -76,15 +76,15 @@ def payoffs(jobs: list[JobState], gpus: int, now: float) -> dict[str, float]:
     crowded = sum(state.job_gpus for state in jobs) > gpus
     ends, delays, utilities = [], [], []
     for state in jobs:
-        rest = max(0.0, state.worker_seconds(now))
-        ends.append(now - state.job.submitted + rest / state.job.width)
-        delays.append(rest * max(1, state.job.gpus) / max(1, gpus) if crowded else 0.0)
+        seconds_left = max(0.0, state.worker_seconds(now))
+        ends.append(now - state.job.submitted + seconds_left / state.job.width)
+        delays.append(seconds_left * max(1, state.job.gpus) / max(1, gpus) if crowded else 0.0)
         utilities.append(utility_of(state))
-    found = {}
+    by_key = {}
     values = [utility.at(end) for utility, end in zip(utilities, ends, strict=True)]
     fading = [i for i, value in enumerate(values) if value > 1e-9 * utilities[i].priority]
     for number, state in enumerate(jobs):
         delay = delays[number]
         cost = sum(values[i] - utilities[i].at(ends[i] + delay) for i in fading if i != number) if delay else 0.0
-        found[state.job.key] = values[number] - cost
-    return found
+        by_key[state.job.key] = values[number] - cost
+    return by_key

@@ -117,8 +117,8 @@ class ChunkFaithful(BindingPolicy):
 
     def precedence_reason(self, first: JobState, second: JobState, cluster: ClusterState, now: float) -> str:
         """Return what puts the first job before the second: weight, density or arrival."""
-        densities = [one.density(one.nominal_batch_seconds) for one in (first, second)]
-        plain = [density / one.job.weight for density, one in zip(densities, (first, second), strict=True)]
+        densities = [state.density(state.nominal_batch_seconds) for state in (first, second)]
+        plain = [density / state.job.weight for density, state in zip(densities, (first, second), strict=True)]
         if first.job.weight > second.job.weight and plain[0] <= plain[1]:
             return f"which has more weight ({first.job.weight:g})"
         return "which came earlier" if densities[0] == densities[1] else self.traits.precedence_reason
@@ -222,10 +222,10 @@ def _cloud_candidate(
 def slot_loads(node: NodeState, key: QueueKey, now: float, transfer: float) -> list[SlotLoad]:
     """Return the slots' loads at t0 = now + transfer for a chunk with this key, if no other job arrives."""
     loads = [SlotLoad(slot, 0.0, 0.0) for slot in range(len(node.queues))]
-    for entry, rest in _left_at(node, now, now + transfer):
+    for entry, seconds_left in _left_at(node, now, now + transfer):
         for slot in entry.home.slots:
             if entry.key.value <= key.value:
-                loads[slot].wait += rest
+                loads[slot].wait += seconds_left
             else:
                 loads[slot].lighter += entry.state.job.weight / entry.state.job.chunks
     return loads
@@ -234,4 +234,4 @@ def slot_loads(node: NodeState, key: QueueKey, now: float, transfer: float) -> l
 def _left_at(node: NodeState, now: float, then: float) -> list[tuple[QueuedChunk, float]]:
     """Return the node's chunks that are unfinished then, A(t0), with their remaining seconds p̂."""
     projected = project_node(node, now, then)
-    return [(one.entry, one.rest) for one in projected if one.rest or not one.windows]
+    return [(chunk.entry, chunk.rest) for chunk in projected if chunk.rest or not chunk.windows]

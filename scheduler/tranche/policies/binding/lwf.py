@@ -50,14 +50,16 @@ def least_loaded(candidates: Iterable[Loaded[Place]], workers: int, kappa: float
         kappa: κ: up to this number of workers take the least loaded GPUs of all nodes; more take whole nodes, those
             with the least mean load first.
     """
-    ordered = sorted(candidates, key=lambda one: (one.load, one.node, one.number))
+    ordered = sorted(candidates, key=lambda candidate: (candidate.load, candidate.node, candidate.number))
     if workers > kappa:
         by_node: dict[str, list[Loaded[Place]]] = {}
-        for one in ordered:
-            by_node.setdefault(one.node, []).append(one)
-        means = {node: fmean(one.load for one in there) for node, there in by_node.items()}
-        ordered = [one for node in sorted(means, key=lambda node: (means[node], node)) for one in by_node[node]]
-    return [one.place for one in ordered[:workers]] if len(ordered) >= workers else []
+        for candidate in ordered:
+            by_node.setdefault(candidate.node, []).append(candidate)
+        means = {node: fmean(candidate.load for candidate in group) for node, group in by_node.items()}
+        ordered = [
+            candidate for node in sorted(means, key=lambda node: (means[node], node)) for candidate in by_node[node]
+        ]
+    return [candidate.place for candidate in ordered[:workers]] if len(ordered) >= workers else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class Lwf(SlotDispatch):
             return SlotDispatch.dispatch(self, cluster, state, chunks, now, sites)
         groups = _within_capacity(self.groups(cluster, state, now, sites), state.job.worker.requests, len(chunks))
         within = _by_required_level(groups, cluster, state)
-        found = [self._choose(there, cluster.seed, state, len(chunks), 0) for there in within]
-        chosen = min(filter(None, found), key=_load, default=[])
+        choices = [self._choose(of_level, cluster.seed, state, len(chunks), 0) for of_level in within]
+        chosen = min(filter(None, choices), key=_load, default=[])
         key = self.queue_key(state, 0, state.nominal_batch_seconds)  # one key in all queues
         level = cluster.places.level_of([one.node.node for one in chosen])
         placed = [
@@ -125,9 +127,11 @@ class Lwf(SlotDispatch):
     def _choose(self, groups: Sequence[Group], seed: int, state: JobState, workers: int, chunk: int) -> list[Group]:
         """Return a group for each of the workers by the option `placement`; an empty list if there are too few."""
         if self.placement == "load":
-            loaded = [Loaded(one.wait, one.node.node.name, one.slots[0], one) for one in groups]
+            loaded = [Loaded(group.wait, group.node.node.name, group.slots[0], group) for group in groups]
             return least_loaded(loaded, workers, self.kappa)
-        drawn = sorted(groups, key=lambda one: uniform(seed, state.job.uid, chunk, one.node.node.name, one.slots[0]))
+        drawn = sorted(
+            groups, key=lambda group: uniform(seed, state.job.uid, chunk, group.node.node.name, group.slots[0])
+        )
         return drawn[:workers] if len(drawn) >= workers else []
 
 
@@ -140,7 +144,7 @@ def _by_required_level(groups: Sequence[Group], cluster: ClusterState, state: Jo
 
 def _load(chosen: Sequence[Group]) -> tuple[float, float]:
     """Return the work bound to the fullest slots of a gang, and to all of them, in seconds."""
-    return max(one.wait for one in chosen), sum(one.wait for one in chosen)
+    return max(group.wait for group in chosen), sum(group.wait for group in chosen)
 
 
 def _within_capacity(groups: Iterable[Group], request: Resources, most: int) -> list[Group]:
@@ -148,8 +152,8 @@ def _within_capacity(groups: Iterable[Group], request: Resources, most: int) -> 
     by_node: dict[str, list[Group]] = {}
     for group in groups:
         by_node.setdefault(group.node.node.name, []).append(group)
-    kept: list[Group] = []
-    for there in by_node.values():
-        room = members_in(there[0].node.capacity, request, most)
-        kept += sorted(there, key=lambda one: (one.wait, one.slots))[:room]
-    return kept
+    least_waiting: list[Group] = []
+    for of_node in by_node.values():
+        room = members_in(of_node[0].node.capacity, request, most)
+        least_waiting += sorted(of_node, key=lambda group: (group.wait, group.slots))[:room]
+    return least_waiting

@@ -58,20 +58,20 @@ def project(entries: Sequence[QueuedChunk], now: float, until: float = inf) -> l
     projected = [Projected(entry, entry.remaining_seconds(now)) for entry in entries]
     if until <= now:
         return projected
-    ready = [i for i, entry in enumerate(entries) if entry.ready_at <= now]
+    ready = [index for index, entry in enumerate(entries) if entry.ready_at <= now]
     coming: list[int] = []
     if len(ready) < len(entries):
-        coming = [i for i, entry in enumerate(entries) if entry.ready_at > now]
-        coming.sort(key=lambda i: -entries[i].ready_at)
+        coming = [index for index, entry in enumerate(entries) if entry.ready_at > now]
+        coming.sort(key=lambda index: -entries[index].ready_at)
     width = len({slot for entry in entries for slot in entry.home.slots}) if len(entries) > 1 else 1
     while now < until and (ready or coming):
         running = ready[:1] if width == 1 else _running(entries, ready, width)
-        end = min([until, *(now + projected[i].rest for i in running)])
+        end = min([until, *(now + projected[index].rest for index in running)])
         if coming:
             end = min(end, entries[coming[-1]].ready_at)
-        for i in running:
-            if projected[i].run(now, end):
-                ready.remove(i)
+        for index in running:
+            if projected[index].run(now, end):
+                ready.remove(index)
         while coming and entries[coming[-1]].ready_at <= end:
             insort(ready, coming.pop())
         now = end
@@ -81,13 +81,13 @@ def project(entries: Sequence[QueuedChunk], now: float, until: float = inf) -> l
 def _running(entries: Sequence[QueuedChunk], ready: Sequence[int], width: int) -> list[int]:
     """Return the ready chunks that run: in their order, those that find all of their slots free."""
     running: list[int] = []
-    taken: set[int] = set()
-    for i in ready:
-        slots = entries[i].home.slots
-        if taken.isdisjoint(slots):
-            running.append(i)
-            taken.update(slots)
-            if len(taken) == width:
+    taken_slots: set[int] = set()
+    for index in ready:
+        slots = entries[index].home.slots
+        if taken_slots.isdisjoint(slots):
+            running.append(index)
+            taken_slots.update(slots)
+            if len(taken_slots) == width:
                 break
     return running
 

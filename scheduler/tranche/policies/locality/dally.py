@@ -51,11 +51,11 @@ class Dally(MostDelayed):
         narrower = range(first, widest)
         if self.timers == "auto":
             number = size_class(state.job_gpus)
-            timers = [cluster.locality.waits.timer(number, one) for one in narrower]
+            timers = [cluster.locality.waits.timer(number, lower) for lower in narrower]
         else:
             fixed = self._fixed()
-            timers = [fixed[min(one, len(fixed) - 1)] for one in narrower]
-        seconds = [level_seconds(state, cluster, one) for one in range(first, widest + 1)]
+            timers = [fixed[min(lower, len(fixed) - 1)] for lower in narrower]
+        seconds = [level_seconds(state, cluster, each) for each in range(first, widest + 1)]
         limits = deadlines(effective_timers(timers, seconds, batches_left(state, state.idle_since)))
         offered = level - first
         return 0.0 if accepts(offered, limits, waited) else next_deadline(offered, limits, waited)

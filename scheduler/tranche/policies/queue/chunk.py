@@ -116,7 +116,7 @@ class Chunk(QueuePolicy):
             return "whose namespace has used less than its share of GPU time"
         if self._rest(first, now) < self._rest(second, now):
             return reason
-        aged = [self._rest(one, now) / AGE_STEP ** self._age(one, now) for one in (first, second)]
+        aged = [self._rest(state, now) / AGE_STEP ** self._age(state, now) for state in (first, second)]
         if first.job.weight > second.job.weight and aged[0] >= aged[1]:
             return f"which has more weight ({first.job.weight:g})"
         return "which has waited longer for its size"
@@ -131,7 +131,7 @@ class Chunk(QueuePolicy):
 
     @property
     def corrects_declared_sizes(self) -> bool:
-        """The option `declared`."""
+        """Whether the option `declared` is set."""
         return bool(self.declared)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
@@ -160,7 +160,9 @@ class Chunk(QueuePolicy):
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
         """Return the node with the fewest GPUs, so that workers find room, and then with the most CPU left."""
-        return min(feasible, key=lambda n: (n.capacity.gpus, n.reserved.cpu - n.capacity.cpu, n.node.name))
+        return min(
+            feasible, key=lambda node: (node.capacity.gpus, node.reserved.cpu - node.capacity.cpu, node.node.name)
+        )
 
     def expects_contention(self) -> bool:
         """Return the option `contention`."""

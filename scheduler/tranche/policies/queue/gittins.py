@@ -76,17 +76,17 @@ def indices(history: Sequence[float]) -> tuple[float, ...]:
         history: Service of completed jobs in GPU-seconds, in ascending order.
     """
     sums = list(accumulate(history, initial=0.0))
-    found = []
+    index_by_level = []
     for level, attained in enumerate(LIMITS):
         first = bisect_right(history, attained)
         longer = len(history) - first
         best = 0.0
         for limit in (*LIMITS[level + 1 :], float("inf")):
             last = bisect_right(history, limit) if limit != float("inf") else len(history)
-            spent = sums[last] - sums[first] - (last - first) * attained
+            expected_service = sums[last] - sums[first] - (last - first) * attained
             if last < len(history):
-                spent += (len(history) - last) * (limit - attained)
-            if longer and spent > 0:
-                best = max(best, (last - first) / spent)
-        found.append(best)
-    return tuple(found)
+                expected_service += (len(history) - last) * (limit - attained)
+            if longer and expected_service > 0:
+                best = max(best, (last - first) / expected_service)
+        index_by_level.append(best)
+    return tuple(index_by_level)

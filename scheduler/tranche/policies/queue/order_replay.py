@@ -160,8 +160,8 @@ class OrderReplay:
     def _rank(self, number: int) -> float:
         """Return the present rank of a job."""
         trained = max(0.0, self.now - self._since[number]) if number in self._running else 0.0
-        left = max(0.0, self._left[number] - trained)
-        return RANKS[self.order](self.jobs[number].gpus, self._trained[number] + trained, left)
+        seconds_left = max(0.0, self._left[number] - trained)
+        return RANKS[self.order](self.jobs[number].gpus, self._trained[number] + trained, seconds_left)
 
     def _wait(self, number: int) -> None:
         heappush(self._waiting.setdefault(self.jobs[number].gpus, []), (self._rank(number), number))
@@ -192,8 +192,8 @@ class OrderReplay:
         job = self.jobs[number]
         self._trained[number] += max(0.0, self.now - self._since[number])
         expected = job.nominal_gpu_seconds / job.gpus
-        done = self._trained[number] * (job.nominal_gpu_seconds / job.gpu_seconds)
-        self._left[number] = round(expected - done, TIE_DIGITS)
+        trained_share = self._trained[number] * (job.nominal_gpu_seconds / job.gpu_seconds)
+        self._left[number] = round(expected - trained_share, TIE_DIGITS)
         self._release(number)
         self._wait(number)
 

@@ -89,8 +89,8 @@ class Selector(PooledPolicy):
             for job in waiting
         ]
         averages = [average_jct_seconds([*completed, *assumed], gpus, name) for name in self.members.split("+")]
-        least = min(averages)
-        return averages.index(least) if least < (1 - self.margin) * averages[usual] else usual
+        shortest = min(averages)
+        return averages.index(shortest) if shortest < (1 - self.margin) * averages[usual] else usual
 
     def chosen(self, state: JobState) -> PooledPolicy:
         """Return the policy by which the job was ranked."""
@@ -124,8 +124,8 @@ class Selector(PooledPolicy):
 
 def _usual(declared: Iterable[bool]) -> int:
     """Return the number of the usual member for jobs, of each of which it is given whether it declares its size."""
-    known = list(declared)
-    return int(2 * sum(known) < len(known))
+    flags = list(declared)
+    return int(2 * sum(flags) < len(flags))
 
 
 def unfinished(cluster: ClusterState, completed: Sequence[CompletedJob]) -> list[CompletedJob]:
@@ -135,5 +135,5 @@ def unfinished(cluster: ClusterState, completed: Sequence[CompletedJob]) -> list
     """
     until = max((job.submitted for job in completed), default=-inf)
     active = (completed_job(state, 0.0) for state in cluster.jobs.values() if state.active)
-    found = [job for job in (*cluster.history.completed[len(completed) :], *active) if job.submitted <= until]
-    return sorted(found, key=lambda job: job.submitted)
+    jobs = [job for job in (*cluster.history.completed[len(completed) :], *active) if job.submitted <= until]
+    return sorted(jobs, key=lambda job: job.submitted)

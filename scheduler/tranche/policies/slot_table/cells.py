@@ -45,21 +45,23 @@ class Place(NamedTuple):
 
 def places_for(machines: Iterable[Machine], demand: Amounts, most: int) -> list[Place]:
     """Return the machines, the cheapest first, each with room for at most `most` pods."""
-    return sorted(Place(one.price_of(demand), one.name, demand.most_in(one.room, most)) for one in machines)
+    return sorted(
+        Place(machine.price_of(demand), machine.name, demand.most_in(machine.room, most)) for machine in machines
+    )
 
 
-def cheapest_counts(places: Iterable[Place], wanted: int) -> tuple[float, Counts] | None:
+def cheapest_counts(places: Iterable[Place], missing: int) -> tuple[float, Counts] | None:
     """Return cost and numbers of pods if each goes to the cheapest machine that has room; None if they do not fit."""
-    cost, found = 0.0, []
+    cost, counts = 0.0, []
     for price, name, most in places:
-        count = min(most, wanted)
+        count = min(most, missing)
         if count > 0:
-            found.append((name, count))
+            counts.append((name, count))
             cost += price * count
-            wanted -= count
-        if wanted == 0:
+            missing -= count
+        if missing == 0:
             break
-    return (cost, tuple(found)) if wanted == 0 else None
+    return (cost, tuple(counts)) if missing == 0 else None
 
 
 def pooled_cells(

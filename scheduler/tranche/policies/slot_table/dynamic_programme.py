@@ -41,9 +41,9 @@ def least_costs(costs: Iterable[Sequence[float]], work: int) -> Iterator[list[fl
         if id(row) not in steps:
             rows.append(row)
             steps[id(row)] = _steps(row[: work + 1], work)
-        if (known := steps[id(row)]) is not None:
-            cost, rest = known
-            least = np.minimum(least, (cost + least[rest]).min(axis=0))
+        if (step := steps[id(row)]) is not None:
+            cost, left_over = step
+            least = np.minimum(least, (cost + least[left_over]).min(axis=0))
         yield least.tolist()
 
 
@@ -53,12 +53,12 @@ def _steps(row: Sequence[float], work: int) -> tuple[NDArray[np.float64], NDArra
     No quanta at all, at no cost, are left out.
     """
     pairs = enumerate(zip(row, [*row[1:], inf], strict=True))
-    found = [(part, cost) for part, (cost, following) in pairs if part and cost < following]
-    if not found:
+    candidates = [(part, cost) for part, (cost, following) in pairs if part and cost < following]
+    if not candidates:
         return None
-    parts, costs = zip(*found, strict=True)
-    rest = np.maximum(0, np.arange(work + 1) - np.array(parts)[:, np.newaxis])
-    return np.array(costs)[:, np.newaxis], rest
+    parts, costs = zip(*candidates, strict=True)
+    left_over = np.maximum(0, np.arange(work + 1) - np.array(parts)[:, np.newaxis])
+    return np.array(costs)[:, np.newaxis], left_over
 
 
 def best_finish(costs: Iterable[Sequence[float]], work: int, utilities: Sequence[float]) -> Finish:
@@ -78,25 +78,25 @@ def best_finish(costs: Iterable[Sequence[float]], work: int, utilities: Sequence
     rows: list[Sequence[float]] = []
     following = iter(costs)
 
-    def needed() -> Iterator[Sequence[float]]:
+    def needed_rows() -> Iterator[Sequence[float]]:
         for most in greatest:
             if most <= payoff:
                 return
             rows.append(next(following))
             yield rows[-1]
 
-    for slot, least in enumerate(least_costs(needed(), work)):
+    for slot, least in enumerate(least_costs(needed_rows(), work)):
         table.append(least)
         if utilities[slot] - least[work] > payoff:
             payoff, last = utilities[slot] - least[work], slot
     if payoff == -inf:
         return Finish(-inf, 0, ())
-    quanta, left = [0] * (last + 1), work
+    quanta, work_left = [0] * (last + 1), work
     for slot in range(last, -1, -1):
         before = table[slot - 1] if slot else [0.0, *[inf] * work]
-        target = table[slot][left]
+        target = table[slot][work_left]
         row = rows[slot]
-        parts = range(min(left, len(row) - 1) + 1)
-        quanta[slot] = next(part for part in parts if row[part] + before[left - part] == target)
-        left -= quanta[slot]
+        parts = range(min(work_left, len(row) - 1) + 1)
+        quanta[slot] = next(part for part in parts if row[part] + before[work_left - part] == target)
+        work_left -= quanta[slot]
     return Finish(payoff, last, tuple(quanta))

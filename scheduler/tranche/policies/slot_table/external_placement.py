@@ -77,9 +77,9 @@ def relaxed_placement(job: SlotJob, workers: float, servers: float, machines: Se
     able = [machine for machine in machines if job.allows(machine.name)]
     edges = {room: _edge(job, room, workers, servers) for room in {machine.room for machine in able}}
     options = [
-        _Option(one.name, one.price_of(job.worker), one.price_of(job.server), edges[one.room])
-        for one in able
-        if edges[one.room]
+        _Option(machine.name, machine.price_of(job.worker), machine.price_of(job.server), edges[machine.room])
+        for machine in able
+        if edges[machine.room]
     ]
     below = _solved(options, workers, 0.0)
     if below is None:
@@ -112,9 +112,12 @@ def _edge(job: SlotJob, room: Amounts, workers: float, servers: float) -> tuple[
         determinant = a * e - b * d
         if determinant and c < inf and f < inf:
             corners.add(((c * e - b * f) / determinant, (a * f - c * d) / determinant))
-    held = [(w, s) for w, s in corners if w >= 0 and s >= 0 and all(a * w + b * s <= c + NEARLY for a, b, c in rows)]
+    feasible = [
+        (w, s) for w, s in corners if w >= 0 and s >= 0 and all(a * w + b * s <= c + NEARLY for a, b, c in rows)
+    ]
     edge: list[Place] = []
-    for corner in sorted(held, reverse=True):  # with fewer and fewer workers, only where that makes room for servers
+    # In order of fewer and fewer workers; a corner counts only if it has room for more servers than the one before.
+    for corner in sorted(feasible, reverse=True):
         if not edge or corner[1] > edge[-1][1] + NEARLY:
             if edge and edge[-1][0] <= corner[0] + NEARLY:
                 edge.pop()
@@ -137,23 +140,23 @@ def _solved(options: Sequence[_Option], workers: float, price: float) -> _Soluti
         first = option.edge[0][1]
         places[option.name] = (0.0, first)
         cost += option.server_price * first
-        for one, other in pairwise(option.edge):
-            more, fewer = other[0] - one[0], one[1] - other[1]
+        for corner, next_corner in pairwise(option.edge):
+            more, fewer = next_corner[0] - corner[0], corner[1] - next_corner[1]
             change = option.worker_price * more - option.server_price * fewer
             lost = fewer / more
             slope = (change + price * fewer) / more if price < inf else lost
             segments.append(_Segment(slope, change / more, option.name, more, -fewer, change))
-    segments.sort(key=lambda one: (one.slope, one.pace, one.name))
-    left = workers
+    segments.sort(key=lambda segment: (segment.slope, segment.pace, segment.name))
+    workers_left = workers
     for segment in segments:
-        if left <= 0:
+        if workers_left <= 0:
             break
-        part = min(1.0, left / segment.workers) if segment.workers > 0 else 0.0
-        here = places.get(segment.name, (0.0, 0.0))
-        places[segment.name] = (here[0] + part * segment.workers, here[1] + part * segment.servers)
+        part = min(1.0, workers_left / segment.workers) if segment.workers > 0 else 0.0
+        place = places.get(segment.name, (0.0, 0.0))
+        places[segment.name] = (place[0] + part * segment.workers, place[1] + part * segment.servers)
         cost += part * segment.cost
-        left -= part * segment.workers
-    if left > NEARLY * max(1.0, workers):
+        workers_left -= part * segment.workers
+    if workers_left > NEARLY * max(1.0, workers):
         return None
     return _Solution(cost, sum(servers for _, servers in places.values()), places)
 

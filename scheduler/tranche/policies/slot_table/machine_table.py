@@ -45,16 +45,16 @@ class MachineTable(PricedTable):
         machines = [machine for machine in self.pool.machines(slot) if job.allows(machine.name)]
         worker = min((machine.price_of(job.worker) for machine in machines), default=inf)
         server = min((machine.price_of(job.server) for machine in machines), default=inf)
-        found = []
+        chosen = []
         for inside, across in counts:
             near = internal_cells(job, inside, machines) if self.is_local and inside is not None else None
             far = None
             if across is not None and machines:
-                least = across * worker + job.servers_for(across) * server
-                if near is None or least < near.cost:
+                lower_bound = across * worker + job.servers_for(across) * server
+                if near is None or lower_bound < near.cost:
                     far = self._external(job, slot, across, machines)
-            found.append(near if far is None or (near is not None and near.cost <= far.cost) else far)
-        return found
+            chosen.append(near if far is None or (near is not None and near.cost <= far.cost) else far)
+        return chosen
 
     def take(self, job: SlotJob, slot: int, cells: Cells) -> None:
         """Reserve the cells."""

@@ -44,12 +44,12 @@ class Oasis(SlotTablePolicy):
     def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
         """Return both pools, each with prices of its own."""
         hosts, servers = pools(machines_of(cluster), has_servers=any(state.job.servers for state in states))
-        made = []
-        for machines, what in ((hosts, "worker"), (servers, "server")):
-            claims = [self.claim(state, cluster, horizon_slots, what) for state in states]
+        tables = []
+        for machines, role in ((hosts, "worker"), (servers, "server")):
+            claims = [self.claim(state, cluster, horizon_slots, role) for state in states]
             total = requested_total(machines, claims)
-            made.append(Pool(machines, self.prices(claims, total, horizon_slots, FACTOR)))
-        return PooledTable(*made)
+            tables.append(Pool(machines, self.prices(claims, total, horizon_slots, FACTOR)))
+        return PooledTable(*tables)
 
     def seconds_per_batch(self, state: JobState, cluster: ClusterState) -> tuple[float, float]:
         """Return the expected time of a mini-batch, wherever its pods are."""
@@ -59,8 +59,8 @@ class Oasis(SlotTablePolicy):
 def pools(machines: Mapping[str, Amounts], *, has_servers: bool) -> tuple[dict[str, Amounts], dict[str, Amounts]]:
     """Return the machines for workers and those for parameter servers."""
     hosts = {name: whole for name, whole in machines.items() if whole.gpus > 0} or dict(machines)
-    others = {name: whole for name, whole in machines.items() if name not in hosts}
-    if others or not has_servers:
-        return hosts, others
+    without_gpus = {name: whole for name, whole in machines.items() if name not in hosts}
+    if without_gpus or not has_servers:
+        return hosts, without_gpus
     halves = {name: Amounts(0.0, whole.cores / 2, whole.gibibytes / 2) for name, whole in machines.items()}
     return {name: whole.minus(halves[name]) for name, whole in hosts.items()}, halves

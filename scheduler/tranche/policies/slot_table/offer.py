@@ -68,26 +68,26 @@ def offer(table: PricedTable, job: SlotJob, first: int, utilities: Sequence[floa
     """
     counts = [_counts(job, job.samples * number / quanta) for number in range(1, quanta + 1)]
     distinct = list(dict.fromkeys(counts))
-    known: dict[Hashable, tuple[list[Cells | None], list[float]]] = {}
+    by_state: dict[Hashable, tuple[list[Cells | None], list[float]]] = {}
     rows: list[list[Cells | None]] = []
 
     def costs() -> Iterator[list[float]]:
         for slot in range(first, first + len(utilities)):
             state = table.state(slot)
-            if state not in known:
-                found = dict(zip(distinct, _rising(table.choices(job, slot, distinct)), strict=True))
-                row = [NOTHING, *(found[pair] for pair in counts)]
-                known[state] = row, [inf if cells is None else cells.cost for cells in row]
-            rows.append(known[state][0])
-            yield known[state][1]
+            if state not in by_state:
+                by_counts = dict(zip(distinct, _rising(table.choices(job, slot, distinct)), strict=True))
+                row = [NOTHING, *(by_counts[pair] for pair in counts)]
+                by_state[state] = row, [inf if cells is None else cells.cost for cells in row]
+            rows.append(by_state[state][0])
+            yield by_state[state][1]
 
     finish = best_finish(costs(), quanta, utilities)
-    taken = []
+    chosen = []
     for number, (row, part) in enumerate(zip(rows, finish.quanta, strict=False)):
         cells = row[part]
         if part and cells is not None:
-            taken.append((first + number, cells))
-    return Offer(finish.payoff, tuple(taken))
+            chosen.append((first + number, cells))
+    return Offer(finish.payoff, tuple(chosen))
 
 
 def _counts(job: SlotJob, samples: float) -> WorkerCounts:
@@ -102,18 +102,18 @@ def _rising(cells: list[Cells | None]) -> list[Cells | None]:
     """
     best: Cells | None = None
     for number in range(len(cells) - 1, -1, -1):
-        one = cells[number]
-        if one is None or (best is not None and best.cost < one.cost):
+        present = cells[number]
+        if present is None or (best is not None and best.cost < present.cost):
             cells[number] = best
         else:
-            best = one
+            best = present
     return cells
 
 
 def admit(table: PricedTable, job: SlotJob, first: int, utilities: Sequence[float], quanta: int) -> Offer:
     """Return the offer to a job, and reserve its cells if the payoff is positive."""
-    made = offer(table, job, first, utilities, quanta)
-    if made.admits:
-        for slot, cells in made.cells:
+    best = offer(table, job, first, utilities, quanta)
+    if best.admits:
+        for slot, cells in best.cells:
             table.take(job, slot, cells)
-    return made
+    return best

@@ -35,16 +35,16 @@ class Pool:
     reserved: dict[int, dict[str, Amounts]] = field(default_factory=dict)
     """Reserved amounts by slot and machine."""
     _names: list[str] = field(init=False)
-    _known: dict[tuple[Amounts, Amounts], tuple[Amounts, Amounts]] = field(default_factory=dict, init=False)
+    _cache: dict[tuple[Amounts, Amounts], tuple[Amounts, Amounts]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._names = sorted(self.capacity)
 
     def take(self, slot: int, machine: str, amounts: Amounts) -> None:
-        """Reserve amounts on a machine; one that is gone counts no longer."""
+        """Reserve amounts on a machine; without effect if the pool does not have it any more."""
         if machine in self.capacity:
-            there = self.reserved.setdefault(slot, {})
-            there[machine] = there.get(machine, NO_AMOUNTS).plus(amounts)
+            on_machines = self.reserved.setdefault(slot, {})
+            on_machines[machine] = on_machines.get(machine, NO_AMOUNTS).plus(amounts)
 
     def state(self, slot: int) -> PoolState:
         """Return what is reserved in the slot, as a value."""
@@ -52,12 +52,12 @@ class Pool:
 
     def machines(self, slot: int) -> list[Machine]:
         """Return all machines, by name, as they are in the slot."""
-        there = self.reserved.get(slot, {})
-        return [Machine(name, *self._left(there.get(name, NO_AMOUNTS), self.capacity[name])) for name in self._names]
+        reserved = self.reserved.get(slot, {})
+        return [Machine(name, *self._left(reserved.get(name, NO_AMOUNTS), self.capacity[name])) for name in self._names]
 
     def _left(self, used: Amounts, capacity: Amounts) -> tuple[Amounts, Amounts]:
         """Return what is left of a capacity, and the prices there."""
-        known = self._known.get((used, capacity))
-        if known is None:
-            known = self._known[used, capacity] = capacity.minus(used), self.prices.at(used, capacity)
-        return known
+        cached = self._cache.get((used, capacity))
+        if cached is None:
+            cached = self._cache[used, capacity] = capacity.minus(used), self.prices.at(used, capacity)
+        return cached

@@ -26,7 +26,7 @@ class PooledTable(PricedTable):
     def choices(self, job: SlotJob, slot: int, counts: Sequence[WorkerCounts]) -> list[Cells | None]:
         """Return COST_t for each number of workers; communication takes the time between machines."""
         hosts, servers = self.workers.machines(slot), self.servers.machines(slot)
-        return pooled_cells(job, [one.external for one in counts], hosts, servers)
+        return pooled_cells(job, [pair.external for pair in counts], hosts, servers)
 
     def take(self, job: SlotJob, slot: int, cells: Cells) -> None:
         """Reserve the cells in both pools."""

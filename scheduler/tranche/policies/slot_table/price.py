@@ -94,6 +94,6 @@ def price_range(
     least = max(least, SMALLEST)
     most = []
     for number in range(len(Amounts())):
-        wanted = (c.best / c.demand[number] for c in asking if c.demand[number] > 0)
-        most.append(max(least, scale * max(wanted, default=0.0)))
+        bids = (c.best / c.demand[number] for c in asking if c.demand[number] > 0)
+        most.append(max(least, scale * max(bids, default=0.0)))
     return PriceRange(least, Amounts(*most), most_ratio)

@@ -85,15 +85,17 @@ def _drawn(value: float, draw: float) -> int:
 
 def violated_packing(job: SlotJob, placed: Mapping[str, tuple[int, int]], machines: Iterable[Machine]) -> int:
     """Return the number of machines that cannot hold their pods."""
-    used = {name: job.worker.times(here).plus(job.server.times(beside)) for name, (here, beside) in placed.items()}
+    used = {
+        name: job.worker.times(workers).plus(job.server.times(servers)) for name, (workers, servers) in placed.items()
+    }
     return sum(machine.name in used and not used[machine.name].fit(machine.room) for machine in machines)
 
 
 def is_covering(job: SlotJob, placed: Mapping[str, tuple[int, int]], workers: int) -> bool:
     """Return whether the workers are enough and at most those of the job, and the parameter servers serve them."""
-    there = sum(count for count, _ in placed.values())
+    placed_workers = sum(count for count, _ in placed.values())
     served = sum(count for _, count in placed.values())
-    return workers <= there <= job.most_workers and served >= job.servers_for(there)
+    return workers <= placed_workers <= job.most_workers and served >= job.servers_for(placed_workers)
 
 
 def integral_cells(
@@ -133,13 +135,13 @@ def priced(job: SlotJob, placed: Mapping[str, tuple[int, int]], machines: Iterab
     """Return the pods with their cost."""
     cost, workers, servers = 0.0, [], []
     for machine in machines:
-        here, beside = placed.get(machine.name, (0, 0))
-        if here:
-            workers.append((machine.name, here))
-            cost += here * machine.price_of(job.worker)
-        if beside:
-            servers.append((machine.name, beside))
-            cost += beside * machine.price_of(job.server)
+        worker_count, server_count = placed.get(machine.name, (0, 0))
+        if worker_count:
+            workers.append((machine.name, worker_count))
+            cost += worker_count * machine.price_of(job.worker)
+        if server_count:
+            servers.append((machine.name, server_count))
+            cost += server_count * machine.price_of(job.server)
     return Cells(cost, tuple(workers), tuple(servers))
 
 
@@ -148,28 +150,31 @@ def _drop_surplus(job: SlotJob, placed: Placed, workers: int, machines: Iterable
     surplus = sum(count for count, _ in placed.values()) - workers
     dearest = sorted(machines, key=lambda machine: (-machine.price_of(job.worker), machine.name)) if surplus > 0 else ()
     for machine in dearest:
-        here, beside = placed.get(machine.name, (0, 0))
-        dropped = min(here, surplus)
+        worker_count, server_count = placed.get(machine.name, (0, 0))
+        dropped = min(worker_count, surplus)
         if dropped > 0:
-            placed[machine.name] = (here - dropped, beside)
+            placed[machine.name] = (worker_count - dropped, server_count)
             surplus -= dropped
 
 
 def _repaired(job: SlotJob, workers: int, relaxation: Relaxation, machines: Sequence[Machine]) -> Cells | None:
     placed: Placed = {
-        name: (floor(there + NEARLY), floor(beside + NEARLY)) for name, (there, beside) in relaxation.places.items()
+        name: (floor(workers_part + NEARLY), floor(servers_part + NEARLY))
+        for name, (workers_part, servers_part) in relaxation.places.items()
     }
-    for column, wanted in ((0, workers), (1, job.servers_for(workers))):
+    for column, needed in ((0, workers), (1, job.servers_for(workers))):
         demand = job.server if column else job.worker
         able = [m for m in machines if job.allows(m.name)]
         able.sort(key=lambda machine: (machine.price_of(demand), machine.name))
-        missing = wanted - sum(counts[column] for counts in placed.values())
+        missing = needed - sum(counts[column] for counts in placed.values())
         for machine in able:
-            here, beside = placed.get(machine.name, (0, 0))
-            used = job.worker.times(here).plus(job.server.times(beside))
+            worker_count, server_count = placed.get(machine.name, (0, 0))
+            used = job.worker.times(worker_count).plus(job.server.times(server_count))
             count = demand.most_in(machine.room.minus(used), missing) if missing > 0 else 0
             if count > 0:
-                placed[machine.name] = (here, beside + count) if column else (here + count, beside)
+                placed[machine.name] = (
+                    (worker_count, server_count + count) if column else (worker_count + count, server_count)
+                )
                 missing -= count
         if missing > 0:
             return None

@@ -9,7 +9,7 @@ Counts of workers hold for one slot and change at its boundary. Ours [I], common
   its first cells a job runs on the machines of these. Parameter servers do not move, because they hold the model: a job
   whose cells are inside another machine than that of its parameter servers stays where it is.
 * A job that is not admitted is not dropped. It is offered again when a slot begins and when a job has given back its
-  cells, at most `OFFERED` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
+  cells, at most `MAX_OFFERS` jobs at a time. So is the rest of a job that has overrun its cells, with its true arrival.
 * Cells that no job has reserved are not left empty: in the present slot they go to the jobs without cells, those that
   overran theirs first, then in order of payoff, and after these to jobs that could use more workers than they reserved.
 * Prices are estimated from the unfinished jobs, the last `KNOWN_JOBS` at most. Capacities of resources that none of
@@ -43,14 +43,15 @@ LENGTHS = 10
 """Horizon in shortest durations of the longest job."""
 KNOWN_JOBS = 100
 """Number of jobs, the last to arrive, from which prices are estimated."""
-OFFERED = 10
-"""Most jobs of each kind that are offered cells in one decision: of those that have arrived, the first, and of those
-that are offered cells again, those of the greatest possible payoff."""
+MAX_OFFERS = 10
+"""Maximum number of jobs of each kind that are offered cells in one decision: of those that have arrived, the first; of
+those that are offered cells again, those of the greatest possible payoff."""
 OFFERED_AGAIN = "it is offered slots again when one begins or another job gives back its own, and may use idle GPUs"
 MAX_ROUNDING = 3
 """Factor above that of any rounding of a fractional placement by which a job gets more parameter servers."""
 MAX_WORK = 2.0
-"""Most worker-slots of a plan over those of the job's work by its present speed, which was another one at the offer."""
+"""Largest ratio of a plan's worker-slots to those of the job's work at its present speed, which differs from that at
+the offer."""
 GIB = 2**30
 
 
@@ -107,7 +108,7 @@ class SlotTablePolicy(DistributingPolicy):
         for state in first:
             while draft.workers(state) < reserved[state.job.key] and draft.add(state):
                 pass
-        others = sorted(
+        without_cells = sorted(
             (state for state in draft.jobs if not reserved[state.job.key]),
             key=lambda state: (
                 not (_has_overrun(state, slot) and node_runs(state)),
@@ -115,8 +116,8 @@ class SlotTablePolicy(DistributingPolicy):
                 state.arrival,
             ),
         )
-        draft.jobs = [*first, *others]
-        for state in [*others, *first]:
+        draft.jobs = [*first, *without_cells]
+        for state in [*without_cells, *first]:
             while draft.add(state):
                 pass
         return draft
@@ -125,19 +126,19 @@ class SlotTablePolicy(DistributingPolicy):
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
     ) -> NodeState:
         """Return the first node on which the job has cells for parameter servers, else one drawn by the seed."""
-        left = Counter(dict(state.preferred.servers if state.preferred else ()))
-        left.subtract(server.planned.node or "" for server in state.servers)
-        reserved = [node for node in feasible if left[node.node.name] > 0]
+        reserved_pods = Counter(dict(state.preferred.servers if state.preferred else ()))
+        reserved_pods.subtract(server.planned.node or "" for server in state.servers)
+        reserved = [node for node in feasible if reserved_pods[node.node.name] > 0]
         return reserved[0] if reserved else choose(feasible, seed, state.job.uid, index)
 
     def note(self, state: JobState, now: float) -> str:
-        """Return until when GPUs are reserved for the job, from when on, or why none are."""
+        """Return until when GPUs are reserved for the job, when their reservation begins, or why there is none."""
         plan = state.slot_plan
         if plan is None:
             return ""
         slot = floor(now / self.slot + NEARLY)
         if plan.last_slot >= slot:
-            first = next(one.slot for one in plan.cells if one.slot >= slot)
+            first = next(cells.slot for cells in plan.cells if cells.slot >= slot)
             if first > slot:
                 return f"no GPUs are reserved for it{until(first * self.slot, now)}"
             return f"GPUs are reserved for it{until((plan.last_slot + 1) * self.slot, now)}"
@@ -172,16 +173,16 @@ class SlotTablePolicy(DistributingPolicy):
             and (plan.cells or first > plan.offered_slot or plan.returned < draft.returned)
         ]
         if fresh or again:
-            known = sorted(draft.jobs, key=lambda state: state.arrival)[-KNOWN_JOBS:]
-            slots = self.horizon_slots(known)
-            table = self.table(cluster, known, slots)
+            priced = sorted(draft.jobs, key=lambda state: state.arrival)[-KNOWN_JOBS:]
+            slots = self.horizon_slots(priced)
+            table = self.table(cluster, priced, slots)
             for state in active:
                 if state.job.key in holders:
                     self._take(table, self.slot_job(state, cluster, now), plans[state.job.key], slot)
             bounds = {s.job.key: self._possible(s, cluster, now, first) for s in (*fresh, *again)}
             again.sort(key=lambda state: (not (_has_overrun(state, slot)), -bounds[state.job.key], state.arrival))
-            chosen = [*fresh[:OFFERED], *again[:OFFERED]]
-            draft.is_partial = len(fresh) > OFFERED
+            chosen = [*fresh[:MAX_OFFERS], *again[:MAX_OFFERS]]
+            draft.is_partial = len(fresh) > MAX_OFFERS
             for state in sorted(chosen, key=lambda state: state.arrival):
                 possible = bounds[state.job.key]
                 plans[state.job.key] = plan = (
@@ -207,11 +208,11 @@ class SlotTablePolicy(DistributingPolicy):
         job, utility = self.slot_job(state, cluster, now), utility_of(state)
         arrival = ceil(state.job.submitted / self.slot - NEARLY)
         utilities = [utility.at((slot - arrival) * self.slot) for slot in range(first, first + slots)]
-        made = offer(table, job, first, utilities, int(self.quanta))
-        cells = tuple(SlotCells(slot, part.workers, part.servers) for slot, part in made.cells) if made.admits else ()
+        best = offer(table, job, first, utilities, int(self.quanta))
+        cells = tuple(SlotCells(slot, part.workers, part.servers) for slot, part in best.cells) if best.admits else ()
         if not are_storable(cells):
-            return SlotPlan(made.payoff, first, returned, is_too_large=True)
-        plan = SlotPlan(made.payoff, first, returned, cells)
+            return SlotPlan(best.payoff, first, returned, is_too_large=True)
+        plan = SlotPlan(best.payoff, first, returned, cells)
         self._take(table, job, plan, first)
         return plan
 
@@ -237,18 +238,18 @@ class SlotTablePolicy(DistributingPolicy):
         if not plan.cells:
             return True
         job = self._slot_job(state, cluster, state.job.chunks * state.job.batches_per_chunk_total * _nominal(state))
-        numbers = [one.slot for one in plan.cells]
-        counts = [sum(count for _, count in one.workers) for one in plan.cells]
-        most = MAX_WORK * job.samples * max(job.internal_slots, job.external_slots) + job.lot * len(counts)
+        numbers = [cells.slot for cells in plan.cells]
+        counts = [sum(count for _, count in cells.workers) for cells in plan.cells]
+        max_worker_slots = MAX_WORK * job.samples * max(job.internal_slots, job.external_slots) + job.lot * len(counts)
         return (
             numbers == sorted(set(numbers))
             and len(numbers) <= int(self.quanta)
             and plan.offered_slot <= numbers[0]
             and numbers[-1] < plan.offered_slot + max(self.horizon, MAX_HORIZON)
             and all(0 < count <= job.most_workers and count % job.lot == 0 for count in counts)
-            and all(_most_servers(state, one) >= sum(count for _, count in one.servers) for one in plan.cells)
-            and all(count > 0 for one in plan.cells for _, count in (*one.workers, *one.servers))
-            and sum(counts) <= most
+            and all(_most_servers(state, cells) >= sum(count for _, count in cells.servers) for cells in plan.cells)
+            and all(count > 0 for cells in plan.cells for _, count in (*cells.workers, *cells.servers))
+            and sum(counts) <= max_worker_slots
         )
 
     def _possible(self, state: JobState, cluster: ClusterState, now: float, first: int) -> float:
@@ -258,7 +259,7 @@ class SlotTablePolicy(DistributingPolicy):
         arrival = ceil(state.job.submitted / self.slot - NEARLY)
         return utility_of(state).at((first + max(0, soonest) - arrival) * self.slot)
 
-    # ---- what the algorithms need to know of jobs and nodes
+    # ---- jobs and nodes as the algorithms see them
 
     def horizon_slots(self, states: Sequence[JobState]) -> int:
         """Return T, counted from the first slot that a job may use."""
@@ -270,18 +271,18 @@ class SlotTablePolicy(DistributingPolicy):
         """Return the rest of the job as the algorithms see it."""
         return self._slot_job(state, cluster, max(0.0, state.worker_seconds(now)))
 
-    def claim(self, state: JobState, cluster: ClusterState, horizon_slots: int, what: str) -> Claim:
+    def claim(self, state: JobState, cluster: ClusterState, horizon_slots: int, role: str) -> Claim:
         """Return what the whole job contributes to the bounds of prices.
 
         Args:
             state: State of the job.
             cluster: Cluster, for the time of a mini-batch.
             horizon_slots: T.
-            what: Whose demand counts: that of a `worker`, a parameter `server`, or of one of each (`job`).
+            role: Role of the pod whose demand counts: `worker`, `server`, or `job` for one of each.
         """
         job = self._slot_job(state, cluster, state.job.chunks * state.job.batches_per_chunk_total * _nominal(state))
         utility, near = utility_of(state), job.samples * job.internal_slots
-        demand = {"worker": job.worker, "server": job.server, "job": job.worker.plus(job.server)}[what]
+        demand = {"worker": job.worker, "server": job.server, "job": job.worker.plus(job.server)}[role]
         return Claim(
             best=utility.at(up(near / job.most_workers) * self.slot),
             last=utility.at(horizon_slots * self.slot),
@@ -328,7 +329,7 @@ def _has_overrun(state: JobState, slot: int) -> bool:
 
 def _preferred_nodes(state: JobState, plan: SlotPlan, slot: int) -> PodPlaces:
     """Return the job's next cells, or, if they are inside one machine without its parameter servers, its nodes."""
-    cells = next((one.places for one in plan.cells if one.slot >= slot), PodPlaces())
+    cells = next((slot_cells.places for slot_cells in plan.cells if slot_cells.slot >= slot), PodPlaces())
     machines = {name for name, _ in (*cells.workers, *cells.servers)}
     if len(machines) == 1 and any(server.planned.node not in machines for server in state.servers):
         present = Counter(run.home.node or "" for run in node_runs(state))
@@ -361,5 +362,10 @@ def machines_of(cluster: ClusterState) -> dict[str, Amounts]:
 
 def requested_total(capacity: Mapping[str, Amounts], claims: Sequence[Claim]) -> float:
     """Return the sum of the capacities of all resources that any of the jobs requests."""
-    asked = [any(claim.demand[number] > 0 for claim in claims) for number in range(len(Amounts()))]
-    return sum(part for machine in capacity.values() for part, wanted in zip(machine, asked, strict=True) if wanted)
+    requested = [any(claim.demand[number] > 0 for claim in claims) for number in range(len(Amounts()))]
+    return sum(
+        part
+        for machine in capacity.values()
+        for part, is_requested in zip(machine, requested, strict=True)
+        if is_requested
+    )
