@@ -66,9 +66,9 @@ class Iterations:
 
     def dump(self) -> dict[int, list[tuple[float, float, float]]]:
         """Return the last iterations by worker, for a report; fewer of each if there are many workers."""
-        held = list(self._last.items())
-        each = max(1, min(ITERATIONS, MOST_ITERATIONS // max(1, len(held))))
-        return {worker: list(last)[-each:] for worker, last in held}
+        histories = list(self._last.items())
+        count = max(1, min(ITERATIONS, MOST_ITERATIONS // max(1, len(histories))))
+        return {worker: list(last)[-count:] for worker, last in histories}
 
 
 def _short(seconds: float) -> float:
@@ -78,21 +78,21 @@ def _short(seconds: float) -> float:
 
 def read_communication(text: str) -> Communication:
     """Read TRANCHE_COMMUNICATION; empty: the defaults."""
-    given = json.loads(text) if text else {}
+    options = json.loads(text) if text else {}
     return Communication(
-        shared="bandwidthShares" in given or "batching" in given,
-        decoupled=given.get("decoupled", False),
-        batch_size=given.get("batchSize"),
-        barrier=given.get("barrier"),
-        staleness=given.get("staleness", inf),
-        aggregation=given.get("aggregation", "mean"),
+        shared="bandwidthShares" in options or "batching" in options,
+        decoupled=options.get("decoupled", False),
+        batch_size=options.get("batchSize"),
+        barrier=options.get("barrier"),
+        staleness=options.get("staleness", inf),
+        aggregation=options.get("aggregation", "mean"),
     )
 
 
 def read_allocations(body: bytes) -> dict[int, Allocation]:
     """Return the allocation by worker from the response to a report; an empty response has none."""
-    given: Mapping[str, Mapping[str, float]] = json.loads(body).get("workers", {}) if body else {}
-    return {int(worker): _read(share) for worker, share in given.items()}
+    shares: Mapping[str, Mapping[str, float]] = json.loads(body).get("workers", {}) if body else {}
+    return {int(worker): _read(share) for worker, share in shares.items()}
 
 
 def _read(share: Mapping[str, float]) -> Allocation:

@@ -34,7 +34,7 @@ class Members:
 
     def expire(self, now: float) -> None:
         """Remove the workers without contact."""
-        for worker in [one for one, last in self.contacts.items() if now - last > self.patience_seconds]:
+        for worker in [member for member, last in self.contacts.items() if now - last > self.patience_seconds]:
             self.leave(worker)
 
 

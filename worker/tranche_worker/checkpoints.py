@@ -72,17 +72,17 @@ def save(
     """
     uid = environment.get("TRANCHE_JOB_UID", "")
     path = directory / (f"checkpoint-{uid}-{attempt}" if uid else f"checkpoint-{attempt}")
-    beside = path.with_suffix(_PART)
+    unfinished = path.with_suffix(_PART)
     _delete_earlier(directory, uid, attempt, _PART)
     try:
-        with beside.open("wb") as file:
+        with unfinished.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
-    beside.replace(path)
+    unfinished.replace(path)
     _delete_earlier(directory, uid, attempt)
 
 
@@ -94,8 +94,8 @@ def _delete_earlier(directory: Path, uid: str, attempt: int, suffix: str = "") -
 
 def _saved(directory: Path, suffix: str = "") -> dict[str, dict[int, Path]]:
     """Return checkpoints, or parts of them, by job UID, or "" for none, and attempt."""
-    found: dict[str, dict[int, Path]] = {}
+    by_uid: dict[str, dict[int, Path]] = {}
     for path in directory.glob(f"checkpoint-*{suffix}"):
         if name := _NAME.fullmatch(path.name.removesuffix(suffix)):
-            found.setdefault(name["uid"] or "", {})[int(name["attempt"])] = path
-    return found
+            by_uid.setdefault(name["uid"] or "", {})[int(name["attempt"])] = path
+    return by_uid

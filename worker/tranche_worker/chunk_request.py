@@ -61,8 +61,8 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
 
 def _ask(mine: Assignment, durable: Mapping[int, float]) -> Assignment | None:
     body = {"attempt": mine.attempt, "fence": mine.fence, "durable": durable}
-    given = json.loads(post(mine, mine.next_api, "next", body, TIMEOUT_SECONDS))
-    if not given["chunks"]:
+    grant = json.loads(post(mine, mine.next_api, "next", body, TIMEOUT_SECONDS))
+    if not grant["chunks"]:
         return None
-    resume = {int(chunk): int(batches) for chunk, batches in given["resume"].items()}
-    return replace(mine, chunks=tuple(given["chunks"]), resume=resume, renewed=given["fence"])
+    resume = {int(chunk): int(batches) for chunk, batches in grant["resume"].items()}
+    return replace(mine, chunks=tuple(grant["chunks"]), resume=resume, renewed=grant["fence"])

@@ -28,7 +28,7 @@ class DoubleBuffer(Generic[Sent, Received]):
         """Store the function that sends an item and returns its answer; it runs in a thread of its own."""
         self._send = send
         self._thread = ThreadPoolExecutor(1, "tranche-exchange")
-        self._flying: Future[Received] | None = None
+        self._in_flight: Future[Received] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +41,7 @@ class DoubleBuffer(Generic[Sent, Received]):
     @property
     def pending(self) -> int:
         """Number of items without an answer, 0 or 1."""
-        return int(self._flying is not None)
+        return int(self._in_flight is not None)
 
     def exchange(self, item: Sent) -> Received | None:
         """Wait for the answer to the item before, start to send this one, and return that answer; None if none.
@@ -49,10 +49,10 @@ class DoubleBuffer(Generic[Sent, Received]):
         If the item before has failed, this raises its error, and this item is not sent.
         """
         answer = self.flush()
-        self._flying = self._thread.submit(self._send, item)
+        self._in_flight = self._thread.submit(self._send, item)
         return answer
 
     def flush(self) -> Received | None:
         """Wait for the answer to the last item and return it; None if there is none. Raises the error of that item."""
-        flying, self._flying = self._flying, None
-        return None if flying is None else flying.result()
+        in_flight, self._in_flight = self._in_flight, None
+        return None if in_flight is None else in_flight.result()

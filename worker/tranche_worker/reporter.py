@@ -116,11 +116,11 @@ class Reporter:
     def _send_last(self, deadline: float) -> None:
         pause = FIRST_PAUSE_SECONDS / 2
         while True:
-            asked = self._send(LAST_TIMEOUT_SECONDS)
-            left = deadline - time.monotonic()
-            if asked is None or self._rejected or left <= 0:
+            min_pause = self._send(LAST_TIMEOUT_SECONDS)
+            seconds_left = deadline - time.monotonic()
+            if min_pause is None or self._rejected or seconds_left <= 0:
                 return
-            time.sleep(min(max(asked, pause * random.uniform(2 / 3, 4 / 3)), left))  # noqa: S311 - as in `_run`
+            time.sleep(min(max(min_pause, pause * random.uniform(2 / 3, 4 / 3)), seconds_left))  # noqa: S311 - as in `_run`
             pause = min(2 * pause, LAST_TIMEOUT_SECONDS)
 
     def _run(self) -> None:

@@ -75,7 +75,7 @@ class Session:
         """Write the termination message, send the last report, and restore the SIGTERM handler."""
         try:
             if not self._fenced:
-                report(self._left_behind(), self._mine.termination_log)
+                report(self._durable_batches(), self._mine.termination_log)
             self._stack.close()
         finally:
             signal.signal(signal.SIGTERM, self._handler)
@@ -88,7 +88,7 @@ class Session:
         Batches that a parameter server has lost are yielded again after `trained` has recorded the smaller number.
         """
         while not self.stopping:
-            chunk = next((one for one in self._mine.chunks if self._trained[one] < self._mine.batches), None)
+            chunk = next((chunk for chunk in self._mine.chunks if self._trained[chunk] < self._mine.batches), None)
             if chunk is not None:
                 yield chunk, int(self._trained[chunk])
             elif not self._receives_more():
@@ -110,7 +110,7 @@ class Session:
         return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def _report_seconds(self) -> float:
-        """Time for the last report."""
+        """Return the time for the last report, in seconds."""
         return min(LAST_SECONDS, self._mine.grace_seconds) if self._deadline is None else self.seconds_left
 
     def wait(self, seconds: float) -> bool:
@@ -177,21 +177,21 @@ class Session:
         if any(self._saved[chunk] < self._mine.batches for chunk in self._mine.chunks):
             return False
         try:
-            given = chunk_request.ask(self._mine, self._saved, self._stop)
+            next_assignment = chunk_request.ask(self._mine, self._saved, self._stop)
         except chunk_request.FencedError:
             self.refuse()
             return False
-        if given is not None:
-            self._begin(given)
-        return given is not None
+        if next_assignment is not None:
+            self._begin(next_assignment)
+        return next_assignment is not None
 
     def _begin(self, mine: Assignment) -> None:
         self._mine = mine
-        known = range(mine.chunk_count) if self._gang else mine.chunks
-        self._trained = {chunk: mine.resume.get(chunk, 0) for chunk in known}
+        chunks = range(mine.chunk_count) if self._gang else mine.chunks
+        self._trained = {chunk: mine.resume.get(chunk, 0) for chunk in chunks}
         self._saved = dict(self._trained)
 
-    def _left_behind(self) -> dict[int, float]:
+    def _durable_batches(self) -> dict[int, float]:
         """Return the durable batches of this pod's chunks: integers, or a fraction for a member of a gang."""
         mine = {chunk: self._saved[chunk] for chunk in self._mine.chunks}
         return mine if self._gang else {chunk: int(batches) for chunk, batches in mine.items()}

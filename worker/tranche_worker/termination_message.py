@@ -37,13 +37,13 @@ def message(batches: Mapping[int, float]) -> str:
         if count > 0:
             groups.setdefault(count, []).append(chunk)
     entries: list[str] = []
-    left = MOST_BYTES - len("{}")
+    bytes_left = MOST_BYTES - len("{}")
     for count, chunks in sorted(groups.items(), key=lambda group: -group[0] * len(group[1])):
         for ranges in _pieces(_ranges(chunks)):
             entry = f'"{ranges}":{json.dumps(count)}'
-            if len(entry) + 1 <= left:
+            if len(entry) + 1 <= bytes_left:
                 entries.append(entry)
-                left -= len(entry) + 1
+                bytes_left -= len(entry) + 1
     return f"{{{','.join(entries)}}}"
 
 

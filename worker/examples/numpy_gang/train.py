@@ -28,8 +28,8 @@ class Member:
         self._session, self._collective, self.state = session, collective, state
         self._x, self._y = chunks.load(options.data, 0)
         self._steps, self._every, self._rate = options.batches, options.checkpoint_batches, options.rate
-        asked = session.assignment.communication
-        self._rule, self._total = asked.aggregation, asked.batch_size or BATCH_SIZE
+        communication = session.assignment.communication
+        self._rule, self._total = communication.aggregation, communication.batch_size or BATCH_SIZE
         self._network = Network()
         self.sizes = [len(part) for part in np.array_split(np.arange(self._total), collective.size)]
         self._iteration = np.zeros(3)
@@ -60,7 +60,7 @@ class Member:
                 if counts:
                     self._session.iterated(rank, samples, seconds)
         self.sizes = [int(size) for size in gathered[0][4:]]
-        return any(one[0] for one in gathered)
+        return any(row[0] for row in gathered)
 
     def _step(self) -> None:
         rows = np.random.default_rng(self.steps).choice(len(self._y), self._total, replace=False)
@@ -87,8 +87,8 @@ class Member:
 
 def assigned(allocations: Mapping[int, Allocation], sizes: list[int]) -> list[int]:
     """Return the parts that the scheduler assigns, or the present ones if it assigns none of this batch."""
-    found = [allocations[rank].samples if rank in allocations else None for rank in range(len(sizes))]
-    parts = [part for part in found if part is not None]
+    samples = [allocations[rank].samples if rank in allocations else None for rank in range(len(sizes))]
+    parts = [part for part in samples if part is not None]
     return parts if len(parts) == len(sizes) and sum(parts) == sum(sizes) and min(parts) > 0 else sizes
 
 
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--addresses", help="host:port of each member, with commas; default: the pods of the gang")
     options = parser.parse_args()
     mine, rank = assignment(), int(os.environ["RANK"])
-    pairs = [one.rpartition(":") for one in (options.addresses or "").split(",") if one]
+    pairs = [address.rpartition(":") for address in (options.addresses or "").split(",") if address]
     addresses = [(host, int(port)) for host, _, port in pairs] or members()
     # Until all members have joined, SIGTERM ends the process at once, because there is nothing to save.
     with socket.create_server(("", addresses[rank][1])) as listening:

@@ -19,8 +19,8 @@ Rule = Callable[[Array, Array], Array]
 
 def mean(gradients: Array, weights: Array) -> Array:
     """Return the weighted mean; a single gradient can move it anywhere."""
-    found: Array = weights @ gradients / weights.sum()
-    return found
+    result: Array = weights @ gradients / weights.sum()
+    return result
 
 
 def median(gradients: Array, weights: Array) -> Array:
@@ -28,8 +28,8 @@ def median(gradients: Array, weights: Array) -> Array:
     order = np.argsort(gradients, 0, kind="stable")
     ordered = np.take_along_axis(gradients, order, 0)
     reached = np.cumsum(weights[order], 0) >= weights.sum() / 2 * (1 - 1e-12)
-    found: Array = np.take_along_axis(ordered, reached.argmax(0)[None], 0)[0]
-    return found
+    result: Array = np.take_along_axis(ordered, reached.argmax(0)[None], 0)[0]
+    return result
 
 
 def trimmed_mean(gradients: Array, weights: Array, cut: float = CUT) -> Array:
@@ -38,11 +38,11 @@ def trimmed_mean(gradients: Array, weights: Array, cut: float = CUT) -> Array:
     ordered = np.take_along_axis(gradients, order, 0)
     whole = weights.sum()
     above = np.cumsum(weights[order], 0)
-    kept = np.clip(above, cut * whole, (1 - cut) * whole)
-    kept[1:] -= kept[:-1].copy()
-    kept[0] -= cut * whole
-    found: Array = (kept * ordered).sum(0) / ((1 - 2 * cut) * whole)
-    return found
+    kept_weights = np.clip(above, cut * whole, (1 - cut) * whole)
+    kept_weights[1:] -= kept_weights[:-1].copy()
+    kept_weights[0] -= cut * whole
+    result: Array = (kept_weights * ordered).sum(0) / ((1 - 2 * cut) * whole)
+    return result
 
 
 RULES: dict[str, Rule] = {"mean": mean, "median": median, "trimmed-mean": trimmed_mean}

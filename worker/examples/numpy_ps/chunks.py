@@ -28,8 +28,8 @@ def load(directory: Path, chunk: int) -> tuple[Array, Labels]:
     Raises:
         FileNotFoundError: if the chunk is not staged here.
     """
-    with np.load(_file(directory, chunk)) as held:
-        return held["x"], held["y"]
+    with np.load(_file(directory, chunk)) as file:
+        return file["x"], file["y"]
 
 
 def rows_of_batch(size: int, chunk: int, batch: int, batches_per_epoch: int) -> Labels:

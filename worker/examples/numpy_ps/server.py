@@ -67,17 +67,21 @@ class Server:
     def __init__(self, mine: Assignment, options: argparse.Namespace) -> None:
         self.lock = threading.Condition()
         self.mine = mine
-        found = states.load(mine.checkpoint_directory)
-        self.state = found or State(Network().initial(options.seed))
+        saved_state = states.load(mine.checkpoint_directory)
+        self.state = saved_state or State(Network().initial(options.seed))
         self.saved = dict(self.state.batches)
         self.rate, self.halving, self.every = options.rate, options.halving, options.checkpoint_batches
         self.times: tuple[float, ...] = ()
         self.iterations = Iterations()
         self.reporter: Reporter | None = None
-        asked = mine.communication
-        self.rule = RULES[asked.aggregation]
-        self.barrier = None if asked.barrier is None else Barrier(asked.barrier, asked.staleness, options.patience)
-        self.bound = None if self.barrier is not None else StalenessBound(asked.staleness, options.patience)
+        communication = mine.communication
+        self.rule = RULES[communication.aggregation]
+        self.barrier = (
+            None
+            if communication.barrier is None
+            else Barrier(communication.barrier, communication.staleness, options.patience)
+        )
+        self.bound = None if self.barrier is not None else StalenessBound(communication.staleness, options.patience)
         self.pushes: dict[int, Push] = {}
         """Gradients of the present round by slot."""
         self.chunks: dict[int, list[int]] = {}

@@ -47,12 +47,12 @@ class State:
         for one chunk, the later one counts: its worker has taken over the chunk.
         """
         latest = {push.chunk: push for push in pushes}.values()
-        taken = [push for push in latest if push.batch == self.batches.get(push.chunk, 0)]
-        if taken:
-            weights = np.array([push.count for push in taken], np.float64)
-            self.parameters -= rate * rule(np.stack([push.gradient for push in taken]), weights / weights.sum())
-            self.batches.update({push.chunk: push.batch + push.count for push in taken})
-        return taken
+        applied = [push for push in latest if push.batch == self.batches.get(push.chunk, 0)]
+        if applied:
+            weights = np.array([push.count for push in applied], np.float64)
+            self.parameters -= rate * rule(np.stack([push.gradient for push in applied]), weights / weights.sum())
+            self.batches.update({push.chunk: push.batch + push.count for push in applied})
+        return applied
 
     def save(self, directory: Path, attempt: int) -> None:
         """Replace this server's checkpoint."""
@@ -70,9 +70,9 @@ def load(directory: Path, environment: Mapping[str, str] = os.environ) -> State 
     path = checkpoints.newest(directory, environment)
     if path is None:
         return None
-    with np.load(path) as held:
-        head = json.loads(str(held["head"]))
-        parameters = held["parameters"]
+    with np.load(path) as file:
+        head = json.loads(str(file["head"]))
+        parameters = file["parameters"]
     batches = {int(chunk): int(count) for chunk, count in head["batches"].items()}
     fence = Fence() if checkpoints.is_inherited(path, directory) else Fence.load(head["fence"])
     return State(parameters, batches, fence)

@@ -46,7 +46,7 @@ class Connection:
         self._session = session
         host, port = listen_at()
         self._http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        self._questions = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        self._status_http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
         self.limit = RateLimit()
         """Bandwidth that the server has assigned last."""
 
@@ -68,34 +68,34 @@ class Connection:
         try:
             self._http.request("POST", f"/exchange?{urlencode(query)}", self.limit.pieces(body), headers)
             answer = self._http.getresponse()
-            held = self.limit.read(answer)
+            received = self.limit.read(answer)
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
             raise ConnectionError(str(error)) from error
-        if answer.headers.get("Content-Length") != str(len(held)):  # read in pieces, it raises no IncompleteRead
+        if answer.headers.get("Content-Length") != str(len(received)):  # read in pieces, it raises no IncompleteRead
             self._http.close()
             raise ConnectionError("the response ends early")
         if answer.status == 409:
             raise FencedError
         if answer.status != 200:
-            raise ConnectionError(f"{answer.status} {held[:200]!r}")
+            raise ConnectionError(f"{answer.status} {received[:200]!r}")
         self.limit.bits_per_second = float(answer.headers.get(BANDWIDTH, "inf"))
         counts = {int(chunk): float(count) for chunk, count in json.loads(answer.headers[COUNTS]).items()}
-        return Answer(np.frombuffer(held), counts, int(answer.headers[ROUND]), time.perf_counter() - began)
+        return Answer(np.frombuffer(received), counts, int(answer.headers[ROUND]), time.perf_counter() - began)
 
     def round(self) -> int | None:
         """Return the number of the server's present round; None if it does not respond."""
         try:
-            self._questions.request("GET", "/round")
-            return int(self._questions.getresponse().read())
+            self._status_http.request("GET", "/round")
+            return int(self._status_http.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError):
-            self._questions.close()
+            self._status_http.close()
             return None
 
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-        self._questions.close()
+        self._status_http.close()
 
 
 class Trainer:
@@ -107,7 +107,7 @@ class Trainer:
         Args:
             session: The session.
             data: Directory with the staged chunks.
-            parts: Most mini-batches in one gradient. If the round ends before, a gradient has those done by then.
+            parts: Maximum number of mini-batches in one gradient; it has fewer if the round ends before.
         """
         self._session, self._data, self._parts = session, data, parts
         self._network, self._server = Network(), Connection(session)
@@ -116,47 +116,47 @@ class Trainer:
 
     def train(self) -> None:
         """Train all batches in order until they are applied or the session stops."""
-        known: Answer | None = None
-        flying: Push | None = None
+        latest: Answer | None = None
+        in_flight: Push | None = None
         with DoubleBuffer(self._push) as buffer:
             for chunk, batch in self._session.batches():
                 began = time.perf_counter()
                 try:
-                    if known is None:
-                        known = self._told(self._server.exchange())
+                    if latest is None:
+                        latest = self._record(self._server.exchange())
                         continue
-                    first = batch + (flying.count if flying is not None else 0)
-                    before, flying = flying, None
+                    first = batch + (in_flight.count if in_flight is not None else 0)
+                    before, in_flight = in_flight, None
                     if first < self._session.assignment.batches:
-                        push = self._gradient(known, chunk, first)
+                        push = self._gradient(latest, chunk, first)
                         answer = buffer.exchange(push)
                         if self._session.assignment.communication.decoupled:
-                            flying = push
+                            in_flight = push
                         else:
                             before, answer = push, buffer.flush()
                         self._time(answer, push.count, began)
                     else:
                         answer = buffer.flush()
                     if answer is not None:
-                        known = self._told(answer)
-                    if before is not None and known.counts.get(before.chunk, 0) < before.batch + before.count:
-                        known, flying = None, None  # not applied: begin again where the server is
+                        latest = self._record(answer)
+                    if before is not None and latest.counts.get(before.chunk, 0) < before.batch + before.count:
+                        latest, in_flight = None, None  # not applied: begin again where the server is
                         buffer.flush()
                 except FencedError:
                     self._session.refuse()
                 except OSError as error:
-                    logging.warning("the parameter server does not answer: %s", error)
-                    known, flying = None, None
+                    logging.warning("the parameter server does not respond: %s", error)
+                    latest, in_flight = None, None
                     self._session.wait(PAUSE_SECONDS)
             with suppress(FencedError, OSError):
                 if (last := buffer.flush()) is not None:
-                    self._told(last)
+                    self._record(last)
                 self._server.exchange(leave=1)
 
     def _push(self, push: Push) -> Answer:
         return self._server.push(push, self._times)
 
-    def _told(self, answer: Answer) -> Answer:
+    def _record(self, answer: Answer) -> Answer:
         self._session.trained(answer.counts)
         return answer
 
@@ -164,18 +164,18 @@ class Trainer:
         """Note the seconds per mini-batch, whole, exchanging and computing, for the next push."""
         if answer is not None:
             seconds = (time.perf_counter() - began, answer.seconds, self._compute_seconds)
-            self._times = " ".join(str(one / count) for one in seconds)
+            self._times = " ".join(str(value / count) for value in seconds)
 
-    def _gradient(self, known: Answer, chunk: int, batch: int) -> Push:
+    def _gradient(self, latest: Answer, chunk: int, batch: int) -> Push:
         """Return the mean gradient of the next mini-batches; fewer if the round ends meanwhile."""
         began, mine = time.perf_counter(), self._session.assignment
         if self._held is None or self._held[0] != chunk:
             self._held = (chunk, chunks.load(self._data, chunk))
         x, y = self._held[1]
-        most, count, whole = min(self._parts, mine.batches - batch), 0, np.zeros(self._network.size)
-        while count == 0 or (count < most and self._server.round() == known.round):
+        max_count, count, whole = min(self._parts, mine.batches - batch), 0, np.zeros(self._network.size)
+        while count == 0 or (count < max_count and self._server.round() == latest.round):
             rows = chunks.rows_of_batch(len(y), chunk, batch + count, mine.batches_per_chunk)
-            whole += self._network.gradient(known.parameters, x[rows], y[rows])
+            whole += self._network.gradient(latest.parameters, x[rows], y[rows])
             count += 1
         self._compute_seconds = time.perf_counter() - began
         return Push(chunk, batch, whole / count, count=count)

@@ -38,7 +38,7 @@ def follow(chief: Callable[[], bool], stopping: Callable[[], bool], pause: Calla
     Args:
         chief: Returns whether the chief listens.
         stopping: Returns whether this process has received SIGTERM.
-        pause: Seconds between two probes.
+        pause: Waits between two probes.
     """
     while not chief():
         if stopping():

@@ -63,8 +63,8 @@ class State:
         """
         earlier = os.environ.get("TRANCHE_RESUME_DIR")
         for source in (directory, *([Path(earlier)] if earlier else [])):
-            for held in sorted(_attempts(source), key=lambda path: -int(path.name)):
-                if path := tf.train.latest_checkpoint(str(held)):
+            for attempt in sorted(_attempts(source), key=lambda path: -int(path.name)):
+                if path := tf.train.latest_checkpoint(str(attempt)):
                     self.saver.restore(path).assert_consumed()
                     return
 

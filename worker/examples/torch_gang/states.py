@@ -35,8 +35,8 @@ class State:
 
     def write(self, file: BinaryIO) -> None:
         """Write a checkpoint."""
-        held = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
-        torch.save({**held, "counts": self.counts, "batches": self.batches}, file)
+        weights = {"network": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save({**weights, "counts": self.counts, "batches": self.batches}, file)
 
 
 def load(directory: Path, batches: int, seed: int) -> State:
@@ -48,17 +48,17 @@ def load(directory: Path, batches: int, seed: int) -> State:
     state = State(network, optimizer, torch.zeros(batches, dtype=torch.int64))
     path = checkpoints.newest(directory)
     if path is not None:
-        held = torch.load(path)
-        network.load_state_dict(held["network"])
-        optimizer.load_state_dict(held["optimizer"])
-        state.counts, state.batches = held["counts"], held["batches"]
+        saved = torch.load(path)
+        network.load_state_dict(saved["network"])
+        optimizer.load_state_dict(saved["optimizer"])
+        state.counts, state.batches = saved["counts"], saved["batches"]
     return state
 
 
 def main() -> None:
     """Print the loss on all data, and the counts."""
     state = load(Path(os.environ["TRANCHE_CHECKPOINT_DIR"]), int(sys.argv[2]), 0)
-    x, y = (torch.from_numpy(held) for held in chunks.load(Path(sys.argv[1]), 0))
+    x, y = (torch.from_numpy(array) for array in chunks.load(Path(sys.argv[1]), 0))
     with torch.no_grad():
         loss = float(cross_entropy(state.network(x), y))
     print(json.dumps({"loss": loss, "counts": state.counts.tolist()}))  # noqa: T201 - what it is for

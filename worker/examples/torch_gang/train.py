@@ -22,7 +22,7 @@ PATIENCE = timedelta(minutes=10)
 def train(session: Session, mine: Assignment, state: State, options: argparse.Namespace) -> None:
     """Train the remaining batches until the gang stops, and save the state at the end."""
     rank, size = distributed.get_rank(), distributed.get_world_size()
-    x, y = (torch.from_numpy(held) for held in chunks.load(options.data, 0))
+    x, y = (torch.from_numpy(array) for array in chunks.load(options.data, 0))
     rule = mine.communication.aggregation
     network = DistributedDataParallel(state.network) if rule == "mean" else state.network
     saved = state.batches
