@@ -57,7 +57,7 @@ def test_several_runs_are_columns_beside_each_other() -> None:
 
 def test_site_table_shows_most_used_sites_and_sum_of_all() -> None:
     many = [SiteUse(f"site-{number}", "Edge", False, 100.0 * number) for number in range(1, 6)]
-    assert body(format_uses([("chunk", many)], most=2)) == [
+    assert body(format_uses([("chunk", many)], max_sites=2)) == [
         ["site-4", "400 GPU s"],
         ["site-5", "500 GPU s"],
         ["and 3 more"],
