@@ -16,10 +16,10 @@ from typing import Any
 from . import site
 from .client import Client
 from .errors import ClusterError
-from .scaling import MADE, Autoscaler, Scaling
+from .scaling import AUTOSCALED, Autoscaler, Scaling
 from .workspace import HOST
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _PODS = "/api/v1/pods?resourceVersion=0&fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
 _MERGE = "application/merge-patch+json"
@@ -39,7 +39,7 @@ class Program:
         self._client = client
         self._autoscaler = Autoscaler(scaling)
         self._port = kubelet_port
-        self.looked = asyncio.Event()
+        self.connected = asyncio.Event()
         """Event that is set at the first answer of the API server."""
         self._silent = False
 
@@ -47,7 +47,7 @@ class Program:
         """Run until cancelled; failed requests to the API server are repeated."""
         while True:
             try:
-                await self._look()
+                await self._poll()
             except (OSError, ClusterError) as error:
                 if not self._silent:
                     _say(f"no answer, trying again: {error}")
@@ -56,15 +56,15 @@ class Program:
                 if self._silent:
                     _say("the API server answers again")
                 self._silent = False
-                self.looked.set()
-            pause = min(LOOK_SECONDS, self._autoscaler.next_due() - time.monotonic())
-            await asyncio.sleep(max(0.0, pause) if not self._silent else LOOK_SECONDS)
+                self.connected.set()
+            pause = min(POLL_SECONDS, self._autoscaler.next_due() - time.monotonic())
+            await asyncio.sleep(max(0.0, pause) if not self._silent else POLL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         scaling = self._autoscaler.scaling
-        selector = f"{MADE}%3D{scaling.site}"
+        selector = f"{AUTOSCALED}%3D{scaling.site}"
         pods, nodes = await asyncio.gather(self._items(_PODS), self._items(f"/api/v1/nodes?labelSelector={selector}"))
-        decisions = self._autoscaler.look(pods, nodes, time.monotonic())
+        decisions = self._autoscaler.decide(pods, nodes, time.monotonic())
         for message in decisions.messages:
             _say(message)
         for name in decisions.uncordon:
@@ -84,8 +84,8 @@ class Program:
         their next attempt.
         """
         scaling, labels = self._autoscaler.scaling, self._autoscaler.labels
-        made = [site.node("", name, scaling.capacity, {MADE: scaling.site}, self._port) for name in names]
-        site.create(self._client, made, _READY_SECONDS)
+        nodes = [site.node("", name, scaling.capacity, {AUTOSCALED: scaling.site}, self._port) for name in names]
+        site.create(self._client, nodes, _READY_SECONDS)
         site.label(self._client, names, labels)
 
     async def _delete(self, name: str) -> None:
@@ -115,7 +115,7 @@ async def serve_health(program: Program, port: int) -> asyncio.Server:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
-            status = "200 OK" if program.looked.is_set() else "503 Service Unavailable"
+            status = "200 OK" if program.connected.is_set() else "503 Service Unavailable"
             writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
             await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):

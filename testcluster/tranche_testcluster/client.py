@@ -39,14 +39,14 @@ class Client:
         """
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
-        sent = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
+        all_headers = {**(headers or {}), **({"Content-Type": content_type} if body is not None else {})}
         while True:
             try:
                 connection, fresh = self._idle.pop(), False
             except IndexError:
                 connection, fresh = self._connection(), True
             try:
-                connection.request(method, path, body, sent)
+                connection.request(method, path, body, all_headers)
                 reply = connection.getresponse()
                 content = reply.read()
             except (ConnectionError, ssl.SSLError, http.client.HTTPException) as error:

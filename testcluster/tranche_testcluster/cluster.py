@@ -201,7 +201,7 @@ class Cluster:
             capacity[gpu_resource] = str(gpus)
         names = [f"{name}-{number}" for number in range(nodes)]
         labels, port = extra_labels or {}, self._ports["kwok"]
-        site.create(self._admin, [site.node(name, one, capacity, labels, port) for one in names], timeout)
+        site.create(self._admin, [site.node(name, node, capacity, labels, port) for node in names], timeout)
         site.nudge(self._admin, names)
         return names
 
@@ -321,7 +321,7 @@ class Cluster:
             name: Name of the component, for ``stop``, ``start``, ``pid`` and ``logs``.
             program: Executable with the flags of kube-scheduler (default: Kubernetes' own).
         """
-        given = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
+        configuration = yaml.safe_load(config) if isinstance(config, str) else dict(config or {})
         kubeconfig = self._layout.kubeconfig("kube-scheduler")
         connection = {
             "kubeconfig": str(kubeconfig),
@@ -332,8 +332,8 @@ class Cluster:
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
-            **given,
-            "clientConnection": {**connection, **given.get("clientConnection", {})},
+            **configuration,
+            "clientConnection": {**connection, **configuration.get("clientConnection", {})},
         }
         file = self.directory / f"{name}.yaml"
         file.write_text(json.dumps(whole, indent=1))

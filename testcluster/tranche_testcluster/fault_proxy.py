@@ -145,9 +145,9 @@ class FaultProxy:
         for transport in self._clients:
             _abort(transport)  # in order, TLS connections would wait for the client's good-bye
         await self._runner.cleanup()
-        for task in (left := list(self._requests)):
+        for task in (unfinished := list(self._requests)):
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*unfinished, return_exceptions=True)
         await self._session.close()
         await asyncio.sleep(_STOP_SECONDS)  # TLS connections are closed in the background
 
@@ -166,10 +166,10 @@ class FaultProxy:
     async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
         faults, writes = self._faults, request.method in _WRITES
         await self._speaking.wait()
-        least, most = faults.delay_seconds
-        if most > 0:
+        min_delay, max_delay = faults.delay_seconds
+        if max_delay > 0:
             self.counts["late"] += 1
-            await asyncio.sleep(self._chance.uniform(least, most))
+            await asyncio.sleep(self._chance.uniform(min_delay, max_delay))
         if self._chance.random() < faults.broken:
             return self._break(request, "broken")
         if refusal := self._refusal(faults, writes):

@@ -35,10 +35,10 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _release_all_but(kept: set[int | None]) -> None:
+def _release_all_but(kept_descriptors: set[int | None]) -> None:
     """Close every other descriptor, so that a reader of the command's output sees its end."""
     for entry in os.listdir("/dev/fd"):
-        if int(entry) not in kept:
+        if int(entry) not in kept_descriptors:
             with contextlib.suppress(OSError):
                 os.close(int(entry))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import site as sites
 
-MADE = "testcluster.tranche.dev/autoscaled"
+AUTOSCALED = "testcluster.tranche.dev/autoscaled"
 """Label of the nodes that an autoscaler has created; its value is the site."""
 _SUFFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
@@ -73,7 +73,7 @@ class Scaling:
 
 @dataclass(slots=True)
 class Decisions:
-    """Decisions after one look at the cluster."""
+    """Decisions after one poll of the cluster."""
 
     create: list[str] = field(default_factory=list)
     cordon: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Autoscaler:
 
     def __init__(self, scaling: Scaling) -> None:
         self.scaling = scaling
-        self.labels = {sites.ZONE: scaling.site, MADE: scaling.site, **scaling.labels}
+        self.labels = {sites.ZONE: scaling.site, AUTOSCALED: scaling.site, **scaling.labels}
         """Labels of the nodes that it creates."""
         self._size = {name: parse_quantity(text) for name, text in scaling.capacity.items()}
         self._coming: dict[str, float] = {}
@@ -102,7 +102,7 @@ class Autoscaler:
         """Return when the next ordered node comes; infinite without orders."""
         return min(self._coming.values(), default=math.inf)
 
-    def look(self, pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], now: float) -> Decisions:
+    def decide(self, pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], now: float) -> Decisions:
         """Decide what to create, cordon and delete.
 
         Args:
@@ -110,82 +110,84 @@ class Autoscaler:
             nodes: All nodes of the site.
             now: Monotonic clock in seconds.
         """
-        found = Decisions()
-        own = {
-            n["metadata"]["name"]: n for n in nodes if n["metadata"].get("labels", {}).get(MADE) == self.scaling.site
+        decisions = Decisions()
+        own_nodes = {
+            node["metadata"]["name"]: node
+            for node in nodes
+            if node["metadata"].get("labels", {}).get(AUTOSCALED) == self.scaling.site
         }
-        self._number = max([self._number, *(_number(name) for name in own)])
-        found.create = [name for name, due in self._coming.items() if due <= now or name in own]
-        for name in found.create:
+        self._number = max([self._number, *(_number(name) for name in own_nodes)])
+        decisions.create = [name for name, due in self._coming.items() if due <= now or name in own_nodes]
+        for name in decisions.create:
             del self._coming[name]
-        found.create = [name for name in found.create if name not in own]
-        awaited = self._order(pods, own, [*found.create, *self._coming], now, found)
-        self._tidy(pods, own, awaited, now, found)
-        return found
+        decisions.create = [name for name in decisions.create if name not in own_nodes]
+        awaited = self._order(pods, own_nodes, [*decisions.create, *self._coming], now, decisions)
+        self._tidy(pods, own_nodes, awaited, now, decisions)
+        return decisions
 
     def _order(
         self,
         pods: Sequence[Mapping[str, Any]],
-        own: Mapping[str, Any],
-        more: Sequence[str],
+        own_nodes: Mapping[str, Any],
+        coming: Sequence[str],
         now: float,
-        found: Decisions,
+        decisions: Decisions,
     ) -> set[str]:
         """Order nodes for pods that fit neither existing nor ordered ones; return where the others should fit.
 
         kube-scheduler may need seconds to retry a pod when its node has come.
         """
         awaited: set[str] = set()
-        rooms = {name: self._free(node, pods) for name, node in own.items() if not _is_cordoned(node)}
-        rooms |= {name: dict(self._size) for name in more}
+        rooms = {name: self._free(node, pods) for name, node in own_nodes.items() if not _is_cordoned(node)}
+        rooms |= {name: dict(self._size) for name in coming}
         waiting = [pod for pod in pods if is_unschedulable(pod) and asks_for(pod, self.labels)]
         self._refused &= {_key(pod) for pod in waiting}
-        for pod in sorted(waiting, key=lambda one: (one["metadata"].get("creationTimestamp") or "", _key(one))):
-            wanted = requests_of(pod)
-            name = next((name for name, room in rooms.items() if _fits(wanted, room)), "")
+        for pod in sorted(waiting, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", _key(pod))):
+            requests = requests_of(pod)
+            name = next((name for name, room in rooms.items() if _fits(requests, room)), "")
             room = rooms.get(name)
             awaited.add(name)
-            if room is None and _fits(wanted, self._size) and len(own) + len(more) < self.scaling.most_nodes:
+            if room is None and _fits(requests, self._size) and len(own_nodes) + len(coming) < self.scaling.most_nodes:
                 self._number += 1
                 name = f"{self.scaling.site}-{self._number}"
-                more = [*more, name]
+                coming = [*coming, name]
                 self._coming[name] = now + self.scaling.start_seconds
                 room = rooms[name] = dict(self._size)
-                count = f"{len(own) + len(more)} of {self.scaling.most_nodes}"
-                found.messages.append(
+                count = f"{len(own_nodes) + len(coming)} of {self.scaling.most_nodes}"
+                decisions.messages.append(
                     f"node {name} is ordered for {_key(pod)} and comes in {self.scaling.start_seconds:g} s ({count})"
                 )
             if room is not None:
-                for resource, amount in wanted.items():
+                for resource, amount in requests.items():
                     room[resource] = room.get(resource, 0.0) - amount
             elif _key(pod) not in self._refused:
                 self._refused.add(_key(pod))
-                reason = "there are as many nodes as allowed" if _fits(wanted, self._size) else "it fits no such node"
-                found.messages.append(f"no node for {_key(pod)}: {reason}")
+                reason = "there are as many nodes as allowed" if _fits(requests, self._size) else "it fits no such node"
+                decisions.messages.append(f"no node for {_key(pod)}: {reason}")
         return awaited
 
     def _tidy(
         self,
         pods: Sequence[Mapping[str, Any]],
-        own: Mapping[str, Any],
+        own_nodes: Mapping[str, Any],
         awaited: Collection[str],
         now: float,
-        found: Decisions,
+        decisions: Decisions,
     ) -> None:
-        """Cordon nodes that have been idle for long enough, and delete them a look later if they still are."""
+        """Cordon nodes that have been idle for long enough, and delete them at a later poll if they still are."""
         busy = {pod["spec"].get("nodeName") for pod in pods}.union(awaited)
-        self._idle_since = {name: self._idle_since.get(name, now) for name in own if name not in busy}
-        for name, node in own.items():
+        self._idle_since = {name: self._idle_since.get(name, now) for name in own_nodes if name not in busy}
+        for name, node in own_nodes.items():
             cordoned, since = _is_cordoned(node), self._idle_since.get(name, math.inf)
             if cordoned and name in busy:
-                found.uncordon.append(name)
-                found.messages.append(f"node {name} is uncordoned: a pod has come")
+                decisions.uncordon.append(name)
+                decisions.messages.append(f"node {name} is uncordoned: a pod has come")
             elif now - since < self.scaling.idle_seconds:
                 continue
             elif cordoned:
-                found.delete.append(name)
+                decisions.delete.append(name)
             else:
-                found.cordon.append(name)
+                decisions.cordon.append(name)
 
     def _free(self, node: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Amounts:
         free = {name: parse_quantity(text) for name, text in node["status"].get("allocatable", {}).items()}
@@ -227,8 +229,10 @@ def is_unschedulable(pod: Mapping[str, Any]) -> bool:
         return False
     conditions = pod["status"].get("conditions") or []
     return any(
-        one["type"] == "PodScheduled" and one["status"] == "False" and one.get("reason") == "Unschedulable"
-        for one in conditions
+        condition["type"] == "PodScheduled"
+        and condition["status"] == "False"
+        and condition.get("reason") == "Unschedulable"
+        for condition in conditions
     )
 
 
@@ -242,7 +246,7 @@ def asks_for(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = required.get("nodeSelectorTerms") or []
-    named = set(selector) | {one["key"] for term in terms for one in term.get("matchExpressions") or ()}
+    named = set(selector) | {expression["key"] for term in terms for expression in term.get("matchExpressions") or ()}
     if not named & labels.keys():
         return False
     if any(labels.get(key) != value for key, value in selector.items()):
@@ -254,7 +258,7 @@ def _matches(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
     if term.get("matchFields") or not expressions:  # a named node is not one that is yet to come
         return False
-    return all(_holds(one, labels) for one in expressions)
+    return all(_holds(expression, labels) for expression in expressions)
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -271,8 +275,8 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return False
 
 
-def _fits(wanted: Amounts, room: Amounts) -> bool:
-    return all(amount <= room.get(resource, 0.0) + 1e-9 for resource, amount in wanted.items())
+def _fits(requests: Amounts, room: Amounts) -> bool:
+    return all(amount <= room.get(resource, 0.0) + 1e-9 for resource, amount in requests.items())
 
 
 def _key(pod: Mapping[str, Any]) -> str:

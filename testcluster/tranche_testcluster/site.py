@@ -25,7 +25,7 @@ _PARALLEL = 8
 _PODS = "/api/v1/namespaces/kube-system/pods"
 _PROBE = "tranche-testcluster-probe"
 _PROBE_SECONDS = 20.0
-_PLAYED_SECONDS = 3.0  # after a later pod has been started; kwok needs a hundredth of it on an idle machine
+_CONTROL_SECONDS = 3.0  # after a later pod has been started; kwok needs a hundredth of it on an idle machine
 
 
 def node(site: str, name: str, capacity: Mapping[str, str], labels: Mapping[str, str], port: int) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def create(client: Client, nodes: Sequence[Mapping[str, Any]], seconds: float) -
     Raises:
         ClusterError: A node is refused, or they are not ready in time.
     """
-    _each(lambda one: _create(client, one), nodes)
-    await_kwok(client, (one["metadata"]["name"] for one in nodes), seconds)
+    _each(lambda node: _create(client, node), nodes)
+    await_kwok(client, (node["metadata"]["name"] for node in nodes), seconds)
 
 
 def label(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ def remove(client: Client, site: str) -> None:
     """
     selector = urllib.parse.quote(f"{ZONE}={site}")
     nodes = _expect(client, "DELETE", f"/api/v1/nodes?labelSelector={selector}", None, 200)["items"]
-    _each(lambda one: client.request("DELETE", f"{_LEASES}/{one['metadata']['name']}"), nodes)
+    _each(lambda node: client.request("DELETE", f"{_LEASES}/{node['metadata']['name']}"), nodes)
 
 
 def silence(client: Client, name: str) -> None:
@@ -112,19 +112,19 @@ def respects_leases(client: Client, silenced: str) -> bool:
         ClusterError: kwok starts neither.
     """
     probe, control = f"{_PODS}/{_PROBE}", f"{_PODS}/{_PROBE}-control"
-    minded = [one["metadata"]["name"] for one in _leases(client) if one["spec"]["holderIdentity"] != _SILENCED]
-    pods = [(probe, silenced), *((control, node) for node in minded[:1])]
+    managed = [lease["metadata"]["name"] for lease in _leases(client) if lease["spec"]["holderIdentity"] != _SILENCED]
+    pods = [(probe, silenced), *((control, node) for node in managed[:1])]
     for path, where in pods:
         containers = [{"name": "probe", "image": "probe"}]
         body = {"metadata": {"name": path.rpartition("/")[2]}, "spec": {"nodeName": where, "containers": containers}}
         _expect(client, "POST", _PODS, body, 201)
     deadline = time.monotonic() + _PROBE_SECONDS
-    while minded and _is_pending(client, control):
+    while managed and _is_pending(client, control):
         if time.monotonic() > deadline:
-            raise ClusterError(f"kwok starts no pod on {minded[0]}")
+            raise ClusterError(f"kwok starts no pod on {managed[0]}")
         time.sleep(0.02)
-    played = time.monotonic() + _PLAYED_SECONDS
-    while (respects := _is_pending(client, probe)) and time.monotonic() < played:
+    probe_deadline = time.monotonic() + _CONTROL_SECONDS
+    while (respects := _is_pending(client, probe)) and time.monotonic() < probe_deadline:
         time.sleep(0.05)
     for path, _ in pods:
         _expect(client, "DELETE", f"{path}?gracePeriodSeconds=0", None, 200)
@@ -139,7 +139,7 @@ def release(client: Client, name: str | None = None) -> list[str]:
     if name is not None:
         _expect(client, "DELETE", f"{_LEASES}/{name}", None, 200)
         return [name]
-    orphans = [one["metadata"]["name"] for one in _leases(client) if one["spec"]["holderIdentity"] != _SILENCED]
+    orphans = [lease["metadata"]["name"] for lease in _leases(client) if lease["spec"]["holderIdentity"] != _SILENCED]
     _each(lambda orphan: client.request("DELETE", f"{_LEASES}/{orphan}"), orphans)
     return orphans
 
@@ -157,27 +157,29 @@ def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
     Raises:
         ClusterError: kwok does not manage them in time.
     """
-    wanted = set(names)
+    awaited = set(names)
     deadline = time.monotonic() + seconds
-    look = time.monotonic()
+    next_list = time.monotonic()
     owners: dict[str, str] = {}
-    while wanted:
+    while awaited:
         begin = time.monotonic()
-        if begin >= look:
+        if begin >= next_list:
             nodes = _expect(client, "GET", "/api/v1/nodes", None, 200)["items"]
             owners = {one["metadata"]["name"]: one["metadata"]["uid"] for one in nodes}
-            wanted &= owners.keys()
-            look = begin + _GONE_SECONDS
-        leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in wanted]
-        stale = [one for one in leases if any(o["uid"] != owners[one["name"]] for o in one.get("ownerReferences", ()))]
-        _each(lambda one: _delete_lease(client, one), stale)
-        if len(leases) - len(stale) == len(wanted) and leases:
+            awaited &= owners.keys()
+            next_list = begin + _GONE_SECONDS
+        leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in awaited]
+        stale_leases = [
+            one for one in leases if any(o["uid"] != owners[one["name"]] for o in one.get("ownerReferences", ()))
+        ]
+        _each(lambda one: _delete_lease(client, one), stale_leases)
+        if len(leases) - len(stale_leases) == len(awaited) and leases:
             last = max(leases, key=lambda metadata: int(metadata["resourceVersion"]))
             if _answers(client, last["name"]):
                 return
         if begin > deadline:
-            missing = len(wanted) - len(leases) + len(stale)
-            raise ClusterError(f"{missing} of {len(wanted)} nodes not ready after {seconds:.0f} s")
+            missing = len(awaited) - len(leases) + len(stale_leases)
+            raise ClusterError(f"{missing} of {len(awaited)} nodes not ready after {seconds:.0f} s")
         time.sleep(max(0.05, time.monotonic() - begin))  # lists of thousands of nodes take half of the time at most
 
 
@@ -186,28 +188,28 @@ def nudge(client: Client, names: Iterable[str]) -> None:
 
     It lists them when it takes the lease, but drops what comes before its own cache has seen that lease.
     """
-    on, moment = set(names), str(time.time_ns())
-    pods = _expect(client, "GET", "/api/v1/pods?resourceVersion=0", None, 200)["items"] if on else []
+    node_names, stamp = set(names), str(time.time_ns())
+    pods = _expect(client, "GET", "/api/v1/pods?resourceVersion=0", None, 200)["items"] if node_names else []
     stuck = [
-        f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"
-        for one in pods
-        if one["spec"].get("nodeName") in on
-        and (one["status"]["phase"] in ("Pending", "Running") or one["metadata"].get("deletionGracePeriodSeconds"))
+        f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        for pod in pods
+        if pod["spec"].get("nodeName") in node_names
+        and (pod["status"]["phase"] in ("Pending", "Running") or pod["metadata"].get("deletionGracePeriodSeconds"))
     ]
-    patch = {"metadata": {"annotations": {_NUDGED: moment}}}
+    patch = {"metadata": {"annotations": {_NUDGED: stamp}}}
     _each(lambda path: client.request("PATCH", path, patch, _MERGE), stuck)  # some are gone by now
 
 
 def _answers(client: Client, name: str) -> bool:
     """Return whether kwok manages a node, by an annotation that one of its stages answers."""
-    asked, path = str(time.time_ns()), f"/api/v1/nodes/{name}"
-    if client.request("PATCH", path, {"metadata": {"annotations": {_ASKED: asked}}}, _MERGE)[0] == 404:
+    stamp, path = str(time.time_ns()), f"/api/v1/nodes/{name}"
+    if client.request("PATCH", path, {"metadata": {"annotations": {_ASKED: stamp}}}, _MERGE)[0] == 404:
         return False
     deadline = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < deadline:
-        status, found = client.request("GET", path)
-        conditions = found["status"]["conditions"] if status == 200 else ()
-        if any(one["type"] == _ANSWERED and one["message"] == asked for one in conditions):
+        status, answer = client.request("GET", path)
+        conditions = answer["status"]["conditions"] if status == 200 else ()
+        if any(condition["type"] == _ANSWERED and condition["message"] == stamp for condition in conditions):
             return True
         time.sleep(0.01)
     return False
@@ -227,16 +229,16 @@ def _leases(client: Client) -> list[dict[str, Any]]:
     return items
 
 
-def _create(client: Client, one: Mapping[str, Any]) -> None:
-    _expect(client, "POST", "/api/v1/nodes", one, 201)
-    path = f"/api/v1/nodes/{one['metadata']['name']}"
+def _create(client: Client, manifest: Mapping[str, Any]) -> None:
+    _expect(client, "POST", "/api/v1/nodes", manifest, 201)
+    path = f"/api/v1/nodes/{manifest['metadata']['name']}"
     _expect(client, "PATCH", path, {"spec": {"taints": None}}, 200)
 
 
-def _expect(client: Client, method: str, path: str, body: Any, wanted: int) -> Any:
+def _expect(client: Client, method: str, path: str, body: Any, expected: int) -> Any:
     kind = _MERGE if method == "PATCH" else "application/json"
     status, answer = client.request(method, path, body, kind)
-    if status != wanted:
+    if status != expected:
         message = answer.get("message") if isinstance(answer, dict) else answer
         raise ClusterError(f"{method} {path}: {status} {message}")
     return answer

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from tranche_testcluster.scaling import MADE, Autoscaler, Decisions, Scaling, asks_for, parse_quantity, requests_of
+from tranche_testcluster.scaling import (
+    AUTOSCALED,
+    Autoscaler,
+    Decisions,
+    Scaling,
+    asks_for,
+    parse_quantity,
+    requests_of,
+)
 from tranche_testcluster.site import ZONE
 
 UNSCHEDULABLE = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
@@ -27,7 +35,7 @@ def pod(name: str, *, node: str = "", gpus: int = 1, zone: str = "cloud", condit
 
 def node(name: str, *, gpus: int = 2, cordoned: bool = False) -> Any:
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-    metadata = {"name": name, "labels": {ZONE: "cloud", MADE: "cloud"}}
+    metadata = {"name": name, "labels": {ZONE: "cloud", AUTOSCALED: "cloud"}}
     return {"metadata": metadata, "spec": {"unschedulable": cordoned}, "status": {"allocatable": allocatable}}
 
 
@@ -47,26 +55,26 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 def test_unschedulable_pod_gets_a_node_after_provisioning_time() -> None:
     autoscaler = scaler()
-    first = autoscaler.look([pod("a")], [], 100.0)
+    first = autoscaler.decide([pod("a")], [], 100.0)
     assert first.create == []
     assert first.messages == ["node cloud-0 is ordered for default/a and comes in 5 s (1 of 100)"]
     assert autoscaler.next_due() == 105.0
-    assert autoscaler.look([pod("a")], [], 104.9) == Decisions()
-    assert autoscaler.look([pod("a")], [], 105.0).create == ["cloud-0"]
+    assert autoscaler.decide([pod("a")], [], 104.9) == Decisions()
+    assert autoscaler.decide([pod("a")], [], 105.0).create == ["cloud-0"]
 
 
 def test_pods_share_the_node_that_was_ordered_first_fit() -> None:
     autoscaler = scaler()
-    found = autoscaler.look([pod("a"), pod("b"), pod("c")], [], 0.0)
+    found = autoscaler.decide([pod("a"), pod("b"), pod("c")], [], 0.0)
     assert [message.split(" for ")[1].split(" and ")[0] for message in found.messages] == ["default/a", "default/c"]
-    assert autoscaler.look([pod("a"), pod("b"), pod("c")], [], 5.0).create == ["cloud-0", "cloud-1"]
+    assert autoscaler.decide([pod("a"), pod("b"), pod("c")], [], 5.0).create == ["cloud-0", "cloud-1"]
 
 
 def test_free_room_on_a_node_is_used_before_another_is_ordered() -> None:
     autoscaler = scaler()
     pods = [pod("running", node="cloud-0"), pod("a")]
-    assert autoscaler.look(pods, [node("cloud-0")], 0.0).messages == []
-    assert len(autoscaler.look([*pods, pod("b")], [node("cloud-0")], 1.0).messages) == 1
+    assert autoscaler.decide(pods, [node("cloud-0")], 0.0).messages == []
+    assert len(autoscaler.decide([*pods, pod("b")], [node("cloud-0")], 1.0).messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -76,64 +84,64 @@ def test_free_room_on_a_node_is_used_before_another_is_ordered() -> None:
 )
 def test_pods_that_do_not_wait_for_the_site_get_no_node(other: Any) -> None:
     autoscaler = scaler()
-    assert autoscaler.look([other], [], 0.0) == Decisions()
+    assert autoscaler.decide([other], [], 0.0) == Decisions()
     assert autoscaler.next_due() == float("inf")
 
 
 def test_no_more_nodes_than_the_limit_are_ordered() -> None:
     autoscaler = scaler(most_nodes=1)
     pods = [pod("a", gpus=2), pod("b")]
-    found = autoscaler.look(pods, [], 0.0)
+    found = autoscaler.decide(pods, [], 0.0)
     assert found.messages[1:] == ["no node for default/b: there are as many nodes as allowed"]
-    assert autoscaler.look(pods, [], 1.0) == Decisions(), "it is said once"
-    assert autoscaler.look(pods, [], 5.0).create == ["cloud-0"]
-    assert autoscaler.look([pod("a", gpus=2, node="cloud-0"), pod("b")], [node("cloud-0")], 6.0) == Decisions()
+    assert autoscaler.decide(pods, [], 1.0) == Decisions(), "it is said once"
+    assert autoscaler.decide(pods, [], 5.0).create == ["cloud-0"]
+    assert autoscaler.decide([pod("a", gpus=2, node="cloud-0"), pod("b")], [node("cloud-0")], 6.0) == Decisions()
 
 
 def test_pod_larger_than_a_node_gets_none_and_a_message() -> None:
-    assert scaler().look([pod("a", gpus=3)], [], 0.0).messages == ["no node for default/a: it fits no such node"]
+    assert scaler().decide([pod("a", gpus=3)], [], 0.0).messages == ["no node for default/a: it fits no such node"]
 
 
 def test_an_idle_node_is_cordoned_and_then_deleted() -> None:
     autoscaler = scaler()
-    assert autoscaler.look([], [node("cloud-4")], 10.0) == Decisions()
-    assert autoscaler.look([], [node("cloud-4")], 12.9) == Decisions()
-    assert autoscaler.look([], [node("cloud-4")], 13.0).cordon == ["cloud-4"]
-    assert autoscaler.look([], [node("cloud-4", cordoned=True)], 13.2).delete == ["cloud-4"]
+    assert autoscaler.decide([], [node("cloud-4")], 10.0) == Decisions()
+    assert autoscaler.decide([], [node("cloud-4")], 12.9) == Decisions()
+    assert autoscaler.decide([], [node("cloud-4")], 13.0).cordon == ["cloud-4"]
+    assert autoscaler.decide([], [node("cloud-4", cordoned=True)], 13.2).delete == ["cloud-4"]
 
 
 def test_a_pod_that_comes_before_the_deletion_saves_the_node() -> None:
     autoscaler = scaler(idle_seconds=0.0)
-    assert autoscaler.look([], [node("cloud-0")], 0.0).cordon == ["cloud-0"]
-    late = autoscaler.look([pod("late", node="cloud-0")], [node("cloud-0", cordoned=True)], 0.2)
+    assert autoscaler.decide([], [node("cloud-0")], 0.0).cordon == ["cloud-0"]
+    late = autoscaler.decide([pod("late", node="cloud-0")], [node("cloud-0", cordoned=True)], 0.2)
     assert (late.uncordon, late.delete) == (["cloud-0"], [])
 
 
 def test_use_of_a_node_restarts_its_idle_time() -> None:
     autoscaler = scaler()
-    autoscaler.look([], [node("cloud-0")], 0.0)
-    autoscaler.look([pod("a", node="cloud-0")], [node("cloud-0")], 2.0)
-    autoscaler.look([], [node("cloud-0")], 4.0)
-    assert autoscaler.look([], [node("cloud-0")], 6.9) == Decisions()
-    assert autoscaler.look([], [node("cloud-0")], 7.0).cordon == ["cloud-0"]
+    autoscaler.decide([], [node("cloud-0")], 0.0)
+    autoscaler.decide([pod("a", node="cloud-0")], [node("cloud-0")], 2.0)
+    autoscaler.decide([], [node("cloud-0")], 4.0)
+    assert autoscaler.decide([], [node("cloud-0")], 6.9) == Decisions()
+    assert autoscaler.decide([], [node("cloud-0")], 7.0).cordon == ["cloud-0"]
 
 
 def test_a_node_stays_while_the_pod_it_came_for_is_not_bound() -> None:
     autoscaler = scaler(idle_seconds=0.0)
-    assert autoscaler.look([pod("slow")], [node("cloud-0")], 0.0) == Decisions()
-    assert autoscaler.look([pod("slow")], [node("cloud-0")], 60.0) == Decisions()
+    assert autoscaler.decide([pod("slow")], [node("cloud-0")], 0.0) == Decisions()
+    assert autoscaler.decide([pod("slow")], [node("cloud-0")], 60.0) == Decisions()
 
 
 def test_nodes_of_others_are_left_alone_and_count_for_nothing() -> None:
     foreign = node("cloud-0")
-    del foreign["metadata"]["labels"][MADE]
+    del foreign["metadata"]["labels"][AUTOSCALED]
     autoscaler = scaler(idle_seconds=0.0)
-    assert autoscaler.look([], [foreign], 0.0) == Decisions()
+    assert autoscaler.decide([], [foreign], 0.0) == Decisions()
 
 
 def test_names_go_on_after_those_of_an_earlier_autoscaler() -> None:
     autoscaler = scaler()
-    found = autoscaler.look([pod("a", gpus=2), pod("b", node="cloud-7")], [node("cloud-7")], 0.0)
+    found = autoscaler.decide([pod("a", gpus=2), pod("b", node="cloud-7")], [node("cloud-7")], 0.0)
     assert found.messages[0].startswith("node cloud-8 is ordered")
 
 
@@ -152,7 +160,7 @@ def test_names_go_on_after_those_of_an_earlier_autoscaler() -> None:
     ],
 )
 def test_required_affinity_says_whether_a_new_node_would_do(terms: Any, asks: bool) -> None:
-    assert asks_for(affine(*terms), {ZONE: "cloud", MADE: "cloud"}) is asks
+    assert asks_for(affine(*terms), {ZONE: "cloud", AUTOSCALED: "cloud"}) is asks
 
 
 @pytest.mark.parametrize(("text", "value"), [("500m", 0.5), ("2", 2.0), ("1Gi", 2.0**30), ("1.5k", 1500.0)])

@@ -87,9 +87,9 @@ def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
         return _assets(Path(assets).expanduser().absolute(), names)
     paths: dict[str, Path] = {}
     for module in _MODULES:
-        if wanted := [name for name in names if name in module.binaries]:
+        if needed := [name for name in names if name in module.binaries]:
             folder = _built(module, progress)
-            paths |= {name: folder / name for name in wanted}
+            paths |= {name: folder / name for name in needed}
     return {name: paths[name] for name in names}
 
 
@@ -147,10 +147,10 @@ def _built(module: GoModule, progress: Meter | None) -> Path:
 @contextlib.contextmanager
 def _lock(file: Path, meter: Meter) -> Iterator[None]:
     """Hold a lock between processes; it is released when the holder dies."""
-    with file.open("w") as held:
+    with file.open("w") as lock_file:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             meter.say(f"waiting for another process that builds ({file})")
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield

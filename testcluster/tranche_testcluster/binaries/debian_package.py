@@ -42,8 +42,8 @@ def find(programs: Programs) -> dict[str, Path] | None:
     """Return the paths of the programs, or None if one of them is missing."""
     folders = [os.environ.get("TRANCHE_ASSETS", ""), str(_folder(programs))]
     folders += [os.environ.get("PATH", "")] if programs.on_path else []
-    found = {name: shutil.which(name, path=os.pathsep.join(filter(None, folders))) for name in programs.names}
-    paths = {name: Path(path) for name, path in found.items() if path is not None}
+    by_name = {name: shutil.which(name, path=os.pathsep.join(filter(None, folders))) for name in programs.names}
+    paths = {name: Path(path) for name, path in by_name.items() if path is not None}
     return paths if len(paths) == len(programs.names) else None
 
 
@@ -53,8 +53,8 @@ def ensure(programs: Programs) -> dict[str, Path]:
     Raises:
         BuildError: apt or dpkg is missing, or failed.
     """
-    if found := find(programs):
-        return found
+    if paths := find(programs):
+        return paths
     if missing := [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]:
         where = "on the PATH" if programs.on_path else "into the folder TRANCHE_ASSETS"
         raise BuildError(f"{' and '.join(missing)} not found: put {' and '.join(programs.names)} {where}")
@@ -67,9 +67,9 @@ def ensure(programs: Programs) -> dict[str, Path]:
         target.mkdir(exist_ok=True)
         for name in programs.names:
             _unpacked(Path(staging), name).replace(target / name)
-    found = find(programs)
-    assert found is not None
-    return found
+    paths = find(programs)
+    assert paths is not None
+    return paths
 
 
 def _unpacked(staging: Path, name: str) -> Path:
@@ -95,9 +95,9 @@ def _folder(programs: Programs) -> Path:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    if result.returncode:
+        last = (result.stderr or result.stdout).strip().splitlines()[-1:]
         raise BuildError(f"`{' '.join(command)}` failed: {' '.join(last)}")
 
 

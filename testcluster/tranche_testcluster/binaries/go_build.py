@@ -41,10 +41,10 @@ class GoModule:
     @property
     def version(self) -> str:
         """The pinned version, such as v1.37.1."""
-        found = re.search(rf"^(?:require)?\s*{re.escape(self.version_of)} (v\S+)", self.files[0].read_text(), re.M)
-        if found is None:
+        match = re.search(rf"^(?:require)?\s*{re.escape(self.version_of)} (v\S+)", self.files[0].read_text(), re.M)
+        if match is None:
             raise BuildError(f"{self.files[0]} does not require {self.version_of}")
-        return found[1]
+        return match[1]
 
     @property
     def link_flags(self) -> str:
@@ -106,7 +106,7 @@ def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -
     }
     output = cwd / "output"
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    said: list[str] = []
+    error_lines: list[str] = []
     with (
         output.open("w") as stdout,
         subprocess.Popen(  # noqa: S603
@@ -117,7 +117,7 @@ def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -
         reader.start()
         try:
             while (line := _next(lines)) is not None:
-                said += [line] if line else []
+                error_lines += [line] if line else []
                 meter.advance(1 if line and line.startswith(counted) else 0)
         except BaseException:
             process.kill()
@@ -125,7 +125,7 @@ def _run(command: Sequence[str | Path], cwd: Path, meter: Meter, counted: str) -
         finally:
             reader.join()
     if process.returncode:
-        text = "\n".join(said[-20:])
+        text = "\n".join(error_lines[-20:])
         raise BuildError(f"`{' '.join(map(str, command[:2]))}` ended with exit code {process.returncode}:\n{text}")
     return [line for line in output.read_text().splitlines() if line]
 

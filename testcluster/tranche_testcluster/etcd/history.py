@@ -44,7 +44,7 @@ def read(port: int, resources: Sequence[str]) -> list[Change]:
         OSError: etcd does not answer.
         ValueError: An object is not stored as JSON.
     """
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    objects: dict[tuple[str, str], dict[str, Any]] = {}
     changes: list[Change] = []
     for revision, path, value in _writes(port):
         resource = next((name for name in resources if path.startswith(f"{_ROOT}{name}/")), None)
@@ -52,9 +52,9 @@ def read(port: int, resources: Sequence[str]) -> list[Change]:
             continue
         key = path.removeprefix(f"{_ROOT}{resource}/")
         after = None if value is None else json.loads(value)
-        changes.append(Change(revision, resource, key, known.pop((resource, key), None), after))
+        changes.append(Change(revision, resource, key, objects.pop((resource, key), None), after))
         if after is not None:
-            known[resource, key] = after
+            objects[resource, key] = after
     return changes
 
 

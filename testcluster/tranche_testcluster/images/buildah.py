@@ -30,11 +30,11 @@ class Recipe:
         """Hash of everything that the image is built from, besides its base image."""
         files = [self.dockerfile, *_context_files(self.context)]
         parts = [self.image, self.target, *(f"{key}={value}" for key, value in sorted(self.arguments.items()))]
-        found = hashlib.sha256("\n".join(parts).encode())
+        digest = hashlib.sha256("\n".join(parts).encode())
         for file in files:
-            found.update(f"\n{file.name} {file.stat().st_mode:o} {file.stat().st_size}\n".encode())
-            found.update(file.read_bytes())
-        return found.hexdigest()[:16]
+            digest.update(f"\n{file.name} {file.stat().st_mode:o} {file.stat().st_size}\n".encode())
+            digest.update(file.read_bytes())
+        return digest.hexdigest()[:16]
 
 
 def build(recipe: Recipe) -> Path:
@@ -83,18 +83,18 @@ def run_tool(name: str, *words: str | Path) -> str:
         BuildError: It is missing or failed.
     """
     try:
-        done = subprocess.run([name, *map(str, words)], capture_output=True, text=True, check=False)  # noqa: S603
+        result = subprocess.run([name, *map(str, words)], capture_output=True, text=True, check=False)  # noqa: S603
     except FileNotFoundError:
         raise BuildError(f"{name} not found; on Debian: apt-get install {name}") from None
-    if done.returncode:
-        last = "\n".join(f"{done.stdout}\n{done.stderr}".strip().splitlines()[-_QUOTED_LINES:])
+    if result.returncode:
+        last = "\n".join(f"{result.stdout}\n{result.stderr}".strip().splitlines()[-_QUOTED_LINES:])
         raise BuildError(f"`{name} {' '.join(map(str, words))}` failed:\n{last}")
-    return done.stdout
+    return result.stdout
 
 
 def _context_files(context: Path) -> list[Path]:
     """Return the files of a context, as far as its .dockerignore includes them."""
     ignore = context / ".dockerignore"
     names = [line[1:] for line in ignore.read_text().splitlines() if line.startswith("!")] if ignore.exists() else ["."]
-    found = [file for name in names for file in (context / name, *(context / name).rglob("*"))]
-    return sorted(file for file in found if file.is_file() and "__pycache__" not in file.parts)
+    paths = [file for name in names for file in (context / name, *(context / name).rglob("*"))]
+    return sorted(file for file in paths if file.is_file() and "__pycache__" not in file.parts)

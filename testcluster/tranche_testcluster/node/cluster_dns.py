@@ -26,10 +26,10 @@ def install(cluster: Cluster) -> None:
         ClusterError: It is not available in time.
     """
     objects = list(yaml.safe_load_all(_MANIFEST.read_text()))
-    for one in objects:
-        if one["kind"] == "Service":
-            one["spec"]["clusterIP"] = CLUSTER_DNS
-        if one["kind"] == "Deployment":
-            one["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
+    for manifest in objects:
+        if manifest["kind"] == "Service":
+            manifest["spec"]["clusterIP"] = CLUSTER_DNS
+        if manifest["kind"] == "Deployment":
+            manifest["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
     cluster.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(objects))
     cluster.kubectl("rollout", "status", "--namespace=kube-system", f"--timeout={_SECONDS}s", "deployment/coredns")

@@ -36,7 +36,9 @@ class HostState:
     def read(cls) -> Self:
         """Return the present state."""
         return cls(
-            sysctls=frozenset(f"{file}={_text(file)}" for one in _SYSCTLS for file in Path("/proc/sys").glob(one)),
+            sysctls=frozenset(
+                f"{file}={_text(file)}" for pattern in _SYSCTLS for file in Path("/proc/sys").glob(pattern)
+            ),
             mounts=frozenset(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
             interfaces=frozenset(path.name for path in Path("/sys/class/net").iterdir()),
             routes=frozenset(Path("/proc/net/route").read_text().splitlines()),
@@ -54,8 +56,8 @@ class HostState:
         lines = []
         for field in fields(self):
             before, after = getattr(self, field.name), getattr(later, field.name)
-            lines += [f"-{field.name} {one}" for one in sorted(before - after)]
-            lines += [f"+{field.name} {one}" for one in sorted(after - before)]
+            lines += [f"-{field.name} {item}" for item in sorted(before - after)]
+            lines += [f"+{field.name} {item}" for item in sorted(after - before)]
         return lines
 
 

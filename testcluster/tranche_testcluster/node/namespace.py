@@ -85,10 +85,10 @@ class Namespace:
         Raises:
             ClusterError: It fails; the text is its error output.
         """
-        done = subprocess.run(self.command(words), capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            raise ClusterError(f"{shlex.join(map(str, words))}: {done.stderr.strip()}")
-        return done.stdout
+        result = subprocess.run(self.command(words), capture_output=True, text=True, check=False)  # noqa: S603
+        if result.returncode:
+            raise ClusterError(f"{shlex.join(map(str, words))}: {result.stderr.strip()}")
+        return result.stdout
 
     def _script(self) -> str:
         """Return a script that mounts the node's folders, and then waits.

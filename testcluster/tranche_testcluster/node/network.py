@@ -202,6 +202,6 @@ def _run_in(process: int, *words: str) -> None:
 
 
 def _run(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise ClusterError(f"{' '.join(words)}: {done.stderr.strip()}")
+    result = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    if result.returncode:
+        raise ClusterError(f"{' '.join(words)}: {result.stderr.strip()}")

@@ -238,7 +238,7 @@ class RealNode:
         status, node = self._cluster.request("GET", f"/api/v1/nodes/{self.name}")
         if status != 200 or node["spec"].get("taints"):
             return False
-        conditions = {one["type"]: one["status"] for one in node["status"].get("conditions", ())}
+        conditions = {condition["type"]: condition["status"] for condition in node["status"].get("conditions", ())}
         return conditions.get("Ready") == "True"
 
     def _status(self) -> dict[str, Any]:
