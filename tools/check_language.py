@@ -170,7 +170,8 @@ def check_file(path: str, source: str) -> list[Finding]:
     if path.startswith("tests/") and path.endswith(".py"):
         findings += _long_test_names(path, source)
     return sorted(
-        (finding for finding in findings if not _exempt(finding, lines)), key=lambda found: (found.line, found.rule)
+        (finding for finding in findings if not _exempt(finding, lines)),
+        key=lambda finding: (finding.line, finding.rule),
     )
 
 
@@ -316,10 +317,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--list", nargs="*", metavar="RULE", help="print every finding (of these rules)")
     parser.add_argument("--write-baseline", action="store_true", help="lower the allowed numbers to the measured ones")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    findings = [found for path in tracked_files(ROOT) for found in check_file(path, (ROOT / path).read_text())]
+    findings = [finding for path in tracked_files(ROOT) for finding in check_file(path, (ROOT / path).read_text())]
     counts = Counter(finding.rule for finding in findings)
     if options.list is not None:
-        print(*(found for found in findings if not options.list or found.rule in options.list), sep="\n")
+        print(*(finding for finding in findings if not options.list or finding.rule in options.list), sep="\n")
         print(*(f"{name}: {counts[name]}" for name in RULE_NAMES), sep="\n")
         return 0
     if options.write_baseline:

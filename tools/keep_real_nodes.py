@@ -19,10 +19,10 @@ def main() -> int:
     print("starting three nodes and installing the chart; this takes one to two minutes", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the containers have another user
-        with installed_chart(Path(folder)) as found, suppress(KeyboardInterrupt):
+        with installed_chart(Path(folder)) as lab, suppress(KeyboardInterrupt):
             programs = f"{Path(sys.executable).parent}:{binary_cache.ensure('kubectl')['kubectl'].parent}"
             print("In a second terminal (everything stops when this command does):\n")
-            print(f"  export KUBECONFIG={found.cluster.kubeconfig}")
+            print(f"  export KUBECONFIG={lab.cluster.kubeconfig}")
             print(f"  export PATH={programs}:$PATH", flush=True)
             while True:
                 signal.pause()

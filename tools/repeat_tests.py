@@ -50,8 +50,8 @@ def run(module: str, number: int) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module]
     with log.open("wb") as output:
         try:
-            done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=SECONDS, check=False)  # noqa: S603
-            code = done.returncode
+            result = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=SECONDS, check=False)  # noqa: S603
+            code = result.returncode
         except subprocess.TimeoutExpired:
             code = -1
     passed = code in (0, NOTHING_RAN)
@@ -63,13 +63,13 @@ def run(module: str, number: int) -> bool:
     return passed
 
 
-def known() -> dict[str, list[bool]]:
+def recorded_results() -> dict[str, list[bool]]:
     """Return the recorded results by module."""
-    found: dict[str, list[bool]] = {}
+    by_module: dict[str, list[bool]] = {}
     for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
         result = json.loads(line)
-        found.setdefault(result["module"], []).append(result["passed"])
-    return found
+        by_module.setdefault(result["module"], []).append(result["passed"])
+    return by_module
 
 
 def main() -> int:
@@ -84,17 +84,17 @@ def main() -> int:
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     if not options.left:
         RESULTS.unlink(missing_ok=True)
-    chosen, done = modules(options.words), known()
+    chosen, recorded = modules(options.words), recorded_results()
 
     def repeat(module: str) -> tuple[str, list[bool]]:
-        before = done.get(module, [])
+        before = recorded.get(module, [])
         return module, [*before, *(run(module, number) for number in range(len(before), options.times))]
 
     with busy_loops(options.busy), ThreadPoolExecutor(options.at_once) as pool:
         for module, results in pool.map(repeat, chosen):
             sys.stdout.write(f"{results.count(True):3} of {len(results)} passed  {module}\n")
             sys.stdout.flush()
-    return int(not all(all(results) for module, results in known().items() if module in chosen))
+    return int(not all(all(results) for module, results in recorded_results().items() if module in chosen))
 
 
 if __name__ == "__main__":

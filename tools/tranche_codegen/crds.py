@@ -102,7 +102,7 @@ def _definition(
 
 
 def _root(schema: Schema) -> Schema:
-    """Schema of the object: the API server defines the metadata, and the status is optional."""
+    """Return the schema of the object: the API server defines the metadata, and the status is optional."""
     kind_fields: Schema = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     status = {key: value for key, value in schema["properties"]["status"].items() if key != "default"}
     return {
@@ -140,8 +140,8 @@ def main(kubeconfig: str, check: bool, root: Path) -> None:
     if not check:
         write_files(files)
         click.echo(f"{len(files)} files written")
-    elif found := differences(files, root):
-        click.echo("\n".join([*found, "run python -m tranche_codegen.crds to bring them up to date"]))
+    elif differing := differences(files, root):
+        click.echo("\n".join([*differing, "run python -m tranche_codegen.crds to bring them up to date"]))
         raise SystemExit(1)
 
 

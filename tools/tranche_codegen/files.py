@@ -47,8 +47,8 @@ def generated_files(crds: Mapping[str, dict[str, Any]], version: str, root: Path
     files = {}
     for plural, crd in crds.items():
         files[manifests / "crds" / f"{plural}.yaml"] = _yaml(crd, version)
-        kept = {**crd, "metadata": {**crd["metadata"], "annotations": _KEEP}}
-        files[chart / "crds" / f"{plural}.yaml"] = _yaml(kept, version)
+        protected = {**crd, "metadata": {**crd["metadata"], "annotations": _KEEP}}
+        files[chart / "crds" / f"{plural}.yaml"] = _yaml(protected, version)
     for name in CHART_FILES:
         files[chart / name] = (manifests / name).read_text(encoding="utf-8")
     return files
@@ -71,7 +71,7 @@ def write_or_compare(
     repository: Path,
     program: str,
     description: str | None,
-    what: str,
+    noun: str,
     arguments: list[str] | None,
 ) -> int:
     """Run the command line of a generator without a cluster: write its files or, with ``--check``, compare them.
@@ -81,31 +81,31 @@ def write_or_compare(
         repository: Default of ``--root``.
         program: Program name for ``--help``.
         description: Description for ``--help``.
-        what: Kind of file in messages, such as ``page``.
+        noun: Kind of file in messages, such as ``page``.
         arguments: Command line arguments; default: those of the process.
 
     Returns:
         The exit code.
     """
     parser = argparse.ArgumentParser(prog=program, description=description)
-    parser.add_argument("--check", action="store_true", help=f"write nothing; exit 1 if a committed {what} differs")
+    parser.add_argument("--check", action="store_true", help=f"write nothing; exit 1 if a committed {noun} differs")
     parser.add_argument("--root", type=Path, default=repository, help="repository to write to")
     options = parser.parse_args(arguments)
     files = generate(options.root)
     if not options.check:
         write_files(files)
-        sys.stdout.write(f"{len(files)} {what}s written\n")
+        sys.stdout.write(f"{len(files)} {noun}s written\n")
         return 0
-    found = differences(files, options.root)
-    sys.stdout.write("".join(f"{line}\n" for line in found))
-    return 1 if found else 0
+    differing = differences(files, options.root)
+    sys.stdout.write("".join(f"{line}\n" for line in differing))
+    return 1 if differing else 0
 
 
-def _difference(path: Path, wanted: str, root: Path) -> str:
+def _difference(path: Path, expected: str, root: Path) -> str:
     name = path.relative_to(root)
     if not path.exists():
         return f"{name}: missing"
-    lines = difflib.unified_diff(path.read_text(encoding="utf-8").splitlines(), wanted.splitlines(), n=0, lineterm="")
+    lines = difflib.unified_diff(path.read_text(encoding="utf-8").splitlines(), expected.splitlines(), n=0, lineterm="")
     changes = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     if not changes:
         return ""

@@ -89,9 +89,9 @@ def staging_schema(openapi: Mapping[str, Any]) -> Schema:
     containers = pod["properties"]["containers"]
     containers["maxItems"] = _MAX_CONTAINERS
     _keep(containers["items"], _STAGING_CONTAINER)
-    asked = containers["items"]["properties"]["resources"]
-    _keep(asked, ("limits", "requests"))
-    for amounts in asked["properties"].values():
+    resources = containers["items"]["properties"]["resources"]
+    _keep(resources, ("limits", "requests"))
+    for amounts in resources["properties"].values():
         amounts["maxProperties"] = _MAX_RESOURCES
     _keep(pod["properties"]["volumes"]["items"], _STAGING_VOLUME)
     return template
@@ -123,8 +123,8 @@ def _resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
     if reference is not None:
         name = reference.rpartition("/")[2]
         return dict(_REPLACED[name]) if name in _REPLACED else _resolve(schemas[name], schemas)
-    kept = {key: value for key, value in schema.items() if key in _KEPT}
-    result = map_schemas(kept, lambda child: _resolve(child, schemas))
+    supported = {key: value for key, value in schema.items() if key in _KEPT}
+    result = map_schemas(supported, lambda child: _resolve(child, schemas))
     if "items" in result and "x-kubernetes-list-map-keys" in schema:
         result["items"] = _with_key_defaults(result["items"], schema, schemas)
     return result

@@ -41,9 +41,9 @@ def _tree(path: str, command: click.Command) -> Iterator[tuple[str, click.Comman
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in sorted(command.list_commands(context)):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from _tree(f"{path} {name}", below)
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _tree(f"{path} {name}", child)
 
 
 def _variables() -> Iterator[tuple[str, str, str]]:

@@ -54,7 +54,7 @@ def phases_page() -> str:
 
 def _meanings(kind: type[Enum]) -> Iterator[tuple[str, str]]:
     """Yield the value and the docstring of each member."""
-    (body,) = [one for one in ast.parse(inspect.getsource(kind)).body if isinstance(one, ast.ClassDef)]
+    (body,) = [node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)]
     for member, below in zip(body.body, body.body[1:], strict=False):
         match member, below:
             case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
@@ -77,9 +77,9 @@ def _diagram(
         lines += [f"    state {name} {{", *(f"        {phase.value}" for phase in members), "    }"]
     drawn: dict[str, None] = {}
     for phase, following in transitions.items():
-        for other, text in following.items():
-            source = _source(transitions, groups, phase, other)
-            drawn[f"    {source} --> {other.value} : {text}"] = None
+        for target, text in following.items():
+            source = _source(transitions, groups, phase, target)
+            drawn[f"    {source} --> {target.value} : {text}"] = None
     return "\n".join(["```mermaid", *lines, *drawn, f"    {last.value} --> [*]", "```", ""])
 
 
@@ -87,11 +87,11 @@ def _source(
     transitions: Mapping[Phase, Mapping[Phase, str]],
     groups: Mapping[str, Collection[Phase]],
     phase: Phase,
-    other: Phase,
+    target: Phase,
 ) -> str:
     """Return the group of a phase if all its members have the same transition to the other phase, else the phase."""
     for name, members in groups.items():
-        alike = all(transitions[one].get(other) == transitions[phase][other] for one in members)
-        if phase in members and other not in members and alike:
+        alike = all(transitions[member].get(target) == transitions[phase][target] for member in members)
+        if phase in members and target not in members and alike:
             return name
     return str(phase.value)

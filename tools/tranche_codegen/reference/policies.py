@@ -42,9 +42,9 @@ def _yes(*, holds: bool) -> str:
 
 
 def _section(name: str, policy: Policy) -> str:
-    said = inspect.getdoc(sys.modules[type(policy).__module__]) or ""
+    module_text = inspect.getdoc(sys.modules[type(policy).__module__]) or ""
     first = (inspect.getdoc(type(policy)) or "").partition("\n")[0]
-    text = f"## {name}\n\n{first}\n\n{said.replace('``', '`')}\n"
-    if options := [(f"`{one.name}`", f"`{one.default}`", one.meaning) for one in options_of(policy)]:
+    text = f"## {name}\n\n{first}\n\n{module_text.replace('``', '`')}\n"
+    if options := [(f"`{option.name}`", f"`{option.default}`", option.meaning) for option in options_of(policy)]:
         text += "\n" + table(("option", "default", "meaning"), options)
     return text

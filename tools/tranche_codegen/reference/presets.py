@@ -84,8 +84,8 @@ def presets_page() -> str:
     }
     delays = JsacOptions()
     clusters = (
-        (f"`{name}`", said.format(**words), mark, f"`{delays.delay_of(name)}`")
-        for name, (said, mark) in ((name, _CLUSTERS[name]) for name in presets.PRESETS)
+        (f"`{name}`", content.format(**words), mark, f"`{delays.delay_of(name)}`")
+        for name, (content, mark) in ((name, _CLUSTERS[name]) for name in presets.PRESETS)
     )
     old = ", ".join(
         f"`{old}` is an earlier name of `{new}`: it still works, and a warning says so"
@@ -164,5 +164,5 @@ def _options() -> list[tuple[str, str]]:
     def command() -> None:
         """Do nothing."""
 
-    given = reversed(command.__click_params__)  # type: ignore[attr-defined]
-    return [(f"`{one.opts[0]}`", str(one.help)) for one in given if one.name in names]
+    options = reversed(command.__click_params__)  # type: ignore[attr-defined]
+    return [(f"`{option.opts[0]}`", str(option.help)) for option in options if option.name in names]

@@ -46,7 +46,7 @@ def schema_text(chart: Path, policies: Mapping[str, Policy]) -> str:
     if not line.search(text):
         raise ValueError("values.schema.json has no pattern of the value policy")
     pattern = f"^({'|'.join(name + _options_pattern(policy) for name, policy in sorted(policies.items()))})$"
-    return line.sub(lambda found: found[1] + json.dumps(pattern), text)
+    return line.sub(lambda match: match[1] + json.dumps(pattern), text)
 
 
 def _options_pattern(policy: Policy) -> str:
@@ -61,17 +61,17 @@ def _options_pattern(policy: Policy) -> str:
 
 def comments(text: str) -> Iterator[tuple[str, str]]:
     """Yield path and meaning of every value that has a comment ``# --``."""
-    above: list[tuple[int, str]] = []
-    said = ""
+    parents: list[tuple[int, str]] = []
+    meaning = ""
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
         if match := re.match(r"\s*# -- (.*)", line):
-            said = match[1]
+            meaning = match[1]
         elif match := re.match(r"\s*([\w.-]+):", line):
-            above = [*(one for one in above if one[0] < indent), (indent, match[1])]
-            if said:
-                yield ".".join(name for _, name in above), said
-            said = ""
+            parents = [*(entry for entry in parents if entry[0] < indent), (indent, match[1])]
+            if meaning:
+                yield ".".join(name for _, name in parents), meaning
+            meaning = ""
 
 
 def _leaves(values: Mapping[str, Any], meanings: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -89,10 +89,10 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
 
 
 def _find(root: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = root
+    schema: Mapping[str, Any] = root
     for name in path.split("."):
-        found = _resolved(found["properties"][name], root)
-    return found
+        schema = _resolved(schema["properties"][name], root)
+    return schema
 
 
 def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
