@@ -165,14 +165,16 @@ def await_kwok(client: Client, names: Iterable[str], seconds: float) -> None:
         begin = time.monotonic()
         if begin >= next_list:
             nodes = _expect(client, "GET", "/api/v1/nodes", None, 200)["items"]
-            owners = {one["metadata"]["name"]: one["metadata"]["uid"] for one in nodes}
+            owners = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
             awaited &= owners.keys()
             next_list = begin + _GONE_SECONDS
-        leases = [one["metadata"] for one in _leases(client) if one["metadata"]["name"] in awaited]
+        leases = [lease["metadata"] for lease in _leases(client) if lease["metadata"]["name"] in awaited]
         stale_leases = [
-            one for one in leases if any(o["uid"] != owners[one["name"]] for o in one.get("ownerReferences", ()))
+            lease
+            for lease in leases
+            if any(owner["uid"] != owners[lease["name"]] for owner in lease.get("ownerReferences", ()))
         ]
-        _each(lambda one: _delete_lease(client, one), stale_leases)
+        _each(lambda lease: _delete_lease(client, lease), stale_leases)
         if len(leases) - len(stale_leases) == len(awaited) and leases:
             last = max(leases, key=lambda metadata: int(metadata["resourceVersion"]))
             if _answers(client, last["name"]):
