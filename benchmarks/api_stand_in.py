@@ -39,10 +39,10 @@ class Collection:
         self.objects: dict[str, bytes] = {}
         self.watchers: set[asyncio.Queue[bytes]] = set()
 
-    def put(self, key: str, found: dict[str, Any], version: int) -> None:
+    def put(self, key: str, manifest: dict[str, Any], version: int) -> None:
         """Store an object, and send it to the watches."""
-        found["metadata"]["resourceVersion"] = str(version)
-        raw = encode(found)
+        manifest["metadata"]["resourceVersion"] = str(version)
+        raw = encode(manifest)
         kind = b"MODIFIED" if key in self.objects else b"ADDED"
         self.objects[key] = raw
         for queue in self.watchers:
@@ -60,12 +60,12 @@ class StandIn:
         self.written = 0
         self.reviews = 0
 
-    def put(self, found: dict[str, Any]) -> None:
+    def put(self, manifest: dict[str, Any]) -> None:
         """Create or change an object."""
         self.version += 1
-        metadata = found["metadata"]
+        metadata = manifest["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
-        self.collections[found["kind"]].put(key, found, self.version)
+        self.collections[manifest["kind"]].put(key, manifest, self.version)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request."""
@@ -125,7 +125,7 @@ class StandIn:
         name = spec["token"]
         if f"ns/{name}" not in self.collections["Pod"].objects:
             return web.json_response({"status": {"authenticated": False}})
-        extra = {f"authentication.kubernetes.io/pod-{what}": [name] for what in ("name", "uid")}
+        extra = {f"authentication.kubernetes.io/pod-{field}": [name] for field in ("name", "uid")}
         user = {"username": "system:serviceaccount:ns:default", "extra": extra}
         status = {"authenticated": True, "audiences": spec.get("audiences", []), "user": user}
         return web.json_response({"status": status})
@@ -137,11 +137,11 @@ class StandIn:
         raw = self.collections[kind].objects.get(key)
         if raw is None:
             return web.json_response({"code": 404}, status=404)
-        known = msgspec.json.decode(raw)
-        known["status"] = {**known.get("status", {}), **body["status"]}
-        self.put(known)
+        manifest = msgspec.json.decode(raw)
+        manifest["status"] = {**manifest.get("status", {}), **body["status"]}
+        self.put(manifest)
         self.written += 1
-        return web.json_response({"kind": kind, "metadata": known["metadata"]})
+        return web.json_response({"kind": kind, "metadata": manifest["metadata"]})
 
 
 def job(name: str, created: float, status: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -162,24 +162,24 @@ def job(name: str, created: float, status: dict[str, Any] | None = None) -> dict
 
 def objects(now: float, nodes: int, sites: int, running: int, pods: int) -> list[dict[str, Any]]:
     """Return the cluster: sites, nodes, running jobs with their pods, and pods of others up to `pods`."""
-    found: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     for site in range(sites):
         spec = {"nodeSelector": {"site": f"site-{site}"}}
-        found.append({"kind": "Site", "metadata": {"name": f"site-{site}", "uid": f"s{site}"}, "spec": spec})
+        manifests.append({"kind": "Site", "metadata": {"name": f"site-{site}", "uid": f"s{site}"}, "spec": spec})
     for number in range(nodes):
         offered = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(GPUS)}
         labels = {"site": f"site-{number % sites}", "kubernetes.io/hostname": f"n{number}", "kubernetes.io/os": "linux"}
         metadata = {"name": f"n{number}", "uid": f"n{number}", "labels": labels}
         status = {"allocatable": offered, "conditions": [{"type": "Ready", "status": "True"}]}
-        found.append({"kind": "Node", "metadata": metadata, "status": status})
+        manifests.append({"kind": "Node", "metadata": metadata, "status": status})
     for number in range(running):
         name, node = f"j{number}", f"n{number}"
         window = {"index": 0, "attempt": 1, "site": f"site-{number % sites}", "node": node, "chunks": [0]}
         plan = {"term": 1, "revision": 1, "observedGeneration": 1, "attempts": 1, "workers": [window]}
-        found.append(job(name, now - 600.0, {"plan": plan, "phase": "Running"}))
-        found.append(worker(name, node, now))
-    found += [stranger(number, f"n{number % nodes}") for number in range(pods - running)]
-    return found
+        manifests.append(job(name, now - 600.0, {"plan": plan, "phase": "Running"}))
+        manifests.append(worker(name, node, now))
+    manifests += [stranger(number, f"n{number % nodes}") for number in range(pods - running)]
+    return manifests
 
 
 def worker(name: str, node: str, now: float) -> dict[str, Any]:
@@ -214,8 +214,8 @@ def stranger(number: int, node: str) -> dict[str, Any]:
         "annotations": PADDING,
     }
     conditions = [
-        {"type": one, "status": "True", "lastTransitionTime": "2026-11-22T10:00:05Z"}
-        for one in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        {"type": condition, "status": "True", "lastTransitionTime": "2026-11-22T10:00:05Z"}
+        for condition in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     ]
     status = {"phase": "Running", "conditions": conditions, "startTime": "2026-11-22T10:00:01Z"}
     spec = {"nodeName": node, "schedulerName": "default-scheduler", "priority": 0, "containers": [container]}
@@ -249,11 +249,11 @@ def serve(pipe: Connection, *size: int) -> None:
 
 
 async def _serve(pipe: Connection, *size: int) -> None:
-    made = StandIn()
-    for found in objects(time.time(), *size):
-        made.put(found)
+    stand_in = StandIn()
+    for manifest in objects(time.time(), *size):
+        stand_in.put(manifest)
     app = web.Application(client_max_size=64 * 2**20)
-    app.router.add_route("*", "/{path:.*}", made.handle)
+    app.router.add_route("*", "/{path:.*}", stand_in.handle)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -262,11 +262,11 @@ async def _serve(pipe: Connection, *size: int) -> None:
     while True:
         await asyncio.sleep(0.02)
         while rate and time.monotonic() >= due:
-            made.put(job(f"new-{arrived}", time.time()))
+            stand_in.put(job(f"new-{arrived}", time.time()))
             arrived, due = arrived + 1, due + 1 / rate
         if pipe.poll():
             rate, due = float(pipe.recv()), time.monotonic()
-            moments = [*made.renewals, time.monotonic()]
+            moments = [*stand_in.renewals, time.monotonic()]
             longest = max((b - a for a, b in pairwise(moments)), default=0.0)
-            made.renewals = made.renewals[-1:]
-            pipe.send((arrived, made.written, made.reviews, longest))
+            stand_in.renewals = stand_in.renewals[-1:]
+            pipe.send((arrived, stand_in.written, stand_in.reviews, longest))

@@ -91,16 +91,17 @@ def choices(rate: float, time: ServiceTime, limit: float) -> dict[str, BatchDela
     return {"best": best, "single": queue.figures(1, 1), "fixed": fixed, "greedy": queue.figures(1, PLACES)}
 
 
-def difference(rate: float, service: Service, one: BatchDelay, requests: int) -> tuple[float, float]:
+def difference(rate: float, service: Service, choice: BatchDelay, requests: int) -> tuple[float, float]:
     """Return the relative difference of the mean delay from that of a simulation, and its standard error."""
-    seen = simulate(rate, one.least, one.most, PLACES, service.draw, requests=requests // 10, runs=10).delay_seconds
-    return one.delay_seconds / seen.mean - 1, seen.error / seen.mean
+    simulated = simulate(rate, choice.least, choice.most, PLACES, service.draw, requests=requests // 10, runs=10)
+    delay = simulated.delay_seconds
+    return choice.delay_seconds / delay.mean - 1, delay.error / delay.mean
 
 
-def line(load: float, limit: float, found: dict[str, BatchDelay], apart: float, error: float) -> str:
+def line(load: float, limit: float, figures: dict[str, BatchDelay], apart: float, error: float) -> str:
     """Return a row of the table."""
-    best = found["best"]
-    cells = "".join(f"{1000 * found[name].delay_seconds:>9.2f}{100 * found[name].loss:>7.2f}" for name in CHOICES)
+    best = figures["best"]
+    cells = "".join(f"{1000 * figures[name].delay_seconds:>9.2f}{100 * figures[name].loss:>7.2f}" for name in CHOICES)
     limits = f"{best.least},{best.most}"
     size = f"{memory(limit).of(best.most):.2f}"
     return f"{load:>5.1f}{limit:>6g}{limits:>7}{size:>7}{cells}{100 * apart:>+8.2f}{100 * error:>6.2f}"
@@ -118,8 +119,8 @@ def draw(service: Service) -> None:
         for column, limit in enumerate(LIMITS):
             upper, lower = grid[0][column], grid[1][column]
             for name, style in zip(CHOICES, lines(theme), strict=False):
-                upper.plot(loads, [1000 * one[name].delay_seconds for one in curves[limit]], label=name, **style)
-                lower.plot(loads, [100 * one[name].loss for one in curves[limit]], **style)
+                upper.plot(loads, [1000 * delays[name].delay_seconds for delays in curves[limit]], label=name, **style)
+                lower.plot(loads, [100 * delays[name].loss for delays in curves[limit]], **style)
             upper.set_title("memory within 4 GiB (b ≤ 8)" if limit < inf else "no limit of memory (b ≤ 32)")
             upper.set(yscale="log", ylim=(10, 500))
             upper.set_yticks((10, 20, 50, 100, 200, 500), ("10", "20", "50", "100", "200", "500"))
@@ -153,10 +154,10 @@ def main() -> None:
         for limit in LIMITS:
             for load in options.loads:
                 rate = rate_of(load, limit)
-                found = choices(rate, service.time, limit)
-                apart, error = difference(rate, service, found["best"], options.requests)
+                figures = choices(rate, service.time, limit)
+                apart, error = difference(rate, service, figures["best"], options.requests)
                 largest = max(largest, abs(apart))
-                print(f"{service.name:<14}{line(load, limit, found, apart, error)}", flush=True)
+                print(f"{service.name:<14}{line(load, limit, figures, apart, error)}", flush=True)
     print(f"largest difference between model and simulation: {100 * largest:.2f} %, bar {100 * BAR:g} %")
     sys.exit(largest > BAR)
 

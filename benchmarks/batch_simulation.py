@@ -79,15 +79,15 @@ def _run(
             area += len(waiting) * (until - now)
             now = until
             if now < arrival or now == busy_until:
-                busy_until, done, spent = _start(waiting, least, most, now, draw, random)
-                served, delays = served + done, delays + spent
+                busy_until, size, delay_sum = _start(waiting, least, most, now, draw, random)
+                served, delays = served + size, delays + delay_sum
         if len(waiting) >= places:
             lost += 1
             continue
         waiting.append(arrival)
         if busy_until <= now:
-            busy_until, done, spent = _start(waiting, least, most, now, draw, random)
-            served, delays = served + done, delays + spent
+            busy_until, size, delay_sum = _start(waiting, least, most, now, draw, random)
+            served, delays = served + size, delays + delay_sum
     return delays / served, lost / (requests - counted_from), area / (now - began)
 
 

@@ -48,16 +48,16 @@ class Instance:
 
 def instances(kind: str, count: int, seed: int) -> list[Instance]:
     """Draw `count` instances, "relaxed" or "exact"."""
-    found = []
+    drawn = []
     for number in range(count):
         draw = random.Random(f"{seed}/{kind}/{number}")
         if kind == "relaxed":
             jobs, nodes = drawn_relaxed(draw)
-            found.append(Instance(jobs, nodes, relaxed_flow_seconds(jobs, nodes)[0]))
+            drawn.append(Instance(jobs, nodes, relaxed_flow_seconds(jobs, nodes)[0]))
         else:
             jobs, nodes = drawn_exact(draw)
-            found.append(Instance(jobs, nodes, least_flow_seconds(jobs, nodes)))
-    return found
+            drawn.append(Instance(jobs, nodes, least_flow_seconds(jobs, nodes)))
+    return drawn
 
 
 def ratios(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
@@ -65,9 +65,9 @@ def ratios(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
     drawn = instances(kind, count, seed)
     rows = []
     for epsilon in EPSILONS:
-        found = [weighted_flow_seconds(augmented(one.jobs, one.nodes, epsilon)) / one.optimum for one in drawn]
+        quotients = [weighted_flow_seconds(augmented(case.jobs, case.nodes, epsilon)) / case.optimum for case in drawn]
         bound = (1 + 1 / epsilon) * (2 if kind == "exact" else 1) if epsilon else inf
-        rows.append({"epsilon": epsilon, "mean": fmean(found), "worst": max(found), "bound": bound})
+        rows.append({"epsilon": epsilon, "mean": fmean(quotients), "worst": max(quotients), "bound": bound})
     return rows
 
 
@@ -121,20 +121,20 @@ def main() -> None:
     if min(options.instances, options.jobs) < 1:
         parser.error("--instances and --jobs must be at least 1")
     seeds = [options.seed + i for i in range(3)]
-    found = {
+    figures = {
         "relaxed": ratios("relaxed", options.instances, options.seed),
         "exact": ratios("exact", options.instances, options.seed),
         "speeds": speeds(options.jobs, seeds),
     }
     ratio = {"ε": "epsilon|g", "mean": "mean|.3f", "worst": "worst|.3f"}
-    what = f"{options.instances} instances, seed {options.seed}"
-    print(table(f"F at speed 1 + ε over OPT_LP⁺, {what}", {**ratio, "1 + 1/ε": "bound|.1f"}, found["relaxed"]))
-    print(table(f"F at speed 1 + ε over OPT, {what}", {**ratio, "2 (1 + 1/ε)": "bound|.1f"}, found["exact"]))
+    scope = f"{options.instances} instances, seed {options.seed}"
+    print(table(f"F at speed 1 + ε over OPT_LP⁺, {scope}", {**ratio, "1 + 1/ε": "bound|.1f"}, figures["relaxed"]))
+    print(table(f"F at speed 1 + ε over OPT, {scope}", {**ratio, "2 (1 + 1/ε)": "bound|.1f"}, figures["exact"]))
     columns = {"policy": "policy|", "ε": "epsilon|g", "average JCT, s": "jct_seconds|,.0f", "F, s": "flow_seconds|,.0f"}
     where = f"jsac-cloud, {options.jobs} jobs, chunks × {CHUNK_SCALE:g}, load {LOAD:g}, seeds {seeds[0]} to {seeds[-1]}"
-    print(table(f"Speed 1 + ε: {where}", columns, found["speeds"]))
+    print(table(f"Speed 1 + ε: {where}", columns, figures["speeds"]))
     if options.json is not None:
-        facts = {"instances": options.instances, "jobs": options.jobs, "seeds": seeds, **found}
+        facts = {"instances": options.instances, "jobs": options.jobs, "seeds": seeds, **figures}
         options.json.write_text(json.dumps(facts, indent=2).replace("Infinity", "null") + "\n")
 
 

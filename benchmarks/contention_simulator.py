@@ -84,8 +84,8 @@ class MiniBatchJob:
     @property
     def load(self) -> float:
         """Load that it puts on each of its GPUs: computation, and communication if it is on several nodes."""
-        sent = self.model.gradient_mb * ALONE if len(self.nodes) > 1 else 0.0
-        return (self.model.forward_ms + self.model.backward_ms + sent) * self.left
+        communication_ms = self.model.gradient_mb * ALONE if len(self.nodes) > 1 else 0.0
+        return (self.model.forward_ms + self.model.backward_ms + communication_ms) * self.left
 
 
 Placement = Callable[["MiniBatchSimulation", MiniBatchJob, list[Gpu]], list[Gpu]]
@@ -125,11 +125,11 @@ def jobs_of(seed: int, jobs: int) -> list[MiniBatchJob]:
     """Draw jobs in the published mix of sizes."""
     draw = Random(f"{seed}/jobs")
     sizes = [size for size, among in SIZES for _ in range(round(among * jobs / 80))]
-    made = []
+    drawn_jobs = []
     for number, size in enumerate(sizes):
         iterations, arrival = draw.randint(10, 60), draw.uniform(0.0, 12_000.0)
-        made.append(MiniBatchJob(number, draw.choice(MODELS), size, iterations, arrival, left=iterations))
-    return made
+        drawn_jobs.append(MiniBatchJob(number, draw.choice(MODELS), size, iterations, arrival, left=iterations))
+    return drawn_jobs
 
 
 @dataclass(slots=True, eq=False)
@@ -165,13 +165,13 @@ class MiniBatchSimulation:
         for job in self.jobs:
             self._at(job.arrival, lambda job=job: self._arrive(job))  # type: ignore[misc]
         while self._heap or self.links.transfers:
-            sent, name = self.links.next_end()
-            if self._heap and self._heap[0][0] <= sent:
+            transfer_end, name = self.links.next_end()
+            if self._heap and self._heap[0][0] <= transfer_end:
                 self.now, _, act = heappop(self._heap)
                 act()
             elif name is not None:
-                self.now = sent
-                self.links.end(name, sent)
+                self.now = transfer_end
+                self.links.end(name, transfer_end)
                 self._next_batch(next(job for job in self.jobs if job.number == name))
                 self._start_transfers()
         return sum(job.completed - job.arrival for job in self.jobs) / len(self.jobs) / 1000
@@ -233,7 +233,7 @@ class MiniBatchSimulation:
     def _start_transfers(self) -> None:
         """Offer the waiting all-reduces to the rule, the job of least remaining service first."""
         for job in sorted(self._transfers, key=lambda job: (job.service, job.number)):
-            beside = [one.left_at(self.now) for one in self.links.on(job.nodes)]
+            beside = [transfer.left_at(self.now) for transfer in self.links.on(job.nodes)]
             if self.rule(job.model.gradient_mb, beside, self.links.most(job.nodes)):
                 self._transfers.remove(job)
                 self.links.start(job.number, job.model.gradient_mb, job.nodes, self.now)
@@ -257,7 +257,7 @@ def average_jct(placement: str, rule: str, seed: int, jobs: int) -> float:
 
 def pairs(models: Sequence[Model], batches: int) -> list[MiniBatchJob]:
     """Return jobs of two workers that arrive at the beginning."""
-    return [MiniBatchJob(number, one, 2, batches, 0.0, left=batches) for number, one in enumerate(models)]
+    return [MiniBatchJob(number, model, 2, batches, 0.0, left=batches) for number, model in enumerate(models)]
 
 
 def measured_ends(jobs: Sequence[MiniBatchJob], rule: StartRule, nodes: Sequence[tuple[int, int]]) -> list[float]:

@@ -23,12 +23,12 @@ RATE_SECONDS = 10
 """Interval of rates; Grafana takes four times the interval of scrapes, at least."""
 
 
-def ask(made: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Labels, Course]:
+def ask(work: Run, panels: Mapping[Query, Panel], query: Query) -> Mapping[Labels, Course]:
     """Return the course of a query, or its value at the end if its panel shows the whole time."""
     if panels[query].look == "timeseries":
-        return made.prometheus.over(query.over(f"{RATE_SECONDS}s"), made.began, made.ended, 0.5)
-    found = made.prometheus.instant(query.over(f"{made.span}s"), made.ended)
-    return {labels: [(made.ended, value)] for labels, value in found.items()}
+        return work.prometheus.over(query.over(f"{RATE_SECONDS}s"), work.began, work.ended, 0.5)
+    values = work.prometheus.instant(query.over(f"{work.span}s"), work.ended)
+    return {labels: [(work.ended, value)] for labels, value in values.items()}
 
 
 def main() -> int:
@@ -38,11 +38,11 @@ def main() -> int:
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    with run(program) as made:
+    with run(program) as work:
         for dashboard in DASHBOARDS:
             panels = {query: panel for panel in dashboard.panels for query in panel.queries}
             path = ROOT / f"docs/pictures/dashboard-{dashboard.name}.png"
-            draw(dashboard, lambda query, panels=panels: ask(made, panels, query), (made.began, made.ended), path)  # type: ignore[misc]
+            draw(dashboard, lambda query, panels=panels: ask(work, panels, query), (work.began, work.ended), path)  # type: ignore[misc]
             print(path)
     return 0
 

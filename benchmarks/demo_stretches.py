@@ -26,8 +26,8 @@ def run(rows: list[TraceRow], policy: str, seed: int) -> SimulationResult:
     compression = workload.Compression(divisor=(rows[-1].submit_seconds - first) / SPAN_SECONDS)
     jobs = []
     for row in rows:
-        moved = TraceRow(row.job_id, row.submit_seconds - first, row.gpus, row.duration_seconds)
-        drawn = workload.draw(moved, seed, compression, gangs=False)
+        shifted = TraceRow(row.job_id, row.submit_seconds - first, row.gpus, row.duration_seconds)
+        drawn = workload.draw(shifted, seed, compression, gangs=False)
         body = drawn.manifest("demo")
         job = to_job(TrainingJob.model_validate(body))
         jobs.append(replace(job, uid=drawn.name, submitted=drawn.arrival_seconds))

@@ -79,7 +79,7 @@ def model_families(profiles: Path) -> Table:
         name, gpus = entry[2:-1].rsplit("', ", 1)
         seconds = [int(gpus) / kind[entry]["null"] for kind in (together, apart) if kind.get(entry, {}).get("null")]
         if int(gpus) > 1 and len(seconds) == 2:
-            rows.append((name, gpus, *(f"{one:.6g}" for one in seconds)))
+            rows.append((name, gpus, *(f"{value:.6g}" for value in seconds)))
     comment = (
         "Source: stanford-futuredata/gavel, measured throughputs, MIT licence. Derived by\n"
         f"benchmarks/derive_presets.py: seconds of a mini-batch of all workers on {REFERENCE}: workers over their\n"
@@ -96,8 +96,8 @@ FILES: dict[str, Callable[[Path], Table]] = {
 }
 
 
-def _kilometres(one: Sequence[float], other: Sequence[float]) -> float:
-    latitudes, longitudes = (radians(one[0]), radians(other[0])), (radians(one[1]), radians(other[1]))
+def _kilometres(place: Sequence[float], other_place: Sequence[float]) -> float:
+    latitudes, longitudes = (radians(place[0]), radians(other_place[0])), (radians(place[1]), radians(other_place[1]))
     half = sin((latitudes[1] - latitudes[0]) / 2) ** 2
     half += cos(latitudes[0]) * cos(latitudes[1]) * sin((longitudes[1] - longitudes[0]) / 2) ** 2
     return 2 * 6371.0 * asin(sqrt(half))

@@ -61,14 +61,14 @@ def errors(scenario: Scenario) -> dict[str, list[float]]:
             plans[key].at.append(simulation.now)
             plans[key].completion.append(estimate.completion)
     simulation.run()
-    found: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+    by_moment: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
     for result in simulation.result().jobs:
         jct = result.completed - result.submitted
         for moment, fraction in MOMENTS.items():
             planned = plans[result.key].known(result.submitted + fraction * jct)
             if planned is not None:
-                found[moment].append((planned - result.completed) / jct)
-    return found
+                by_moment[moment].append((planned - result.completed) / jct)
+    return by_moment
 
 
 def main() -> None:
@@ -79,14 +79,14 @@ def main() -> None:
     print("| jobs | durations | planned at | estimates | median | p90 | bias |\n|:--|:--|:--|--:|--:|--:|--:|")
     for name, (recipe, load) in SETTINGS.items():
         for label, sigma in SIGMAS.items():
-            found: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+            by_moment: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
             for seed in SEEDS:
                 print(f"{name}, {label}, seed {seed} …", file=sys.stderr)
                 scenario = replace(recipe, estimate_sigma=sigma).build(policy, seed, load)
-                for moment, some in errors(scenario).items():
-                    found[moment] += some
-            for moment, signed in found.items():
-                sizes = [abs(one) for one in signed]
+                for moment, values in errors(scenario).items():
+                    by_moment[moment] += values
+            for moment, signed in by_moment.items():
+                sizes = [abs(error) for error in signed]
                 cells = (median(sizes), quantiles(sizes, n=10)[-1], median(signed))
                 figures = " | ".join(f"{100 * cell:.1f} %" for cell in cells)
                 print(f"| {name} | {label} | {moment} | {len(signed)} | {figures} |", flush=True)

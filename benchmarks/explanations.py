@@ -33,22 +33,22 @@ def cell(count: TrialCount, kind: str) -> str:
 
 def row(count: TrialCount) -> str:
     """Return one line of the table; the last column has all kinds without a column of their own."""
-    rest = set(count.total) - set(COLUMNS)
-    other = sum(count.total[kind] for kind in rest)
+    others = set(count.total) - set(COLUMNS)
+    total = sum(count.total[kind] for kind in others)
     cells = [cell(count, kind) for kind in COLUMNS]
-    cells.append(f"{sum(count.earlier[kind] for kind in rest)} / {other}" if other else "–")
+    cells.append(f"{sum(count.earlier[kind] for kind in others)} / {total}" if total else "–")
     return f"| {count.policy} | {' | '.join(cells)} |"
 
 
 def problems(count: TrialCount, states: int) -> list[str]:
     """Return what the trials of a policy do not show."""
-    found = []
+    lines = []
     if count.earlier["all"] < MIN_SHARE * states:
-        found.append(f"{count.policy}: {count.earlier['all']} of {states} start earlier, less than {MIN_SHARE:.0%}")
+        lines.append(f"{count.policy}: {count.earlier['all']} of {states} start earlier, less than {MIN_SHARE:.0%}")
     rare = count.missing(LEAST_OF_A_KIND * states // STATES)
     if rare:
-        found.append(f"{count.policy}: too few states with {', '.join(rare)}")
-    return found
+        lines.append(f"{count.policy}: too few states with {', '.join(rare)}")
+    return lines
 
 
 def main() -> None:
@@ -69,9 +69,9 @@ def main() -> None:
     if options.failed:
         for count in counts:
             print(f"\n{count.policy}", *count.failed, sep="\n", file=sys.stderr)
-    found = [line for count in counts for line in problems(count, options.states)]
-    print(*found, sep="\n", file=sys.stderr)
-    sys.exit(1 if found else 0)
+    lines = [line for count in counts for line in problems(count, options.states)]
+    print(*lines, sep="\n", file=sys.stderr)
+    sys.exit(1 if lines else 0)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ class Still(Generic[T]):
 
     def subscribe(self, callback: Callable[[str, T | None, T | None], None]) -> None:
         """Send the existing objects to the callback."""
-        for key, held in self.store.items():
-            callback(key, None, held)
+        for key, item in self.store.items():
+            callback(key, None, item)
 
 
 class Watches:
@@ -147,17 +147,17 @@ def measure(port: int, verb: str, content: bytes, rounds: int) -> list[float]:
 
 def receive(connection: socket.socket) -> None:
     """Read one whole answer."""
-    got = b""
-    while b"\r\n\r\n" not in got:
-        got += connection.recv(1 << 18)
-    head, _, rest = got.partition(b"\r\n\r\n")
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(1 << 18)
+    head, _, rest = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200"), head
     length = int(
         next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")).split(b":")[1]
     )
-    left = length - len(rest)
-    while left:
-        left -= len(connection.recv(min(left, 1 << 18)))
+    bytes_left = length - len(rest)
+    while bytes_left:
+        bytes_left -= len(connection.recv(min(bytes_left, 1 << 18)))
 
 
 def main() -> None:

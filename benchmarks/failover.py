@@ -87,13 +87,13 @@ def main() -> int:
             stack.start_operator(REPLICAS["operator"], free_port())
             whole = Whole(cluster, stack)
             arrivals = Arrivals(whole)
-            for _, program, what in product(range(options.rounds), REPLICAS, SIGNALS):
-                seconds = failover(whole, arrivals, program, SIGNALS[what])
-                measured.setdefault((program, what), []).append(seconds)
-                print(f"{program} {what}: {seconds:.1f} s", flush=True)
+            for _, program, event in product(range(options.rounds), REPLICAS, SIGNALS):
+                seconds = failover(whole, arrivals, program, SIGNALS[event])
+                measured.setdefault((program, event), []).append(seconds)
+                print(f"{program} {event}: {seconds:.1f} s", flush=True)
     print("\n| leading replica of | is | seconds until another one continues |\n| :-- | :-- | --: |")
-    for (program, what), values in measured.items():
-        print(f"| the {program} | {what} | {seconds_text(values)} |")
+    for (program, event), values in measured.items():
+        print(f"| the {program} | {event} | {seconds_text(values)} |")
     print()
     return 0 if all_kept({"s, failover": max(max(values) for values in measured.values())}) else 1
 

@@ -49,16 +49,16 @@ def with_tenants(scenario: Scenario) -> Scenario:
     return replace(scenario, jobs=tuple(jobs))
 
 
-def average(jobs: Sequence[JobResult], wanted: Callable[[str], bool] = lambda _: True) -> float:
+def average(jobs: Sequence[JobResult], counts: Callable[[str], bool] = lambda _: True) -> float:
     """Return the average JCT of the wanted tenants' jobs, in seconds."""
-    return fmean(job.jct_seconds for job in jobs if wanted(job.tenant))
+    return fmean(job.jct_seconds for job in jobs if counts(job.tenant))
 
 
 def results(scenario: Scenario, policy: str) -> tuple[JobResult, ...]:
     """Run the scenario to its end."""
-    found = run(replace(scenario, policy=policy))
-    assert not found.unfinished, found.unfinished
-    return found.jobs
+    result = run(replace(scenario, policy=policy))
+    assert not result.unfinished, result.unfinished
+    return result.jobs
 
 
 def split(scenario: Scenario) -> Scenario:
@@ -114,12 +114,12 @@ def gains() -> None:
     for name in [name for name in SETTINGS if "elastic jobs" in name]:
         cells = []
         for policy in ("chunk", "chunk:fair=1"):
-            found = []
+            changes = []
             for seed in SEEDS:
                 scenario = with_tenants(SETTINGS[name].build("chunk", seed, LOAD))
                 before = average(results(scenario, policy), "t0".__ne__)
-                found.append(average(results(split(scenario), policy), "t0".__ne__) / before)
-            cells.append(ratios(found))
+                changes.append(average(results(split(scenario), policy), "t0".__ne__) / before)
+            cells.append(ratios(changes))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 

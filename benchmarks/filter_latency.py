@@ -80,7 +80,7 @@ def report(port: int, rate: float, seconds: float, pipe: Connection) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    pipe.send((len(statuses) / seconds, {one: statuses.count(one) for one in sorted(set(statuses))}))
+    pipe.send((len(statuses) / seconds, {status: statuses.count(status) for status in sorted(set(statuses))}))
 
 
 def idle(port: int, count: int, pipe: Connection) -> None:
@@ -118,18 +118,18 @@ def filter_milliseconds(port: int, seconds: float) -> list[float]:
     return times
 
 
-def print_times(what: str, times: list[float]) -> tuple[float, float]:
+def print_times(title: str, times: list[float]) -> tuple[float, float]:
     """Print the times, and return p50 and p99."""
     middle, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-    print(f"{what}: {len(times)} calls, p50 {middle:.2f} ms, p99 {p99:.2f} ms, max {max(times):.2f} ms")
+    print(f"{title}: {len(times)} calls, p50 {middle:.2f} ms, p99 {p99:.2f} ms, max {max(times):.2f} ms")
     return middle, p99
 
 
 def memory(pid: int) -> tuple[float, float]:
     """Return RSS and PSS of a process in MB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    found = {line.split(":")[0]: int(line.split()[1]) / 1000 * 1.024 for line in lines[1:]}
-    return found["Rss"], found["Pss"]
+    megabytes = {line.split(":")[0]: int(line.split()[1]) / 1000 * 1.024 for line in lines[1:]}
+    return megabytes["Rss"], megabytes["Pss"]
 
 
 def memory_of_all(scheduler: "Scheduler") -> float:
@@ -229,7 +229,7 @@ def _measure(scheduler: Scheduler, pipe: Any, options: argparse.Namespace) -> No
     figures = {}
     figures["filter of 5,000 names, p99 ms, idle"] = print_times("idle", filter_milliseconds(port, options.seconds))[1]
     figures["memory of extender, planner and API, PSS, MB"] = memory_of_all(scheduler)
-    for what, connections in (("beside reports", 0), (f"beside {options.idle} idle connections", options.idle)):
+    for title, connections in (("beside reports", 0), (f"beside {options.idle} idle connections", options.idle)):
         pipe.send(options.arrivals)
         before = pipe.recv()
         near, far = context.Pipe()
@@ -242,7 +242,7 @@ def _measure(scheduler: Scheduler, pipe: Any, options: argparse.Namespace) -> No
         sender = context.Process(target=report, args=arguments, daemon=True)
         sender.start()
         time.sleep(1.0)
-        middle, p99 = print_times(what, filter_milliseconds(port, options.seconds))
+        middle, p99 = print_times(title, filter_milliseconds(port, options.seconds))
         rate, statuses = near.recv()
         pipe.send(0.0)
         after = pipe.recv()

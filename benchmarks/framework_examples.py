@@ -34,16 +34,16 @@ COLUMNS = {
 }
 
 
-def trial(made: Trial) -> Result:
+def trial(case: Trial) -> Result:
     """Train once in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="tranche-gang-") as directory:
-        result = run(made, Path(directory))
+        result = run(case, Path(directory))
     # A step in progress on a killed TensorFlow worker is given to another one: it may be in the model twice.
-    twice = made.kills if made.example.framework == "tensorflow" else 0
-    assert min(result.counts) == 1, f"{made}: the model does not have every batch: {result.counts}"
-    assert sum(result.counts) <= len(result.counts) + twice, f"{made}: batches are in the model twice: {result.counts}"
-    assert result.reported > 0, f"{made}: no report was counted"
-    assert result.refused == 0, f"{made}: reports were refused"
+    twice = case.kills if case.example.framework == "tensorflow" else 0
+    assert min(result.counts) == 1, f"{case}: the model does not have every batch: {result.counts}"
+    assert sum(result.counts) <= len(result.counts) + twice, f"{case}: batches are in the model twice: {result.counts}"
+    assert result.reported > 0, f"{case}: no report was counted"
+    assert result.refused == 0, f"{case}: reports were refused"
     return result
 
 
@@ -51,7 +51,9 @@ def measure(example: Example, seed: int) -> dict[str, float]:
     """Train twice, print a row, and return the figures that have bounds."""
     calm, rough = trial(Trial(example, seed)), trial(Trial(example, seed, preemptions=1, kills=1))
     kinds = [kind for kind, _ in rough.moments]
-    again = {kind: max(0.0, seen - found) for kind, seen, found in zip(kinds, rough.seen, rough.resumed, strict=True)}
+    again = {
+        kind: max(0.0, seen - resumed) for kind, seen, resumed in zip(kinds, rough.seen, rough.resumed, strict=True)
+    }
     apart = rough.loss / calm.loss - 1
     print(
         f"{example.framework:>10}{calm.loss:>13.5f}{rough.loss:>11.5f}{apart:>+9.3%}{again['preempt']:>18.0f}"

@@ -45,10 +45,10 @@ def run(members: int, batches: int, seed: int) -> list[dict[str, Any]]:
         chunks.stage(Path(directory), 1)
         command = [str(python_of("torch")), __file__, "--gang", directory]
         command += [f"--members={members}", f"--batches={batches}", f"--seed={seed}"]
-        told = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    if told.returncode:
-        raise RuntimeError(f"the gang ended with the exit code {told.returncode}")
-    return [json.loads(line) for line in told.stdout.splitlines()]
+        process = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if process.returncode:
+        raise RuntimeError(f"the gang ended with the exit code {process.returncode}")
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def start(data: Path, members: int, batches: int, seed: int) -> int:
@@ -91,7 +91,7 @@ def _trained(data: Path, batches: int, seed: int, rule: str, attack: float) -> d
 
     rank, size = distributed.get_rank(), distributed.get_world_size()
     state = load(data / "no checkpoint", batches, seed)
-    x, y = (torch.from_numpy(held) for held in chunks.load(data, 0))
+    x, y = (torch.from_numpy(array) for array in chunks.load(data, 0))
     network = DistributedDataParallel(state.network) if rule == "mean" else state.network
     factor = attack if rank == size - 1 else 1.0
     off_server, began = 0.0, time.process_time()
@@ -100,13 +100,15 @@ def _trained(data: Path, batches: int, seed: int, rule: str, attack: float) -> d
         state.optimizer.zero_grad()
         (factor * cross_entropy(network(x[rows]), y[rows])).backward()
         if rule != "mean":
-            sent = _gathered(_flat(parameter.grad for parameter in state.network.parameters())) if batch == 0 else None
+            before = (
+                _gathered(_flat(parameter.grad for parameter in state.network.parameters())) if batch == 0 else None
+            )
             weights = _gathered(torch.tensor([float(len(rows))], dtype=torch.float64)) if batch == 0 else None
             robust.aggregate(state.network.parameters(), len(rows), rule)
-            if sent is not None and weights is not None:
-                found = _flat(parameter.grad for parameter in state.network.parameters()).numpy()
-                server = RULES[rule](sent.numpy(), weights.numpy()[:, 0])
-                off_server = float(abs(found - server).max())
+            if before is not None and weights is not None:
+                aggregated = _flat(parameter.grad for parameter in state.network.parameters()).numpy()
+                server = RULES[rule](before.numpy(), weights.numpy()[:, 0])
+                off_server = float(abs(aggregated - server).max())
         state.optimizer.step()
     seconds = (time.process_time() - began) / batches
     with torch.no_grad():
@@ -154,12 +156,12 @@ def main() -> None:
         sys.exit(str(error))
     base = results[0]["processor_seconds_per_batch"]
     print(f"{'rule':<14}{'attack':>8}{'loss':>10}{'CPU / mean':>12}{'members apart':>15}{'off server':>12}")
-    for one in results:
-        attack = "none" if one["attack"] == 1.0 else f"{one['attack']:.0f}"
-        ratio = one["processor_seconds_per_batch"] / base
+    for result in results:
+        attack = "none" if result["attack"] == 1.0 else f"{result['attack']:.0f}"
+        ratio = result["processor_seconds_per_batch"] / base
         print(
-            f"{one['rule']:<14}{attack:>8}{one['loss']:>10.4g}{ratio:>12.2f}"
-            f"{one['between_members']:>15.1e}{one['off_server']:>12.1e}"
+            f"{result['rule']:<14}{attack:>8}{result['loss']:>10.4g}{ratio:>12.2f}"
+            f"{result['between_members']:>15.1e}{result['off_server']:>12.1e}"
         )
 
 

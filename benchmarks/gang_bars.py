@@ -66,14 +66,14 @@ def outcomes(log: str, policy: str, seeds: tuple[int, ...] = (1,), **changes: An
     recipe = Recipe(LoggedJobs(FileLog.at(log_path(log))), FixedCluster(pool(LOGS[log])), **changes)
     result = run_study(Study(recipe, (policy,), "", seeds=seeds), SerialPool())
     failures: tuple[Failure, ...] = result.failures
-    if failures or any(one.unfinished for one in result.outcomes):
+    if failures or any(outcome.unfinished for outcome in result.outcomes):
         raise SystemExit(f"{log}, {policy}: {failures or 'jobs did not complete'}")
     return list(result.outcomes)
 
 
-def averages(found: list[Outcome], baseline: Outcome) -> tuple[float, ...]:
+def averages(measured: list[Outcome], baseline: Outcome) -> tuple[float, ...]:
     """Return ratios of average JCTs."""
-    return tuple(one.summary.average_jct_seconds / baseline.summary.average_jct_seconds for one in found)
+    return tuple(outcome.summary.average_jct_seconds / baseline.summary.average_jct_seconds for outcome in measured)
 
 
 def bars(log: str) -> list[Bar]:
@@ -86,19 +86,19 @@ def bars(log: str) -> list[Bar]:
     restarted = outcomes(log, POLICY, restart_seconds=RESTART_SECONDS)
     predicted = outcomes(log, POLICY, SEEDS.get(log, (1, 2, 3)), estimate_sigma=SIGMA)
     unknown = outcomes(log, POLICY, unsized=1.0)
-    found = [
+    figures = [
         *known,
         Bar(log, "restarts of 60 s / SRSF", averages(restarted, paid), PAID_BOUND),
         Bar(log, "predicted (σ = 1) / SRSF exact", averages(predicted, free), 1.12 if log in WIDE else 1.05),
         Bar(log, "nothing known / SRSF exact", averages(unknown, free), None),
     ]
     if log == "elasticflow_cluster06":
-        one = restarted[0].summary
-        trained = one.utilisation * LOGS[log] * one.makespan_seconds
-        found.append(Bar(log, "preemptions a job, restarts of 60 s", (one.preemptions / one.jobs,), 0.5))
-        share = one.lost_gpu_seconds / (trained + one.lost_gpu_seconds)
-        found.append(Bar(log, "share of GPU time lost to all starts", (share,), 0.02))
-    return found
+        summary = restarted[0].summary
+        trained = summary.utilisation * LOGS[log] * summary.makespan_seconds
+        figures.append(Bar(log, "preemptions a job, restarts of 60 s", (summary.preemptions / summary.jobs,), 0.5))
+        share = summary.lost_gpu_seconds / (trained + summary.lost_gpu_seconds)
+        figures.append(Bar(log, "share of GPU time lost to all starts", (share,), 0.02))
+    return figures
 
 
 def main() -> None:

@@ -25,14 +25,14 @@ POLL_SECONDS = 0.05
 
 def start_seconds(cluster: Cluster, component: str) -> float:
     """Delete a pod of a component, and return the seconds from the binding of its successor to its readiness."""
-    known = {pod["metadata"]["uid"] for pod in system_pods(cluster, component)}
+    old_uids = {pod["metadata"]["uid"] for pod in system_pods(cluster, component)}
     name = system_pods(cluster, component)[0]["metadata"]["name"]
     cluster.kubectl("delete", "pod", name, f"--namespace={NAMESPACE}", "--wait=false")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component={component}"
     bound = None
     while True:
         for pod in cluster.request("GET", path)[1]["items"]:
-            if pod["metadata"]["uid"] in known or "nodeName" not in pod["spec"]:
+            if pod["metadata"]["uid"] in old_uids or "nodeName" not in pod["spec"]:
                 continue
             bound = bound or time.monotonic()
             if is_ready(pod):
@@ -44,7 +44,7 @@ def main() -> int:
     """Measure, print, and compare with the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=5, help="starts of each component")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if reason := unavailable():
         print(f"skipped: {reason}")
         return 0
@@ -54,12 +54,12 @@ def main() -> int:
         Path(folder).chmod(0o755)
         with installed_chart(Path(folder)) as installed:
             for component in ("scheduler", "operator"):
-                found = []
-                for _ in range(asked.starts):
+                seconds = []
+                for _ in range(options.starts):
                     await_system(installed.cluster)
-                    found.append(start_seconds(installed.cluster, component))
-                late = late or median(found) > LIMIT_SECONDS
-                print(f"| pod of the {component} | {median(found):.1f} | {max(found):.1f} |", flush=True)
+                    seconds.append(start_seconds(installed.cluster, component))
+                late = late or median(seconds) > LIMIT_SECONDS
+                print(f"| pod of the {component} | {median(seconds):.1f} | {max(seconds):.1f} |", flush=True)
     return int(late)
 
 

@@ -63,37 +63,37 @@ def outcomes(scenario: Scenario) -> list[Outcome]:
     simulation = prepared(scenario)
     planner, plans = simulation.planner, {}
     for _ in arrivals(simulation, scenario):
-        for key, one in planner.forecast(simulation.now).items():
+        for key, estimate in planner.forecast(simulation.now).items():
             if key not in plans:
                 plan = planner.plan_of(key, simulation.now)
-                plans[key] = (one.completion, plan.start_interval, plan.completion_interval)
+                plans[key] = (estimate.completion, plan.start_interval, plan.completion_interval)
     simulation.run()
-    found = []
+    completed = []
     for job in simulation.result().jobs:
         planned, start, completion = plans[job.key]
         if start is not None and completion is not None:
-            found.append(Outcome(job.submitted, job.started, job.completed, planned, start, completion))
-    return sorted(found, key=lambda one: one.completed)
+            completed.append(Outcome(job.submitted, job.started, job.completed, planned, start, completion))
+    return sorted(completed, key=lambda outcome: outcome.completed)
 
 
-def course(found: Sequence[Outcome]) -> list[float]:
+def course(completed: Sequence[Outcome]) -> list[float]:
     """Return the share inside among the last `WINDOW` completed jobs, after each job."""
-    inside = [one.inside for one in found]
+    inside = [outcome.inside for outcome in completed]
     return [sum(inside[n - WINDOW : n]) / WINDOW for n in range(WINDOW, len(inside) + 1)]
 
 
 def row(log: str, sigma: float, runs: Sequence[Sequence[Outcome]]) -> str:
     """Return a row of the table."""
-    every = [one for found in runs for one in found]
-    shares = [sum(one.inside for one in found) / len(found) for found in runs]
-    waits = [one for one in every if one.start.latest > one.submitted + 1.0]
-    starts = sum(one.start.verdict(one.started) == "inside" for one in waits) / len(waits) if waits else 1.0
-    late = sum(one.completion.verdict(one.completed) == "late" for one in every) / len(every)
-    errors = sorted(abs(one.planned - one.completed) / (one.completed - one.submitted) for one in every)
+    every = [job for run in runs for job in run]
+    shares = [sum(job.inside for job in run) / len(run) for run in runs]
+    waits = [job for job in every if job.start.latest > job.submitted + 1.0]
+    starts = sum(job.start.verdict(job.started) == "inside" for job in waits) / len(waits) if waits else 1.0
+    late = sum(job.completion.verdict(job.completed) == "late" for job in every) / len(every)
+    errors = sorted(abs(job.planned - job.completed) / (job.completed - job.submitted) for job in every)
     error = f"{100 * median(errors):.0f} %, {100 * errors[int(0.9 * len(errors))]:.0f} %"
-    jct = sum(one.completed - one.submitted for one in every) / len(every) / 60
-    width = median(one.completion.latest / 60 - one.completion.earliest / 60 for one in every)
-    share = sum(one.inside for one in every) / len(every)
+    jct = sum(job.completed - job.submitted for job in every) / len(every) / 60
+    width = median(job.completion.latest / 60 - job.completion.earliest / 60 for job in every)
+    share = sum(job.inside for job in every) / len(every)
     spread = f"{100 * min(shares):.0f}-{100 * max(shares):.0f} %"
     cells: tuple[object, ...] = (
         log,
@@ -113,7 +113,7 @@ def draw(by_log: dict[str, list[list[Outcome]]], path: Path) -> None:
     """Draw the share by log, and its course on the logs that were not tuned on."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1, 1.4), layout="constrained")
     for place, (log, runs) in enumerate(by_log.items()):
-        shares = [100 * sum(one.inside for one in found) / len(found) for found in runs]
+        shares = [100 * sum(job.inside for job in run) / len(run) for run in runs]
         left.scatter(shares, [place] * len(shares), s=18, color="tab:grey" if log in TUNED else "tab:blue")
     left.set_yticks(range(len(by_log)), [f"{log} (tuned on)" if log in TUNED else log for log in by_log], fontsize=7)
     left.axvspan(75, 85, color="tab:green", alpha=0.15)

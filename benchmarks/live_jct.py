@@ -41,7 +41,7 @@ CHECKPOINT_SHARE = 0.001
 RESTART_SECONDS = 0.5
 """Declared cost of a start: about the time that the control plane needs on a machine of two cores."""
 GRACE_SECONDS = 120.0
-TOLD_SECONDS = 30.0
+PRINT_SECONDS = 30.0
 POLL_SECONDS = 5.0
 """Interval of polling, long because the benchmark shares two cores with the control plane."""
 
@@ -105,12 +105,12 @@ def measure(gangs: list[Gang], policy: str, seed: int, directory: Path | None) -
     """Run all jobs live."""
     work = sum(gang.members * gang.seconds for gang in gangs) / (NODES * GPUS)
     limit = gangs[-1].arrival_seconds + 3 * work + GRACE_SECONDS
-    told = 0.0
+    next_print = 0.0
 
     def show(seconds: float, snapshot: Snapshot) -> None:
-        nonlocal told
-        if seconds >= told:
-            told = seconds + TOLD_SECONDS
+        nonlocal next_print
+        if seconds >= next_print:
+            next_print = seconds + PRINT_SECONDS
             phases = ", ".join(f"{number} {phase}" for phase, number in sorted(snapshot.phases.items()))
             print(f"{seconds:6.0f} s, load {os.getloadavg()[0]:.1f}: {phases}", flush=True)
 
@@ -148,10 +148,10 @@ def report(outcome: Outcome, policy: str, seed: int) -> bool:
     return all_kept(figures) and len(outcome.completed) == len(outcome.jobs)
 
 
-def _simulated(what: str, outcome: Outcome, policy: str, seed: int) -> float:
+def _simulated(variant: str, outcome: Outcome, policy: str, seed: int) -> float:
     jobs = simulate_outcome(outcome, policy, seed)[0].jobs
     times = [job.jct_seconds + outcome.report_seconds for job in jobs]
-    return _row(f"{policy}, simulated {what}", times, sum(job.preemptions for job in jobs))
+    return _row(f"{policy}, simulated {variant}", times, sum(job.preemptions for job in jobs))
 
 
 def _row(name: str, times: list[float], preempted: int) -> float:
@@ -181,13 +181,15 @@ def main() -> None:
         "--jobs", type=int, default=ROWS, help="number of jobs, from the first; the bounds apply to all of them"
     )
     parser.add_argument("--directory", type=Path, help="folder for logs and the journal, which is kept")
-    asked = parser.parse_args()
-    gangs = load(log_path(LOG), asked.jobs)
+    options = parser.parse_args()
+    gangs = load(log_path(LOG), options.jobs)
     members = sum(gang.members for gang in gangs)
-    print(f"{len(gangs)} gangs of {members} pods on {NODES} nodes of {GPUS} GPUs, {asked.policy}, seed {asked.seed}")
+    print(
+        f"{len(gangs)} gangs of {members} pods on {NODES} nodes of {GPUS} GPUs, {options.policy}, seed {options.seed}"
+    )
     with tempfile.TemporaryDirectory() as scratch:
-        outcome = measure(gangs, asked.policy, asked.seed, asked.directory or Path(scratch))
-    sys.exit(not report(outcome, asked.policy, asked.seed))
+        outcome = measure(gangs, options.policy, options.seed, options.directory or Path(scratch))
+    sys.exit(not report(outcome, options.policy, options.seed))
 
 
 if __name__ == "__main__":

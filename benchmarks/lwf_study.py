@@ -47,20 +47,20 @@ Averages = Mapping[str, list[float]]
 """Average JCT of each variant, in seconds, by seed."""
 
 
-def gang(one: MiniBatchJob) -> Job:
+def gang(job: MiniBatchJob) -> Job:
     """Return a job as a gang whose all-reduce between nodes takes M·β, on a ring of its GPUs."""
-    ring = 2 * (one.workers - 1) / one.workers
+    ring = 2 * (job.workers - 1) / job.workers
     return Job(
-        key=f"default/{one.number:03}",
-        uid=f"{one.number:03}",
-        submitted=one.arrival / 1000,
+        key=f"default/{job.number:03}",
+        uid=f"{job.number:03}",
+        submitted=job.arrival / 1000,
         worker=PodShape(Resources(gpus=1, pods=1)),
-        chunks=one.workers,
-        max_workers=one.workers,
+        chunks=job.workers,
+        max_workers=job.workers,
         is_gang=True,
-        batches_per_chunk=one.iterations,
-        step_seconds=(one.model.forward_ms + one.model.backward_ms) / 1000,
-        gradient_bits=one.model.gradient_mb * BITS_PER_MB / ring if ring else 0.0,
+        batches_per_chunk=job.iterations,
+        step_seconds=(job.model.forward_ms + job.model.backward_ms) / 1000,
+        gradient_bits=job.model.gradient_mb * BITS_PER_MB / ring if ring else 0.0,
     )
 
 
@@ -68,7 +68,7 @@ def exclusive(jobs: list[MiniBatchJob], policy: str, seed: int, transfers: str =
     """Return the scenario with one job for each GPU."""
     room = Resources(cpu=1, memory=1, gpus=GPUS_PER_NODE, pods=GPUS_PER_NODE)
     return Scenario(
-        tuple(gang(one) for one in jobs),
+        tuple(gang(job) for job in jobs),
         tuple(Node(f"n{number:02}", "pool", room) for number in range(NODES)),
         policy=policy,
         seed=seed,
@@ -81,10 +81,10 @@ def exclusive(jobs: list[MiniBatchJob], policy: str, seed: int, transfers: str =
 def table(title: str, averages: Averages, reference: str) -> None:
     """Print the average JCT of each variant, and its mean ratio to the reference with the range over the seeds."""
     print(f"\n{title}\n{'':<28}{'average JCT s':>14}   ratio to {reference}")
-    for name, found in averages.items():
-        ratios = [one / base for one, base in zip(found, averages[reference], strict=True)]
+    for name, values in averages.items():
+        ratios = [value / base for value, base in zip(values, averages[reference], strict=True)]
         spread = f"{fmean(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        print(f"{name:<28}{fmean(found):>14.2f}   {spread}", flush=True)
+        print(f"{name:<28}{fmean(values):>14.2f}   {spread}", flush=True)
 
 
 def measured(names: list[str], seeds: int, average: Callable[[str, int], float]) -> Averages:
@@ -121,10 +121,10 @@ def share_of_links() -> None:
     for models in combinations_with_replacement(MODELS, 2):
         jobs, nodes = pairs(models, BATCHES), [(0, 1)] * 2
         exact = measured_ends(jobs, START_RULES["at-once"], nodes)
-        line = f"{' and '.join(one.name for one in models):<30}"
+        line = f"{' and '.join(model.name for model in models):<30}"
         for transfers in (SHARED, "at-once"):
             ends = network_ends(jobs, nodes, transfers)
-            errors = [round(100 * (mine / other - 1), 1) + 0.0 for mine, other in zip(ends, exact, strict=True)]
+            errors = [round(100 * (model_end / end - 1), 1) + 0.0 for model_end, end in zip(ends, exact, strict=True)]
             line += f"  {transfers}:" + "".join(f"{error:>+8.1f} %" for error in errors)
         print(line, flush=True)
 
@@ -142,7 +142,7 @@ def network_ends(jobs: list[MiniBatchJob], places: Sequence[tuple[int, int]], tr
         topology=Topology((NODE_LEVEL, RACK_LEVEL)),
         level_network=LevelNetwork((inf, inf, UPLINK_BITS_PER_SECOND)),
     )
-    return [one.completed for one in sorted(run(scenario).jobs, key=lambda one: one.key)]
+    return [job.completed for job in sorted(run(scenario).jobs, key=lambda job: job.key)]
 
 
 def draw(first: Averages, second: Averages) -> None:
@@ -160,7 +160,7 @@ def draw(first: Averages, second: Averages) -> None:
     panels[0].set_xticks(range(len(PLACEMENTS)), list(PLACEMENTS))
     panels[0].set_title("GPUs shared by memory")
     panels[0].legend(frameon=False)
-    panels[1].bar(range(len(second)), [fmean(found) for found in second.values()], 0.6, color="C3")
+    panels[1].bar(range(len(second)), [fmean(values) for values in second.values()], 0.6, color="C3")
     panels[1].set_xticks(range(len(second)), [name.replace(":", "\n").replace("=", "=\n") for name in second])
     panels[1].set_title("GPUs of one job each, policies of tranche")
     for panel in panels:

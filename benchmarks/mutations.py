@@ -95,22 +95,22 @@ class Mutation:
 
 def read() -> list[Mutation]:
     """Return all listed mutations, by group."""
-    found = [Mutation(**one) for one in tomllib.loads(LIST.read_text())["mutation"]]
-    return sorted(found, key=lambda one: one.point)
+    mutations = [Mutation(**entry) for entry in tomllib.loads(LIST.read_text())["mutation"]]
+    return sorted(mutations, key=lambda mutation: mutation.point)
 
 
 def misfits(mutations: list[Mutation]) -> list[str]:
     """Return mismatches between the list and code, tests and page."""
-    found = []
+    lines = []
     for mutation in mutations:
         try:
             _ = mutation.changed
             mutation.find_tests()
         except ValueError as error:
-            found.append(f"{mutation.point}, {mutation.sentence}: {error}")
+            lines.append(f"{mutation.point}, {mutation.sentence}: {error}")
     if written(mutations) != PAGE.read_text():
-        found.append(f"{PAGE.relative_to(ROOT)} has other rows: run make mutations ONLY='words of the new promises'")
-    return found
+        lines.append(f"{PAGE.relative_to(ROOT)} has other rows: run make mutations ONLY='words of the new promises'")
+    return lines
 
 
 def copied(folder: Path) -> Path:
@@ -216,12 +216,12 @@ def verdict(mutation: Mutation, number: int, green: Container[str]) -> str:
         tree = copied(Path(folder))
         (tree / mutation.file).write_text(mutation.changed)
         if passes(tree, mutation.test, log):
-            found = MISSED
+            result = MISSED
         else:
-            found = CAUGHT if mutation.test in green or is_green(mutation.test) else NEVER_GREEN
+            result = CAUGHT if mutation.test in green or is_green(mutation.test) else NEVER_GREEN
     took = time.monotonic() - began
-    print(f"{number:3} {mutation.point:2} {found:14} {took:4.0f} s  {mutation.where()}: {mutation.what}", flush=True)
-    return found
+    print(f"{number:3} {mutation.point:2} {result:14} {took:4.0f} s  {mutation.where()}: {mutation.what}", flush=True)
+    return result
 
 
 def known() -> dict[str, str]:
@@ -235,7 +235,7 @@ def known() -> dict[str, str]:
 def written(mutations: list[Mutation], news: dict[str, str] | None = None) -> str:
     """Return the page with known and new verdicts."""
     text, verdicts = PAGE.read_text(), known() | (news or {})
-    rows = [f"{row}{verdicts.get(row, UNTRIED)} |" for row in (one.row() for one in mutations)]
+    rows = [f"{row}{verdicts.get(row, UNTRIED)} |" for row in (mutation.row() for mutation in mutations)]
     table = "\n".join(["| group | promise | removed code | test | verdict |", "|---|---|---|---|---|", *rows])
     caught = sum(f"| {CAUGHT}" in row for row in rows)
     return (
@@ -261,29 +261,32 @@ def main() -> None:
     if arguments.check:
         sys.exit("\n".join(misfits(mutations)) or None)
     words = [word.strip() for word in arguments.only.split(",") if word.strip()]
-    caught = {row for row, found in known().items() if found.startswith(CAUGHT)} if arguments.left else set()
+    caught = {row for row, result in known().items() if result.startswith(CAUGHT)} if arguments.left else set()
     chosen = [
-        (number, one)
-        for number, one in enumerate(mutations, 1)
-        if (not words or any(w in (one.point, f"#{number}") or w in one.sentence or w in one.test for w in words))
-        and one.row() not in caught
+        (number, mutation)
+        for number, mutation in enumerate(mutations, 1)
+        if (
+            not words
+            or any(w in (mutation.point, f"#{number}") or w in mutation.sentence or w in mutation.test for w in words)
+        )
+        and mutation.row() not in caught
     ]
     if not chosen:
         sys.exit(f"no promise matches {arguments.only!r}")
 
     def tried(numbered: tuple[int, Mutation]) -> str:
-        number, one = numbered
-        found = verdict(one, number, green)
+        number, mutation = numbered
+        result = verdict(mutation, number, green)
         with WRITING:
-            page = written(mutations, {one.row(): f"{found}, {datetime.now(UTC):%Y-%m-%d}"})
+            page = written(mutations, {mutation.row(): f"{result}, {datetime.now(UTC):%Y-%m-%d}"})
             PAGE.with_suffix(".new").write_text(page)
             PAGE.with_suffix(".new").replace(PAGE)
-        return found
+        return result
 
-    green = green_together({one.test for _, one in chosen}, arguments.at_once)
+    green = green_together({mutation.test for _, mutation in chosen}, arguments.at_once)
     with ThreadPoolExecutor(arguments.at_once) as pool:
         verdicts = list(pool.map(tried, chosen))
-    missed = sum(found != CAUGHT for found in verdicts)
+    missed = sum(result != CAUGHT for result in verdicts)
     print(f"{len(verdicts)} changes, {len(verdicts) - missed} caught")
     sys.exit(missed > 0)
 

@@ -54,23 +54,23 @@ def scenarios(recipe: Recipe, policy: str, load: float | None) -> dict[str, Scen
 
 def costs(cases: dict[str, Scenario], repeats: int) -> dict[str, tuple[float, int]]:
     """Return the least CPU time and the number of decisions of each case; the cases take turns."""
-    found = dict.fromkeys(cases, (float("inf"), 0))
+    by_case = dict.fromkeys(cases, (float("inf"), 0))
     for _ in range(repeats):
         for name, scenario in cases.items():
             began = time.process_time()
             decisions = run(scenario).events
-            found[name] = min(found[name][0], time.process_time() - began), decisions
-    return found
+            by_case[name] = min(by_case[name][0], time.process_time() - began), decisions
+    return by_case
 
 
 def measured(recipe: Recipe, policies: Sequence[str], load: float | None, repeats: int) -> float:
     """Print ratios and decisions of each policy, and return the largest ratio with the network model."""
     largest = 0.0
     for policy in policies:
-        found = costs(scenarios(recipe, policy, load), repeats)
-        ratios = {name: seconds / found["off"][0] for name, (seconds, _) in found.items()}
+        by_case = costs(scenarios(recipe, policy, load), repeats)
+        ratios = {name: seconds / by_case["off"][0] for name, (seconds, _) in by_case.items()}
         largest = max(largest, ratios["on"])
-        decisions = ", ".join(f"{number:,}" for _, number in found.values())
+        decisions = ", ".join(f"{number:,}" for _, number in by_case.values())
         texts = "".join(f"{name}: {ratio:.2f}   " for name, ratio in ratios.items())
         print(f"{policy:<20}{texts}decisions: {decisions}", flush=True)
     return largest

@@ -67,40 +67,40 @@ def cluster(gpus: int, between_racks: float) -> ClusterSpec:
 def simulated(log: str, jobs: int, network: str, policy: str, seed: int, load: float) -> Summary:
     """Simulate one policy; a start rule of transfers may follow it after a comma."""
     name, _, rule = policy.partition(",")
-    given = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, member_gpus=1)
+    workload = LoggedJobs(FileLog.at(log_path(log)), limit=jobs, member_gpus=1)
     fixed = FixedCluster(cluster(GPUS[log], BETWEEN_RACKS[network]))
-    recipe = Recipe(given, fixed, restart_seconds=RESTART_SECONDS, transfers=rule or SHARED)
+    recipe = Recipe(workload, fixed, restart_seconds=RESTART_SECONDS, transfers=rule or SHARED)
     return summarize(run(recipe.build(name, seed, load)))
 
 
 def ratios(values: Sequence[float], baselines: Sequence[float]) -> str:
     """Return the mean of the ratios with their range."""
-    found = [value / base for value, base in zip(values, baselines, strict=True) if base > 0]
-    if not found:
+    quotients = [value / base for value, base in zip(values, baselines, strict=True) if base > 0]
+    if not quotients:
         return "–"
-    spread = f" ({min(found):.2f}–{max(found):.2f})" if len(found) > 1 else ""
-    return f"{mean(found):.2f}{spread}"
+    spread = f" ({min(quotients):.2f}–{max(quotients):.2f})" if len(quotients) > 1 else ""
+    return f"{mean(quotients):.2f}{spread}"
 
 
 def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float) -> Found:
     """Measure and print one log in one network."""
-    found = {policy: [simulated(log, jobs, network, policy, seed, load) for seed in seeds] for policy in policies}
-    base = found[policies[0]]
+    by_policy = {policy: [simulated(log, jobs, network, policy, seed, load) for seed in seeds] for policy in policies}
+    base = by_policy[policies[0]]
     print(
         f"\n{log}, {jobs} jobs, {GPUS[log]} GPUs, load {load:g}, network {network}, seeds {', '.join(map(str, seeds))}"
     )
     print(f"{'policy':<28}{'makespan h':>11}{'JCT h':>8}{'comm. h':>9}{'stops':>7}  ratios to {policies[0]}:")
-    for policy, summaries in found.items():
-        columns = {name: [getattr(one, name) for one in summaries] for name in FIGURES}
+    for policy, summaries in by_policy.items():
+        columns = {name: [getattr(run, name) for run in summaries] for name in FIGURES}
         means = [mean(values) / 3600 for values in columns.values()]
-        compared = "; ".join(ratios(values, [getattr(one, name) for one in base]) for name, values in columns.items())
-        stops = mean(one.preemptions for one in summaries)
-        lacking = sum(one.unfinished for one in summaries)
+        compared = "; ".join(ratios(values, [getattr(run, name) for run in base]) for name, values in columns.items())
+        stops = mean(run.preemptions for run in summaries)
+        lacking = sum(run.unfinished for run in summaries)
         note = f"  {lacking} unfinished" if lacking else ""
         print(
             f"{policy:<28}{means[0]:>11.2f}{means[1]:>8.2f}{means[2]:>9.2f}{stops:>7.0f}  {compared}{note}", flush=True
         )
-    return found
+    return by_policy
 
 
 def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, Found]) -> None:
@@ -108,18 +108,18 @@ def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, Foun
     heading(figure, f"Simulated gangs of {log}, by network between racks")
     panels = figure.subplots(1, len(FIGURES), sharey=True)
     for axes, (name, title) in zip(panels, FIGURES.items(), strict=True):
-        for number, (network, found) in enumerate(measured.items()):
-            base = [getattr(one, name) for one in next(iter(found.values()))]
+        for number, (network, by_policy) in enumerate(measured.items()):
+            base = [getattr(summary, name) for summary in next(iter(by_policy.values()))]
             means = [
-                mean(getattr(one, name) / other for one, other in zip(summaries, base, strict=True))
-                for summaries in found.values()
+                mean(getattr(summary, name) / reference for summary, reference in zip(summaries, base, strict=True))
+                for summaries in by_policy.values()
             ]
-            places = [place + 0.4 * number for place in range(len(found))]
+            places = [place + 0.4 * number for place in range(len(by_policy))]
             axes.barh(places, means, 0.4, color=theme.series[number], label=network)
             for place, value in zip(places, means, strict=True):
                 axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
-        axes.set_yticks([place + 0.2 for place in range(len(found))], list(found))
-        axes.set(title=title, xscale="log", xlabel=f"ratio to {next(iter(found))}", xlim=(0.5, 250))
+        axes.set_yticks([place + 0.2 for place in range(len(by_policy))], list(by_policy))
+        axes.set(title=title, xscale="log", xlabel=f"ratio to {next(iter(by_policy))}", xlim=(0.5, 250))
         axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
         axes.minorticks_off()
     panels[0].invert_yaxis()

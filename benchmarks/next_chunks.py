@@ -51,8 +51,8 @@ def asking(whole: Whole, chunks: int, seconds: float) -> float:
         body = {"attempt": attempt, "fence": fence, "durable": {str(chunk): 50 for chunk in mine}}
         request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {bearer}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
-            given = json.load(answer)
-        mine, fence = given["chunks"], given["fence"]
+            grant = json.load(answer)
+        mine, fence = grant["chunks"], grant["fence"]
     took = time.monotonic() - began
     assert done(whole, "asking") == chunks - 1, "the last one is counted with the end of its pod"
     whole.delete("asking")
@@ -83,11 +83,13 @@ def main() -> None:
         cluster.add_site("edge-a", nodes=1, gpus=1)
         with Stack(cluster) as stack:
             whole = Whole(cluster, stack)
-            each = {one.__name__: one(whole, options.chunks, options.seconds) for one in (without, asking)}
+            seconds = {
+                measure.__name__: measure(whole, options.chunks, options.seconds) for measure in (without, asking)
+            }
     trained = options.chunks * options.seconds
-    for name, took in each.items():
+    for name, took in seconds.items():
         print(f"{name:8} {took:6.1f} s, {(took - trained) / options.chunks:.2f} s a chunk beside training")
-    print(f"{1 - each['asking'] / each['without']:.0%} shorter: {options.chunks} chunks of {options.seconds:g} s")
+    print(f"{1 - seconds['asking'] / seconds['without']:.0%} shorter: {options.chunks} chunks of {options.seconds:g} s")
 
 
 if __name__ == "__main__":

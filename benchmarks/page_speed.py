@@ -72,27 +72,27 @@ class Bench:
             self.metrics.add_namespace(f"ns-{number}")
         PEOPLE["team"] = {"list trainingjobs ns-7", "list trainingjobs ns-8"}
 
-    async def ask(self, who: str, path: str) -> int:
+    async def ask(self, user: str, path: str) -> int:
         """Return the bytes of the answer."""
         path, _, query = path.partition("?")
-        headers = [(b"tranche-token", who.encode())] if who else []
+        headers = [(b"tranche-token", user.encode())] if user else []
         scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http"}
         scope |= {"path": path, "raw_path": path.encode(), "query_string": query.encode(), "headers": headers}
-        told: list[MutableMapping[str, Any]] = []
+        messages: list[MutableMapping[str, Any]] = []
 
         async def receive() -> MutableMapping[str, Any]:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: MutableMapping[str, Any]) -> None:
-            told.append(message)
+            messages.append(message)
 
         await (self.probes if path == SCRAPE else self.page.app)(scope, receive, send)
-        assert told[0]["status"] == 200, told
-        return sum(len(message.get("body", b"")) for message in told)
+        assert messages[0]["status"] == 200, messages
+        return sum(len(message.get("body", b"")) for message in messages)
 
-    async def measure(self, who: str, path: str) -> tuple[float, float, int]:
+    async def measure(self, user: str, path: str) -> tuple[float, float, int]:
         """Return CPU ms of one answer, of its longest part between two turns of the loop, and its bytes."""
-        answer = asyncio.ensure_future(self.ask(who, path))
+        answer = asyncio.ensure_future(self.ask(user, path))
         longest, began = 0.0, time.thread_time()
         while not answer.done():
             turn = time.thread_time()
@@ -109,14 +109,15 @@ async def run(jobs: int, rounds: int) -> None:
     print(f"{NODES} nodes × 8 GPUs at {SITES} sites, {jobs} jobs in {NAMESPACES} namespaces, 16 windows each fourth")
     print(f"{'CPU time':34} {'median ms':>10} {'at once: median':>16} {'most':>7} {'bytes':>9}")
     page = scrape = 0.0
-    for what, (who, path) in PATHS.items():
-        await bench.measure(who, path)
-        seen = []
+    for title, (user, path) in PATHS.items():
+        await bench.measure(user, path)
+        costs = []
         for _ in range(rounds):
             bench.page.now += 2.0  # values that are cached for a moment are calculated again each time
-            seen.append(await bench.measure(who, path))
-        whole, longest = (statistics.median(one[part] for one in seen) for part in (0, 1))
-        print(f"{what:34} {whole:10.1f} {longest:16.1f} {max(one[1] for one in seen):7.1f} {seen[-1][2]:9}")
+            costs.append(await bench.measure(user, path))
+        whole, longest = (statistics.median(times[part] for times in costs) for part in (0, 1))
+        most = max(times[1] for times in costs)
+        print(f"{title:34} {whole:10.1f} {longest:16.1f} {most:7.1f} {costs[-1][2]:9}")
         page, scrape = (page, longest) if path == SCRAPE else (max(page, longest), scrape)
     ranges.all_kept({"page, an answer at once, CPU ms": page, "metrics, a scrape at once, CPU ms": scrape})
 

@@ -51,8 +51,8 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """Return the row of the table."""
-        shown = [fmean(self.jct_seconds), *(quantile(self.jct_seconds, share) for share in (0.5, 0.99))]
-        return self.title, *(f"{value:.1f}" for value in shown), str(self.unfinished), self.settings
+        figures = [fmean(self.jct_seconds), *(quantile(self.jct_seconds, share) for share in (0.5, 0.99))]
+        return self.title, *(f"{value:.1f}" for value in figures), str(self.unfinished), self.settings
 
 
 HEAD = ("system", "average JCT, s", "median", "p99", "unfinished", "settings")

@@ -86,14 +86,14 @@ class Cluster:
         instructions = list(instructions)
         while instructions:
             events: list[Event] = []
-            for one in instructions:
-                if isinstance(one, OpenWindow):
-                    self.places[one.job, one.window.attempt] = len(self.open)
-                    self.open.append((one.job, one.window.attempt))
-                    events.append(WorkerStarted(one.job, one.window.attempt, self.now))
-                elif isinstance(one, CloseWindow):
-                    self.forget((one.job, one.window.attempt))
-                    events.append(WorkerEnded(one.job, one.window.attempt, "Preempted", self.now, {}))
+            for instruction in instructions:
+                if isinstance(instruction, OpenWindow):
+                    self.places[instruction.job, instruction.window.attempt] = len(self.open)
+                    self.open.append((instruction.job, instruction.window.attempt))
+                    events.append(WorkerStarted(instruction.job, instruction.window.attempt, self.now))
+                elif isinstance(instruction, CloseWindow):
+                    self.forget((instruction.job, instruction.window.attempt))
+                    events.append(WorkerEnded(instruction.job, instruction.window.attempt, "Preempted", self.now, {}))
             instructions = self.planner.handle_all(events, self.now) if events else []
 
     def tick(self) -> None:
@@ -113,9 +113,9 @@ class Cluster:
         self.tick()
         began = time.perf_counter()
         instructions = self.planner.handle(event, self.now)
-        taken = time.perf_counter() - began
+        seconds = time.perf_counter() - began
         self.follow(instructions)
-        return taken, any(isinstance(one, CloseWindow) for one in instructions)
+        return seconds, any(isinstance(instruction, CloseWindow) for instruction in instructions)
 
 
 def job(number: int, now: float, sites: Sequence[str], draw: random.Random, chunks: int | None = None) -> Job:
@@ -152,17 +152,17 @@ def filled(nodes: int, waiting: int, policy: str, seed: int, kinds: int) -> Clus
     settings = PlannerSettings(gpu_kinds=GpuKinds((KIND_LABEL,), speeds))
     cluster = Cluster(Planner(get_policy(policy), settings), draw)
     links = {name: {name: Link(10e9)} for name in names}
-    for one in names:
-        for other in names:
-            if one < other:
+    for site in names:
+        for other_site in names:
+            if site < other_site:
                 link = Link(LINKS[0] * (LINKS[1] / LINKS[0]) ** draw.random())
-                links[one][other] = links[other][one] = link
+                links[site][other_site] = links[other_site][site] = link
     offered = Resources(128_000, 2**40, GPUS, 110)
-    given: list[Event] = [SiteChanged(Site(name, links=links[name])) for name in names]
+    events: list[Event] = [SiteChanged(Site(name, links=links[name])) for name in names]
     for i in range(nodes):
         labels = {KIND_LABEL: f"kind-{i // len(names) % kinds}"}
-        given.append(NodeChanged(Node(f"node-{i:06d}", names[i % len(names)], offered, labels=labels)))
-    cluster.planner.handle_all(given, 0.0)
+        events.append(NodeChanged(Node(f"node-{i:06d}", names[i % len(names)], offered, labels=labels)))
+    cluster.planner.handle_all(events, 0.0)
     jobs: list[Event] = []
     gpus = 0
     while gpus < nodes * GPUS:
@@ -183,9 +183,9 @@ def arrivals(cluster: Cluster, count: int) -> tuple[list[float], int]:
     times, preempted = [], 0
     for number in range(count):
         cluster.now += ARRIVAL_SECONDS
-        one = job(first + number, cluster.now, names, cluster.draw, chunks=CHUNKS[-1])
-        taken, preempts = cluster.timed(JobSubmitted(one))
-        times.append(taken)
+        arrival = job(first + number, cluster.now, names, cluster.draw, chunks=CHUNKS[-1])
+        seconds, preempts = cluster.timed(JobSubmitted(arrival))
+        times.append(seconds)
         preempted += preempts
     return times, preempted
 
@@ -210,29 +210,29 @@ def measured(nodes: int, waiting: int, options: argparse.Namespace) -> tuple[Cos
     gc.collect()
     gc.freeze()
     of_ends = Costs.of(ends(cluster, 100 if few else options.ends))
-    taken, preempted = arrivals(cluster, 20 if few else options.arrivals)
-    of_arrivals = Costs.of(taken)
+    arrival_seconds, preempted = arrivals(cluster, 20 if few else options.arrivals)
+    of_arrivals = Costs.of(arrival_seconds)
     gc.unfreeze()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures = "".join(f"{value:>9.2f}" for value in (*of_arrivals, *of_ends))
     print(f"{nodes:>7,}{nodes * GPUS:>11,}{waiting:>9,}{figures}", end="")
-    print(f"{100 * preempted / len(taken):>11.0f}{built:>9.0f}{memory:>8.0f}", flush=True)
+    print(f"{100 * preempted / len(arrival_seconds):>11.0f}{built:>9.0f}{memory:>8.0f}", flush=True)
     return of_arrivals, of_ends
 
 
-def draw(found: dict[tuple[int, int], tuple[Costs, Costs]], path: Path) -> None:
+def draw(by_size: dict[tuple[int, int], tuple[Costs, Costs]], path: Path) -> None:
     """Draw medians and 99th percentiles over the nodes, at the longest queue; both axes logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    longest = max(waiting for _, waiting in found)
-    sizes = sorted(nodes for nodes, waiting in found if waiting == longest)
+    longest = max(waiting for _, waiting in by_size)
+    sizes = sorted(nodes for nodes, waiting in by_size if waiting == longest)
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for place, (panel, name) in enumerate(zip(panels, ("a job of 115 chunks arrives", "a chunk ends"), strict=True)):
         for kind in ("median", "p99"):
-            costs = [getattr(found[nodes, longest][place], kind) for nodes in sizes]
+            costs = [getattr(by_size[nodes, longest][place], kind) for nodes in sizes]
             panel.plot([nodes * GPUS for nodes in sizes], costs, marker="o", markersize=4, label=kind)
         panel.set(xscale="log", yscale="log", xlabel=f"GPUs, all busy; {longest:,} jobs wait", title=name)
         panel.grid(visible=True, which="major", alpha=0.3)
@@ -277,10 +277,10 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; policy {options.policy}, seed {options.seed}; ms")
     heading = "".join(f"{text:>9}" for text in ("arrival", "p99", "mean", "end", "p99", "mean"))
     print(f"{'nodes':>7}{'GPUs':>11}{'waiting':>9}{heading}{'preempt, %':>11}{'built, s':>9}{'MiB':>8}")
-    found = {size: measured(*size, options) for size in sizes}
+    by_size = {size: measured(*size, options) for size in sizes}
     if options.picture:
-        draw(found, PICTURE)
-    sys.exit(BAR in found and not judged(*found[BAR]))
+        draw(by_size, PICTURE)
+    sys.exit(BAR in by_size and not judged(*by_size[BAR]))
 
 
 if __name__ == "__main__":

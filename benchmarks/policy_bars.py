@@ -91,20 +91,20 @@ class Row:
 
     def commands(self, jobs: int, logs: Sequence[str], seeds: int) -> Iterator[str]:
         """Yield the commands that print the ratios by load, with the means over seeds, log by log."""
-        one = self.setting
+        setting = self.setting
         policies = self.ours if self.theirs == BOUND else f"{self.theirs},{self.ours}"
-        options = f"--loads {','.join(f'{load:g}' for load in one.loads)} --seeds {seeds}"
-        options += f" --delay {one.delay}" if one.delay is not None else ""
-        options += f" --chunk-scale {one.chunk_scale:g}" if one.chunk_scale != 1 else ""
-        options += f" --speed-sigma {one.speed_sigma:g}" if one.speed_sigma else ""
+        options = f"--loads {','.join(f'{load:g}' for load in setting.loads)} --seeds {seeds}"
+        options += f" --delay {setting.delay}" if setting.delay is not None else ""
+        options += f" --chunk-scale {setting.chunk_scale:g}" if setting.chunk_scale != 1 else ""
+        options += f" --speed-sigma {setting.speed_sigma:g}" if setting.speed_sigma else ""
         for log in logs:
             arrivals = f"--arrivals {typed_path(log)} --jobs {jobs}"
-            yield f"tranche compare --preset {one.preset} {arrivals} --policies {policies} {options}"
+            yield f"tranche compare --preset {setting.preset} {arrivals} --policies {policies} {options}"
 
 
 def rows() -> list[Row]:
     """Return all bars."""
-    found = [
+    all_rows = [
         Row("chunk / srpt-pool", EDGE, SRPT, "srpt-pool"),
         Row("chunk / srpt-pool, a tenth of the chunks", TENTH, SRPT, "srpt-pool"),
         Row("chunk / lower bound", EDGE, SRPT, BOUND),
@@ -116,29 +116,29 @@ def rows() -> list[Row]:
         Row("chunk / chunk-faithful, ten cloud workers", Setting("jsac-cloud10"), SRPT, "chunk-faithful"),
     ]
     for name, setting in CLOUDS.items():
-        found += cloud_rows(name, setting)
+        all_rows += cloud_rows(name, setting)
     if SRPT != "chunk":
         busy = Setting(loads=(1.1,))
-        found.append(Row("aging / none, average", busy, "chunk", SRPT))
-        found.append(Row("aging / none, p99", busy, "chunk", SRPT, "p99_jct_seconds"))
-    return found
+        all_rows.append(Row("aging / none, average", busy, "chunk", SRPT))
+        all_rows.append(Row("aging / none, p99", busy, "chunk", SRPT, "p99_jct_seconds"))
+    return all_rows
 
 
 def pool_rows() -> list[Row]:
     """Return rows of pools of all workers of ``jsac-edge``, by whether a worker holds its GPU while data are copied."""
-    found = []
+    rows_of_pools = []
     for ours, name in (("chunk-faithful", "chunk-faithful"), (SRPT, "chunk")):
         for pool in ("fifo", "drf"):
-            found.append(Row(f"{name} / {pool}", EDGE, ours, pool))
-            found.append(Row(f"{name} / {pool}, GPUs held", EDGE, ours, f"{pool}:uploads=held"))
-            found.append(Row(f"{name} / {pool}, a tenth of the chunks", TENTH, ours, pool, barred=False))
-    return found
+            rows_of_pools.append(Row(f"{name} / {pool}", EDGE, ours, pool))
+            rows_of_pools.append(Row(f"{name} / {pool}, GPUs held", EDGE, ours, f"{pool}:uploads=held"))
+            rows_of_pools.append(Row(f"{name} / {pool}, a tenth of the chunks", TENTH, ours, pool, barred=False))
+    return rows_of_pools
 
 
 def cloud_rows(name: str, setting: Setting) -> list[Row]:
     """Return rows of the default policy in one form of ``jsac-cloud``."""
     faithful, bound = "jsac-cloud, chunk / chunk-faithful", "lower bound"
-    found = [
+    rows_of_cloud = [
         Row(f"chunk / chunk-faithful, {name}", setting, "chunk", "chunk-faithful", table=faithful),
         Row(
             f"chunk / chunk-faithful, {name}, the largest",
@@ -152,9 +152,9 @@ def cloud_rows(name: str, setting: Setting) -> list[Row]:
     ]
     for other, aim in (("fifo", 0.65), ("drf", 0.65), ("least-loaded", 0.97)):
         table = f"jsac-cloud, chunk / {other}"
-        found.append(Row(f"chunk / {other}, {name}", setting, "chunk", other, table=table, aim=aim))
-        found.append(Row(f"{other} / {bound}, {name}", setting, other, BOUND, barred=False))
-    return found
+        rows_of_cloud.append(Row(f"chunk / {other}, {name}", setting, "chunk", other, table=table, aim=aim))
+        rows_of_cloud.append(Row(f"{other} / {bound}, {name}", setting, other, BOUND, barred=False))
+    return rows_of_cloud
 
 
 Key = tuple[Setting, str, str, float, int]
@@ -190,25 +190,25 @@ def simulate(
     jobs = {row.setting: count for row, count in chosen.items()}
     bounded = {(row.setting, row.ours) for row in chosen if row.theirs == BOUND}
     bounded |= {(row.setting, row.theirs) for row in chosen if row.aim is not None}
-    wanted = {(row.setting, policy) for row in chosen for policy in (row.ours, row.theirs) if policy != BOUND}
+    needed = {(row.setting, policy) for row in chosen for policy in (row.ours, row.theirs) if policy != BOUND}
     cells: dict[Key, Cell] = {}
-    for one, policy in sorted(wanted, key=repr):
+    for setting, policy in sorted(needed, key=repr):
         for log in logs:
-            recipe = one.recipe(log, jobs[one])
-            for load in one.loads:
+            recipe = setting.recipe(log, jobs[setting])
+            for load in setting.loads:
                 for seed in seeds:
-                    bound = (one, policy) in bounded
-                    cells[one, log, policy, load, seed] = Cell(recipe, policy, seed, load, bounded=bound)
+                    bound = (setting, policy) in bounded
+                    cells[setting, log, policy, load, seed] = Cell(recipe, policy, seed, load, bounded=bound)
     with progress_bar("simulations", quiet=False) as on_progress:
         done = 0
 
-        def told() -> None:
+        def show_progress() -> None:
             nonlocal done
             done += 1
             if on_progress is not None:
                 on_progress(done, len(cells))
 
-        answers = run_cells(list(cells.values()), ProcessPool(processes), told)
+        answers = run_cells(list(cells.values()), ProcessPool(processes), show_progress)
     return {key: _outcome(answer) for key, answer in zip(cells, answers, strict=True)}
 
 
@@ -222,7 +222,7 @@ def _outcome(answer: Answer) -> Outcome:
 
 def ratios(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: Sequence[int]) -> list[float]:
     """Return one ratio for each log, load and seed."""
-    found = []
+    quotients = []
     for log in logs:
         for load in row.setting.loads:
             for seed in seeds:
@@ -232,20 +232,20 @@ def ratios(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: S
                     base = ours.bound_seconds
                 else:
                     base = getattr(outcomes[row.setting, log, row.theirs, load, seed].summary, row.figure)
-                found.append(getattr(ours.summary, row.figure) / base)
-    return found
+                quotients.append(getattr(ours.summary, row.figure) / base)
+    return quotients
 
 
 def least_possible(row: Row, outcomes: dict[Key, Outcome], logs: Sequence[str], seeds: Sequence[int]) -> float:
     """Return the mean of the lower bound over the other policy's average: no policy has a smaller mean ratio to it."""
-    found = []
+    quotients = []
     for log in logs:
         for load in row.setting.loads:
             for seed in seeds:
                 theirs = outcomes[row.setting, log, row.theirs, load, seed]
                 assert theirs.bound_seconds is not None
-                found.append(theirs.bound_seconds / theirs.summary.average_jct_seconds)
-    return fmean(found)
+                quotients.append(theirs.bound_seconds / theirs.summary.average_jct_seconds)
+    return fmean(quotients)
 
 
 def aim_text(aim: float, measured: float, possible: float) -> str:
@@ -273,23 +273,25 @@ def main() -> None:
         parser.error("--jobs and --seeds must be at least 1")
     seeds = range(1, 2 if options.quick else options.seeds + 1)
     logs: Sequence[str] = LOGS[:1] if options.quick else LOGS
-    known = [row for row in rows() if not options.preset or row.setting.preset in options.preset]
-    chosen = {row: jobs_of(row, options.jobs, quick=options.quick) for row in known if options.only in row.name}
+    candidates = [row for row in rows() if not options.preset or row.setting.preset in options.preset]
+    chosen = {row: jobs_of(row, options.jobs, quick=options.quick) for row in candidates if options.only in row.name}
     if not chosen:
-        sys.exit(f"Error: no row's name contains {options.only!r}; the rows: {'; '.join(row.name for row in known)}")
+        sys.exit(
+            f"Error: no row's name contains {options.only!r}; the rows: {'; '.join(row.name for row in candidates)}"
+        )
     began, kept = time.monotonic(), True
     outcomes = simulate(chosen, logs, seeds, options.processes)
     print(f"seeds {seeds[0]} to {seeds[-1]}, arrivals of {', '.join(logs)}")
     print(f"{'ratio of JCT':<68}{'preset':<14}{'jobs':>5}{'bar':>8}{'measured':>10}{'least':>9}{'most':>9}")
     for row, jobs in chosen.items():
-        found = ratios(row, outcomes, logs, seeds)
-        value = max(found) if row.worst else fmean(found)
+        quotients = ratios(row, outcomes, logs, seeds)
+        value = max(quotients) if row.worst else fmean(quotients)
         verdict, bar = "measured only", row.bar
         if bar is not None:
             verdict = "OK" if value <= bar else "OVER"
             kept &= value <= bar
-        said = f"{row.name:<68}{row.setting.preset:<14}{jobs:>5}{'–' if bar is None else f'{bar:.3f}':>8}"
-        print(f"{said}{value:>10.4f}{min(found):>9.4f}{max(found):>9.4f}  {verdict}")
+        text = f"{row.name:<68}{row.setting.preset:<14}{jobs:>5}{'–' if bar is None else f'{bar:.3f}':>8}"
+        print(f"{text}{value:>10.4f}{min(quotients):>9.4f}{max(quotients):>9.4f}  {verdict}")
         if row.aim is not None:
             print(f"    {aim_text(row.aim, value, least_possible(row, outcomes, logs, seeds))}")
         for command in row.commands(jobs, logs, len(seeds)):

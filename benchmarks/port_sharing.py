@@ -58,10 +58,10 @@ def on_request_end(course: Course, rule: Rule, last: Rule, waiting: int) -> floa
         step = min(load.batches * seconds for load, seconds in zip(loads, alone, strict=True) if load.batches > 0)
         now += step
         for worker, load in enumerate(loads):
-            left = load.batches - step / alone[worker] if load.batches > 0 else 0.0
-            if load.batches > 0 and left <= 1e-9:
-                left, waiting = (course.loads[worker].batches, waiting - 1) if waiting else (0.0, 0)
-            loads[worker] = replace(load, batches=left)
+            batches_left = load.batches - step / alone[worker] if load.batches > 0 else 0.0
+            if load.batches > 0 and batches_left <= 1e-9:
+                batches_left, waiting = (course.loads[worker].batches, waiting - 1) if waiting else (0.0, 0)
+            loads[worker] = replace(load, batches=batches_left)
     return now
 
 
@@ -76,20 +76,20 @@ def fair_end(course: Course) -> float:
     links = np.array([load.link_bits_per_second for load in course.loads])
     batches = np.array([load.batches for load in course.loads])
     ahead = float(course.decoupled)
-    computed, done = np.zeros(len(compute)), np.zeros(len(compute))
-    ready, left = np.full(len(compute), inf), np.zeros(len(compute))
+    computed, trained = np.zeros(len(compute)), np.zeros(len(compute))
+    ready, bits_left = np.full(len(compute), inf), np.zeros(len(compute))
     now = 0.0
-    while (done < batches).any():
-        left[(left <= 0) & (computed > done)] = 2 * course.gradient_bits
-        slowest = done[done < batches].min()
+    while (trained < batches).any():
+        bits_left[(bits_left <= 0) & (computed > trained)] = 2 * course.gradient_bits
+        slowest = trained[trained < batches].min()
         starts = (ready == inf) & (computed < batches)
-        starts &= (computed - done <= ahead) & (computed - slowest <= course.staleness + ahead)
+        starts &= (computed - trained <= ahead) & (computed - slowest <= course.staleness + ahead)
         ready[starts] = now + compute[starts]
-        rates = _fair_rates(left > 0, links, course.port)
-        ends = np.divide(left, rates, out=np.full(len(left), inf), where=rates > 0)
+        rates = _fair_rates(bits_left > 0, links, course.port)
+        ends = np.divide(bits_left, rates, out=np.full(len(bits_left), inf), where=rates > 0)
         step = min(ready.min() - now, ends.min())
-        left = np.where(ends <= step * (1 + 1e-12), 0.0, left - rates * step)
-        done += ends <= step * (1 + 1e-12)
+        bits_left = np.where(ends <= step * (1 + 1e-12), 0.0, bits_left - rates * step)
+        trained += ends <= step * (1 + 1e-12)
         now += step
         over = ready <= now * (1 + 1e-12)
         computed += over

@@ -26,12 +26,12 @@ def judge(name: str, value: float) -> tuple[bool, str]:
     Raises:
         KeyError: there is no such table.
     """
-    most = bound(name)
+    limit = bound(name)
     trials = [float(trial) for trial in tomllib.loads(FILE.read_text())[name]["trials"]]
-    kept = value <= most
-    room = f"{100 * (1 - value / most):.0f} % head-room" if kept else "OVER"
-    seen = f", trials {min(trials):g} to {max(trials):g}" if trials else ""
-    return kept, f"{name}: {value:.4g}, bound {most:g}: {room}{seen}"
+    kept = value <= limit
+    room = f"{100 * (1 - value / limit):.0f} % head-room" if kept else "OVER"
+    earlier = f", trials {min(trials):g} to {max(trials):g}" if trials else ""
+    return kept, f"{name}: {value:.4g}, bound {limit:g}: {room}{earlier}"
 
 
 def all_kept(figures: Mapping[str, float]) -> bool:

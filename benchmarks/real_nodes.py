@@ -169,8 +169,8 @@ def print_windows(timelines: Mapping[str, JobTimeline]) -> None:
         print(f"{key}, submitted {timeline.submitted - first:.2f}")
         for worker in timeline.workers.values():
             moments = (worker.opened, worker.started, worker.ended)
-            told = "".join(f"{'-' if at is None else f'{at - first:.2f}':>9}" for at in moments)
-            print(f"  {worker.node:<10}{told}  {worker.outcome}")
+            times = "".join(f"{'-' if at is None else f'{at - first:.2f}':>9}" for at in moments)
+            print(f"  {worker.node:<10}{times}  {worker.outcome}")
 
 
 def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> float:
@@ -190,7 +190,7 @@ def report(name: str, outcome: Outcome, policy: str, *, windows: bool) -> float:
         f"{delays.handover_seconds:.2f}",
         f"{outcome.report_seconds:.2f}",
         str(outcome.preemptions),
-        *(f"{one:.1f}" for one in (mean(times), median(times), mean(simulated), median(simulated))),
+        *(f"{value:.1f}" for value in (mean(times), median(times), mean(simulated), median(simulated))),
     ]
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
     return median(simulated)
@@ -202,11 +202,11 @@ def main() -> int:
     parser.add_argument("--policy", default="chunk")
     parser.add_argument("--seed", type=int, default=1, help="seed of arrivals, members and durations")
     parser.add_argument("--windows", action="store_true", help="print the windows of all jobs too")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if reason := unavailable():
         print(f"skipped: {reason}")
         return 0
-    head = f"{GANGS} gangs, {asked.policy}, seed {asked.seed}; seconds on"
+    head = f"{GANGS} gangs, {options.policy}, seed {options.seed}; seconds on"
     columns = (
         "start",
         "notice",
@@ -220,25 +220,25 @@ def main() -> int:
         "median",
     )
     print(f"| {head} | {' | '.join(columns)} |\n| :-- |{' --: |' * len(columns)}")
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
 
     def run(name: str, nodes: Callable[[], AbstractContextManager[Cluster]], delays: Mapping[str, float]) -> float:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o777)
-            gangs = draw(asked.seed, Path(folder), delays)
+            gangs = draw(options.seed, Path(folder), delays)
             with nodes() as cluster:
-                found[name] = measure(cluster, gangs, asked.policy)
-        return report(name, found[name], asked.policy, windows=asked.windows)
+                outcomes[name] = measure(cluster, gangs, options.policy)
+        return report(name, outcomes[name], options.policy, windows=options.windows)
 
     run("kwok", simulated_nodes, {})
     simulated = run("kubelet", real_nodes, {})
-    extra = later(found["kubelet"].delays, found["kwok"].delays)
+    extra = later(outcomes["kubelet"].delays, outcomes["kwok"].delays)
     run("kwok with delays", simulated_nodes, extra)
-    real = median(found["kubelet"].jct_seconds)
-    ratios = {name: real / median(found[name].jct_seconds) for name in ("kwok", "kwok with delays")}
-    told = ", ".join(f"{ratio:.3f} of that on {name}" for name, ratio in ratios.items())
+    real = median(outcomes["kubelet"].jct_seconds)
+    ratios = {name: real / median(outcomes[name].jct_seconds) for name in ("kwok", "kwok with delays")}
+    comparison = ", ".join(f"{ratio:.3f} of that on {name}" for name, ratio in ratios.items())
     annotated = ", ".join(f"{name.rpartition('/')[2]} {seconds:.2f}" for name, seconds in extra.items())
-    print(f"\nMedian JCT on kubelets: {told} ({annotated}).")
+    print(f"\nMedian JCT on kubelets: {comparison} ({annotated}).")
     return int(max(abs(real / simulated - 1.0), abs(ratios["kwok with delays"] - 1.0)) > LIMIT_SHARE)
 
 

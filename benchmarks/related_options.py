@@ -84,8 +84,8 @@ def chunked(seed: int) -> Iterator[Job]:
 def mean_of(results: Sequence[SimulationResult]) -> Figures:
     """Return the means over runs."""
     return Figures(
-        fmean(one.average_jct_seconds for one in results),
-        fmean(sum(job.preemptions for job in one.jobs) for one in results),
+        fmean(result.average_jct_seconds for result in results),
+        fmean(sum(job.preemptions for job in result.jobs) for result in results),
     )
 
 
@@ -93,8 +93,13 @@ def of_pairs(policy: str, seeds: Sequence[int]) -> Figures:
     """Simulate gangs with a parameter server on the two pairs of sites."""
     every = [site for pair in PAIRS for site in pair]
     sites = tuple(
-        Site(one, links={other: FAST if {one, other} in map(set, PAIRS) else SLOW for other in every if other != one})
-        for one in every
+        Site(
+            site_name,
+            links={
+                other: FAST if {site_name, other} in map(set, PAIRS) else SLOW for other in every if other != site_name
+            },
+        )
+        for site_name in every
     )
     nodes = tuple(Node(f"{site}{n}", site, Resources(64_000, 2**38, 4, 110)) for site in every for n in range(2))
     results = [run(Scenario(tuple(gangs(seed)), nodes, sites, policy, seed=seed)) for seed in seeds]
@@ -132,7 +137,7 @@ def line(name: str, measure: Callable[[str], Figures], without: str, option: str
 
 def selector_line(log: str, gpus: int) -> str:
     """Return a row about the selector against its members."""
-    members = [of_log(log, gpus, one).jct_seconds for one in Selector().members.split("+")]
+    members = [of_log(log, gpus, member).jct_seconds for member in Selector().members.split("+")]
     ours = of_log(log, gpus, "selector")
     text = f"selector / best, / worst: {log} @{gpus}"
     return f"{text:<72}{ours.jct_seconds / min(members):>9.4f}{ours.jct_seconds / max(members):>9.4f}"
@@ -144,7 +149,7 @@ def rows(seeds: Sequence[int]) -> dict[str, Callable[[], str]]:
     def belief(policy: str) -> Figures:
         return of_log("elasticflow_cluster06", 128, policy, restart_seconds=RESTART_SECONDS)
 
-    found: dict[str, Callable[[], str]] = {
+    by_name: dict[str, Callable[[], str]] = {
         "belief": lambda: line("belief: elasticflow_cluster06 @128, ρ = 60 s", belief, "chunk:belief=0", "chunk")
     }
     for sigma in (0.3, 0.6):
@@ -152,15 +157,15 @@ def rows(seeds: Sequence[int]) -> dict[str, Callable[[], str]]:
         def split(policy: str, sigma: float = sigma) -> Figures:
             return of_chunked(policy, sigma, seeds)
 
-        found[f"split {sigma}"] = lambda split=split, sigma=sigma: line(  # type: ignore[misc]
+        by_name[f"split {sigma}"] = lambda split=split, sigma=sigma: line(  # type: ignore[misc]
             f"split: 8 nodes, drawn chunked jobs, σ = {sigma}", split, "chunk", "chunk:split=1.5"
         )
-    found["grouped"] = lambda: line(
+    by_name["grouped"] = lambda: line(
         "grouped: two pairs of sites", lambda policy: of_pairs(policy, seeds), "chunk", "chunk:grouped=1"
     )
     for log, gpus in (("elasticflow_cluster06", 128), ("helios_venus_vcvGl", 160)):
-        found[f"selector {log}"] = lambda log=log, gpus=gpus: selector_line(log, gpus)  # type: ignore[misc]
-    return found
+        by_name[f"selector {log}"] = lambda log=log, gpus=gpus: selector_line(log, gpus)  # type: ignore[misc]
+    return by_name
 
 
 def main() -> None:

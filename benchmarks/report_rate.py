@@ -76,8 +76,8 @@ def serve_reports(pipe: Connection) -> None:
     stores = Stores()
     for number in range(JOBS):
         stores.add_job(f"j{number}", servers=[window(0, 1, "n")])
-        made = worker(f"j{number}", 0, 1, "n", role="ps")
-        stores.add_pod(worker(f"j{number}", 0, 1, "n", role="ps", uid=made.metadata.name))
+        pod = worker(f"j{number}", 0, 1, "n", role="ps")
+        stores.add_pod(worker(f"j{number}", 0, 1, "n", role="ps", uid=pod.metadata.name))
     inbox, reviewer = Sink(), TokenReviewer(Reviews())
     app = create_report_app(
         stores.pods.store,
@@ -176,9 +176,9 @@ def measure_planner(turns: int) -> list[float]:
         for key, attempt in running:
             chunk = planner.cluster.jobs[key].runs[attempt].window.chunks[0]
             assert inbox.take(Report(key, attempt, {chunk: 18.0 * turn}, {chunk: 15.0 * turn}))
-        while taken := inbox.drain():
+        while batch := inbox.drain():
             began = time.process_time()
-            planner.handle_all(taken, now)
+            planner.handle_all(batch, now)
             times.append(1000 * (time.process_time() - began))
     return times
 

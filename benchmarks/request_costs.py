@@ -45,8 +45,8 @@ class Requests:
 
     async def plan(self, number: int, revision: int = 1, *, timed: bool = False) -> None:
         """Write the part of the status that the planner owns."""
-        known, now = self._known[number], time.time()
-        job, times = to_job(known), Interval(now, now + 60.0)
+        job_object, now = self._known[number], time.time()
+        job, times = to_job(job_object), Interval(now, now + 60.0)
         window = Window(index=0, attempt=1, site="pool", node="pool-1", chunks=(0,), start=now, generation=1)
         plan = JobPlan(generation=1, explanation="runs on 1 GPU at pool", attempts=1, windows=(window,))
         if timed:
@@ -61,23 +61,23 @@ class Requests:
                 completion_interval=times,
             )
         status = {
-            "plan": plan_status(plan, known.metadata.uid, 1, revision),
+            "plan": plan_status(plan, job_object.metadata.uid, 1, revision),
             "progress": progress_status(JobProgress(), job, 0.0, estimated=True),
-            "conditions": [planned_condition(plan, 1, known.status.conditions, now)],
+            "conditions": [planned_condition(plan, 1, job_object.status.conditions, now)],
         }
-        await self._apply(self._scheduler, number, status_object(known, status), SCHEDULER_MANAGER)
+        await self._apply(self._scheduler, number, status_object(job_object, status), SCHEDULER_MANAGER)
 
     async def run(self, number: int) -> None:
         """Write the part of the status that the operator owns."""
-        known = self._known[number]
+        job_object = self._known[number]
         counts = PodCounts(active_workers=1, running_workers=1, any_pod=True, started=True, sites=("pool",))
         checked = ConditionUpdate("InvalidTemplate", "False", "Admitted", "the API server admits the pods")
-        created = known.metadata.creation_timestamp
+        created = job_object.metadata.creation_timestamp
         assert created is not None
-        status = new_status(known, counts, JobPhase("Running", "WorkersRun", "workers run"), [checked], created)
+        status = new_status(job_object, counts, JobPhase("Running", "WorkersRun", "workers run"), [checked], created)
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
         status["admitted"] = {"generation": 1, "pods": [{"role": "worker", "requests": requests}]}
-        body = status_object(known, status, known.metadata.resource_version)
+        body = status_object(job_object, status, job_object.metadata.resource_version)
         await self._apply(self._operator, number, body, OPERATOR_MANAGER)
 
     async def read(self, number: int) -> None:
@@ -86,10 +86,15 @@ class Requests:
 
     async def report(self, number: int) -> None:
         """Create an event about a job."""
-        known = self._known[number]
-        about = {"kind": "TrainingJob", "namespace": "default", "name": known.metadata.name, "uid": known.metadata.uid}
+        job_object = self._known[number]
+        about = {
+            "kind": "TrainingJob",
+            "namespace": "default",
+            "name": job_object.metadata.name,
+            "uid": job_object.metadata.uid,
+        }
         body: dict[str, Any] = {
-            "metadata": {"name": f"{known.metadata.name}.1", "namespace": "default"},
+            "metadata": {"name": f"{job_object.metadata.name}.1", "namespace": "default"},
             "involvedObject": about,
             "type": "Normal",
             "reason": "WindowOpened",
@@ -133,10 +138,10 @@ async def measure(cluster: Cluster, kubeconfigs: list[Path], jobs: int) -> None:
             before = [cpu_seconds(pid) for pid in pids]
             for number in range(jobs):
                 await send(number)
-            took = [1000 * (cpu_seconds(pid) - one) / jobs for pid, one in zip(pids, before, strict=True)]
+            took = [1000 * (cpu_seconds(pid) - seconds) / jobs for pid, seconds in zip(pids, before, strict=True)]
             print(f"| {name} | {took[0]:.2f} | {took[1]:.2f} |", flush=True)
-        found = await clients[0].get(f"{JOBS}/job-0")
-        print(f"\n{len(found)} bytes of one job at the end")
+        stored = await clients[0].get(f"{JOBS}/job-0")
+        print(f"\n{len(stored)} bytes of one job at the end")
 
 
 def main() -> None:
@@ -144,16 +149,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=200, help="requests of each kind (%(default)s)")
     parser.add_argument("--crds", type=Path, help="folder of the definitions, such as manifests/crds")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster())
         apply_manifests(cluster)
-        if asked.crds is not None:
-            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(asked.crds))
+        if options.crds is not None:
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(options.crds))
             await_kinds(cluster)
         accounts = [f"tranche-{name}" for name in ("scheduler", "operator")]
         own = [cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, account) for account in accounts]
-        asyncio.run(measure(cluster, [cluster.kubeconfig, *own], asked.jobs))
+        asyncio.run(measure(cluster, [cluster.kubeconfig, *own], options.jobs))
 
 
 if __name__ == "__main__":

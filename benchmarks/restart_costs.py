@@ -57,7 +57,7 @@ def main() -> None:
         for kind, name in ((Simulation, "at every start"), (FirstStartsAreFree, "from the second start on")):
             for policy in POLICIES:
                 averages = [average(kind, jobs, (cluster.nodes, cluster.sites), policy, rho) for rho in RESTARTS]
-                cells = [f"{averages[0]:,.1f}", *(f"× {one / averages[0]:.3f}" for one in averages[1:])]
+                cells = [f"{averages[0]:,.1f}", *(f"× {value / averages[0]:.3f}" for value in averages[1:])]
                 print(f"| {log} @{gpus} | {name} | {policy} | {' | '.join(cells)} |", flush=True)
 
 

@@ -73,11 +73,11 @@ def whole(value: float) -> str:
 
 def ratio(policy: Answer) -> str:
     """Return the mean ratio over seeds to the baseline, with its confidence interval."""
-    found = policy["ratios"].get("average_jct_seconds")
-    if found is None:
+    mean_ratio = policy["ratios"].get("average_jct_seconds")
+    if mean_ratio is None:
         return "–"
-    width = found["half_width_95"]
-    return f"{found['mean']:.3f}" + (f" ± {width:.3f}" if width else "")
+    width = mean_ratio["half_width_95"]
+    return f"{mean_ratio['mean']:.3f}" + (f" ± {width:.3f}" if width else "")
 
 
 def to_bound(policy: Answer) -> str:
@@ -104,16 +104,16 @@ def policies_table(answers: Sequence[Answer]) -> list[Row]:
     ]
     rows += [
         (
-            one["policy"],
-            *(seconds(one[f"{kind}_jct_seconds"]) for kind in ("average", "median", "p95", "p99")),
-            whole(one["makespan_seconds"]),
-            whole(one["preemptions"]),
-            f"{100 * one['utilisation']:.1f} %",
-            f"{one['worst_slowdown']:,.1f}",
-            ratio(one),
-            to_bound(one),
+            comparison["policy"],
+            *(seconds(comparison[f"{kind}_jct_seconds"]) for kind in ("average", "median", "p95", "p99")),
+            whole(comparison["makespan_seconds"]),
+            whole(comparison["preemptions"]),
+            f"{100 * comparison['utilisation']:.1f} %",
+            f"{comparison['worst_slowdown']:,.1f}",
+            ratio(comparison),
+            to_bound(comparison),
         )
-        for one in answers[0]["comparisons"]
+        for comparison in answers[0]["comparisons"]
     ]
     return rows
 
@@ -122,11 +122,13 @@ def settings_table(name: str, key: str) -> Callable[[Sequence[Answer]], list[Row
     """Return a table with settings down, policies across: average JCT, and its ratio to the first setting."""
 
     def rows(answers: Sequence[Answer]) -> list[Row]:
-        policies = [one["policy"] for one in answers[0]["comparisons"]]
-        first = {one["policy"]: one["average_jct_seconds"] for one in answers[0]["comparisons"]}
+        policies = [comparison["policy"] for comparison in answers[0]["comparisons"]]
+        first = {comparison["policy"]: comparison["average_jct_seconds"] for comparison in answers[0]["comparisons"]}
         table: list[Row] = [(name, *(cell for policy in policies for cell in (policy, "× the first")))]
         for answer in answers:
-            averages = [(first[one["policy"]], one["average_jct_seconds"]) for one in answer["comparisons"]]
+            averages = [
+                (first[comparison["policy"]], comparison["average_jct_seconds"]) for comparison in answer["comparisons"]
+            ]
             cells = (cell for base, average in averages for cell in (seconds(average), f"{average / base:.3f}"))
             table.append((f"{answer[key]:g}", *cells))
         return table
@@ -147,22 +149,26 @@ def restarts_table(answers: Sequence[Answer]) -> list[Row]:
 def loads_table(answers: Sequence[Answer]) -> list[Row]:
     """Return a table with policies down, loads across: ratio to the baseline, then to the bound, and p99."""
     comparisons = answers[0]["comparisons"]
-    loads = list(dict.fromkeys(one["load"] for one in comparisons))
-    head = [f"{what}, load {load:g}" for what in ("average ratio", "average / bound", "p99 ratio") for load in loads]
+    loads = list(dict.fromkeys(comparison["load"] for comparison in comparisons))
+    head = [
+        f"{figure}, load {load:g}" for figure in ("average ratio", "average / bound", "p99 ratio") for load in loads
+    ]
     rows: list[Row] = [("policy", *head)]
-    for policy in dict.fromkeys(one["policy"] for one in comparisons):
-        own = [one for one in comparisons if one["policy"] == policy]
-        p99 = [f"{one['ratios']['p99_jct_seconds']['mean']:.2f}" for one in own]
-        rows.append((policy, *(ratio(one) for one in own), *map(to_bound, own), *p99))
+    for policy in dict.fromkeys(comparison["policy"] for comparison in comparisons):
+        own = [comparison for comparison in comparisons if comparison["policy"] == policy]
+        p99 = [f"{comparison['ratios']['p99_jct_seconds']['mean']:.2f}" for comparison in own]
+        rows.append((policy, *(ratio(comparison) for comparison in own), *map(to_bound, own), *p99))
     return rows
 
 
 def sigmas_table(answers: Sequence[Answer]) -> list[Row]:
     """Return a table with policies down, σ across: average JCT over that of the baseline of the first answer."""
-    base = next(one for one in answers[0]["comparisons"] if one["policy"] == answers[0]["baseline"])
+    base = next(
+        comparison for comparison in answers[0]["comparisons"] if comparison["policy"] == answers[0]["baseline"]
+    )
     key = "speed_sigma" if any(answer["speed_sigma"] for answer in answers) else "estimate_sigma"
     rows: list[Row] = [("policy", *(f"σ = {answer[key]:g}" for answer in answers))]
-    for place, policy in enumerate(one["policy"] for one in answers[0]["comparisons"]):
+    for place, policy in enumerate(comparison["policy"] for comparison in answers[0]["comparisons"]):
         averages = [answer["comparisons"][place]["average_jct_seconds"] for answer in answers]
         rows.append((policy, *(f"{average / base['average_jct_seconds']:.3f}" for average in averages)))
     return rows
@@ -174,27 +180,43 @@ def elastic_table(answers: Sequence[Answer]) -> list[Row]:
     rows: list[Row] = [("jobs", "policy", "average", "p99", "preemptions", "/ gang srsf", "/ bound")]
     names = ["gang", *(f"elastic, {n} chunk{'s' * (n > 1)} a GPU" for n in (1, 2, 4))]
     for name, answer in zip(names, answers, strict=True):
-        for one in answer["comparisons"]:
-            average = one["average_jct_seconds"]
-            p99, stops = seconds(one["p99_jct_seconds"]), whole(one["preemptions"])
-            rows.append((name, one["policy"], seconds(average), p99, stops, f"{average / base:.3f}", to_bound(one)))
+        for comparison in answer["comparisons"]:
+            average = comparison["average_jct_seconds"]
+            p99, stops = seconds(comparison["p99_jct_seconds"]), whole(comparison["preemptions"])
+            rows.append(
+                (
+                    name,
+                    comparison["policy"],
+                    seconds(average),
+                    p99,
+                    stops,
+                    f"{average / base:.3f}",
+                    to_bound(comparison),
+                )
+            )
     return rows
 
 
 def single_table(answers: Sequence[Answer]) -> list[Row]:
     """Return the figures of one simulation."""
-    one = answers[0]
-    stops = whole(one["preemptions"])
+    simulation = answers[0]
+    stops = whole(simulation["preemptions"])
     rows: list[Row] = [("policy", "jobs", "average", "p99", "preemptions")]
     rows.append(
-        (one["policy"], whole(one["jobs"]), seconds(one["average_jct_seconds"]), seconds(one["p99_jct_seconds"]), stops)
+        (
+            simulation["policy"],
+            whole(simulation["jobs"]),
+            seconds(simulation["average_jct_seconds"]),
+            seconds(simulation["p99_jct_seconds"]),
+            stops,
+        )
     )
     return rows
 
 
 def tables() -> list[Table]:
     """Return all tables of the page."""
-    found = [
+    all_tables = [
         Table("targets", ("benchmarks/simulator_targets.py",), None),
         Table("speed", ("benchmarks/simulator_speed.py",), None),
         Table("network-cost", ("benchmarks/network_cost.py",), None),
@@ -205,74 +227,74 @@ def tables() -> list[Table]:
         short = {"elasticflow_cluster06": "ef06", "philly": "philly"}.get(name)
         kinds = ("jct-cdf", "jct-by-size") if short == "ef06" else ("jct-cdf", "load")
         pictures = tuple((f"{kind}.png", f"results-{short}-{kind}.png") for kind in kinds) if short else ()
-        found.append(Table(f"gang-{name}", (command,), policies_table, pictures))
+        all_tables.append(Table(f"gang-{name}", (command,), policies_table, pictures))
     tenants = f"compare {typed_path('philly')} --gpus {POOLS['philly']} --policies fifo-skip,drf"
-    found.append(Table("drf", (tenants,), policies_table))
-    found.append(Table("tiresias", ("benchmarks/tiresias_orders.py",), None))
+    all_tables.append(Table("drf", (tenants,), policies_table))
+    all_tables.append(Table("tiresias", ("benchmarks/tiresias_orders.py",), None))
     periods = tuple(f"compare {HELIOS} --policies fifo,fifo-skip,srsf --period {p}" for p in (0, 10, 60, 300))
-    found.append(Table("period", periods, settings_table("period in s", "period_seconds")))
+    all_tables.append(Table("period", periods, settings_table("period in s", "period_seconds")))
     restarts = tuple(
         f"compare {log} --policies srsf,tiresias,las --restart-seconds {rho}"
         for log in (EF06, HELIOS)
         for rho in RESTARTS
     )
-    found.append(Table("restart", restarts, restarts_table))
-    found.append(Table("restart-first", ("benchmarks/restart_costs.py",), None))
+    all_tables.append(Table("restart", restarts, restarts_table))
+    all_tables.append(Table("restart-first", ("benchmarks/restart_costs.py",), None))
     elastic = tuple(f"compare {EF06} --policies srsf,fifo-skip --mode elastic --chunks-per-gpu {n}" for n in (1, 2, 4))
-    found.append(Table("elastic", (f"compare {EF06} --policies srsf,fifo-skip", *elastic), elastic_table))
-    found.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
+    all_tables.append(Table("elastic", (f"compare {EF06} --policies srsf,fifo-skip", *elastic), elastic_table))
+    all_tables.append(Table("elastic-widths", ("benchmarks/elastic_widths.py",), None))
     beliefs = tuple(f"compare {EF06} --policies srsf,las --seeds 3 --estimate-sigma {s}" for s in (0, 0.5, 1, 2))
-    found.append(Table("estimates", beliefs, sigmas_table))
-    found.append(Table("policy-bars", ("benchmarks/policy_bars.py --preset jsac-edge",), None))
-    found.append(Table("cloud-bars", ("benchmarks/policy_bars.py --preset jsac-cloud",), None))
-    found.append(Table("sweeps", (f"benchmarks/sweeps.py {SWEPT} --picture",), None))
+    all_tables.append(Table("estimates", beliefs, sigmas_table))
+    all_tables.append(Table("policy-bars", ("benchmarks/policy_bars.py --preset jsac-edge",), None))
+    all_tables.append(Table("cloud-bars", ("benchmarks/policy_bars.py --preset jsac-cloud",), None))
+    all_tables.append(Table("sweeps", (f"benchmarks/sweeps.py {SWEPT} --picture",), None))
     for name in ("gang_bars", "estimate_errors", "fair_shares", "planner_speed"):
         options = " --most 5000 --picture" if name == "planner_speed" else ""
-        found.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
-    found.append(Table("explanations", ("benchmarks/explanations.py --processes 2",), None))
+        all_tables.append(Table(name.replace("_", "-"), (f"benchmarks/{name}.py{options}",), None))
+    all_tables.append(Table("explanations", ("benchmarks/explanations.py --processes 2",), None))
     distributing = "dorm,oasis,optimus,pd-ors-like,rrh"
     few = f"benchmarks/explanations.py --states 50 --policies {distributing}"
-    found.append(Table("explanations-of-distributions", (few,), None))
+    all_tables.append(Table("explanations-of-distributions", (few,), None))
     cdf = (("jct-cdf.png", "results-jsac-jct-cdf.png"),)
     jsac = f"{JSAC} --jobs 60 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
-    found.append(Table("jsac", (jsac,), loads_table, cdf))
+    all_tables.append(Table("jsac", (jsac,), loads_table, cdf))
     for policy in ("chunk", "chunk-faithful"):
         chart = ((f"gantt-{policy}.png", f"results-gantt-{policy}.png"),)
-        found.append(Table(f"gantt-{policy}", (f"{SMALL} --policy {policy}",), single_table, chart))
+        all_tables.append(Table(f"gantt-{policy}", (f"{SMALL} --policy {policy}",), single_table, chart))
     tenth = f"{JSAC} --jobs 120 --chunk-scale 0.1 --policies {DISPATCH} --loads 0.7,0.9,1.1 --seeds 3"
-    found.append(Table("jsac-tenth", (tenth,), loads_table))
+    all_tables.append(Table("jsac-tenth", (tenth,), loads_table))
     speeds = tuple(
         f"{JSAC} --jobs 120 --chunk-scale 0.1 --policies chunk-faithful,chunk:aging=0,least-loaded,srtf --seeds 3 "
         f"--speed-sigma {s}"
         for s in (0, 0.3, 0.6)
     )
-    found.append(Table("speeds", speeds, sigmas_table))
-    found.append(Table("peers", ("benchmarks/peer_jct.py",), None, pages=(PAGE, COMPARISON)))
-    found.append(Table("scale", ("benchmarks/scale.py",), None))
-    found.append(Table("real-nodes", ("benchmarks/real_nodes.py",), None))
-    return found
+    all_tables.append(Table("speeds", speeds, sigmas_table))
+    all_tables.append(Table("peers", ("benchmarks/peer_jct.py",), None, pages=(PAGE, COMPARISON)))
+    all_tables.append(Table("scale", ("benchmarks/scale.py",), None))
+    all_tables.append(Table("real-nodes", ("benchmarks/real_nodes.py",), None))
+    return all_tables
 
 
 def answer_of(table: Table, place: int, *, again: bool) -> Answer:
     """Return the output of a table's command, which is run only if its answer is missing."""
     command = table.commands[place]
     directory = KEPT / table.name
-    kept = directory / f"{place}.json"
-    if kept.exists() and not again:
-        known: Answer = json.loads(kept.read_text())
-        if known["asked"] == command:
-            return known
+    file = directory / f"{place}.json"
+    if file.exists() and not again:
+        stored: Answer = json.loads(file.read_text())
+        if stored["asked"] == command:
+            return stored
     directory.mkdir(parents=True, exist_ok=True)
     report = directory / "report" if table.pictures and not place and table.rows else None
     began, load = time.perf_counter(), os.getloadavg()[0]
-    done = subprocess.run(words(command, report), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
-    printed = done.stdout
-    if done.returncode and not (is_script(command) and printed.strip()):  # a script exits with 1 if a bar is missed
-        sys.exit(f"{table.name}: {shown(command)} ended with {done.returncode}")
+    process = subprocess.run(words(command, report), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
+    printed = process.stdout
+    if process.returncode and not (is_script(command) and printed.strip()):  # a script exits with 1 if a bar is missed
+        sys.exit(f"{table.name}: {shown(command)} ended with {process.returncode}")
     answer: Answer = json.loads(printed) if table.rows else {"printed": printed}
     answer |= {"asked": command, "wall_seconds": time.perf_counter() - began, "load_before": load}
     answer |= {"date": time.strftime("%Y-%m-%d")}
-    kept.write_text(json.dumps(answer, indent=1))
+    file.write_text(json.dumps(answer, indent=1))
     print(f"{table.name}: {answer['wall_seconds']:.1f} s (load {load:.1f})  {shown(command)}", flush=True)
     return answer
 
@@ -292,9 +314,9 @@ def words(command: str, report: Path | None) -> list[str]:
     if is_script(command):
         return [sys.executable, *arguments]
     tranche = str(Path(sys.executable).with_name("tranche"))
-    more = [] if report is None else ["--out", str(report)]
-    alone = ["--processes", "1"] if arguments[0] == "compare" else []
-    return [tranche, *arguments, *alone, "--format", "json", "--quiet", *more]
+    out_options = [] if report is None else ["--out", str(report)]
+    process_options = ["--processes", "1"] if arguments[0] == "compare" else []
+    return [tranche, *arguments, *process_options, "--format", "json", "--quiet", *out_options]
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -310,8 +332,8 @@ def block(table: Table, answers: Sequence[Answer]) -> str:
     wall, load = sum(answer["wall_seconds"] for answer in answers), max(answer["load_before"] for answer in answers)
     when = max(answer["date"] for answer in answers)
     alone = "" if "--processes" in commands else ", one process"
-    made = f"*{when}, {os.cpu_count()} cores ({platform.machine()}){alone}: {wall:,.0f} s at load ≤ {load:.1f}.*"
-    return f"```sh\n{commands}\n```\n\n{figures(table, answers)}\n\n{made}"
+    footer = f"*{when}, {os.cpu_count()} cores ({platform.machine()}){alone}: {wall:,.0f} s at load ≤ {load:.1f}.*"
+    return f"```sh\n{commands}\n```\n\n{figures(table, answers)}\n\n{footer}"
 
 
 def figures(table: Table, answers: Sequence[Answer]) -> str:
@@ -330,9 +352,9 @@ def replaced(page: str, name: str, text: str) -> str:
         ValueError: The page lacks the markers.
     """
     opening, closing = f"<!-- table {name} -->", f"<!-- end {name} -->"
-    before, found, rest = page.partition(opening)
+    before, opened, rest = page.partition(opening)
     _, end, after = rest.partition(closing)
-    if not found or not end:
+    if not opened or not end:
         raise ValueError(f"the page lacks the markers {opening} and {closing}")
     return f"{before}{opening}\n{text}\n{closing}{after}"
 
@@ -345,11 +367,11 @@ def draw_gain() -> None:
     for axis, (name, title) in zip(
         axes, (("jsac", "27, 60 or 115 chunks"), ("jsac-tenth", "a tenth of them")), strict=True
     ):
-        kept = KEPT / name / "0.json"
-        if not kept.exists():
+        file = KEPT / name / "0.json"
+        if not file.exists():
             return
-        one = json.loads(kept.read_text())["comparisons"]
-        average = {(c["policy"], c["load"]): c["average_jct_seconds"] for c in one}
+        comparisons = json.loads(file.read_text())["comparisons"]
+        average = {(c["policy"], c["load"]): c["average_jct_seconds"] for c in comparisons}
         loads = sorted({load for _, load in average})
         for other in ("chunk-faithful", "srpt-pool", "least-loaded", "fifo"):
             values = [average["chunk:aging=0", load] / average[other, load] for load in loads]

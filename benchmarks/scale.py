@@ -77,7 +77,7 @@ async def burst(
     usage: Callable[[], tuple[Mapping[str, float], Mapping[str, float]]],
 ) -> Burst:
     """Submit jobs, each a list of objects, and wait until this number of new pods is Running."""
-    known = set(watch.pods)
+    old_pods = set(watch.pods)
     pending = list(reversed(objects))
     cpu, requests = usage()
 
@@ -91,7 +91,7 @@ async def burst(
     submitted = time.monotonic() - begin
     await until(watch, lambda: watch.started - before >= pods, LIMIT_SECONDS)
     cpu_after, requests_after = usage()
-    new = (times for name, times in watch.pods.items() if name not in known)
+    new = (times for name, times in watch.pods.items() if name not in old_pods)
     starts = sorted(times.running - begin for times in new if times.running is not None)
     return Burst(
         starts[-1] if starts else float("nan"),
@@ -157,17 +157,18 @@ def show(result: Result, options: argparse.Namespace) -> None:
         _show_burst(f"{options.jobs} jobs", result.jobs, options.jobs, options.jobs)
 
 
-def _show_burst(what: str, one: Burst, pods: int, jobs: int) -> None:
-    started = len(one.starts)
-    print(f"  {what}: {started} of {pods} pods Running after {one.seconds:.1f} s ({started / one.seconds:.1f}/s)")
-    quantiles = ", ".join(f"{share:.0%} {quantile(one.starts, share):.1f}" for share in (0, 0.5, 0.9, 0.99))
-    print(f"    submitted in {one.submitted_seconds:.1f} s; seconds until Running: {quantiles}")
-    total = sum(one.cpu.values())
+def _show_burst(title: str, measured: Burst, pods: int, jobs: int) -> None:
+    started = len(measured.starts)
+    per_second = started / measured.seconds
+    print(f"  {title}: {started} of {pods} pods Running after {measured.seconds:.1f} s ({per_second:.1f}/s)")
+    quantiles = ", ".join(f"{share:.0%} {quantile(measured.starts, share):.1f}" for share in (0, 0.5, 0.9, 0.99))
+    print(f"    submitted in {measured.submitted_seconds:.1f} s; seconds until Running: {quantiles}")
+    total = sum(measured.cpu.values())
     per = f", {1000 * total / jobs:.1f} ms a job" if jobs > 1 else ""
-    shares = ", ".join(f"{name} {seconds:.1f}" for name, seconds in one.cpu.items())
+    shares = ", ".join(f"{name} {seconds:.1f}" for name, seconds in measured.cpu.items())
     print(f"    CPU {total:.1f} s{per}: {shares}")
-    shown = [f"{name} {count:.0f}" for name, count in one.requests.items() if count >= 0.02 * pods]
-    print(f"    {sum(one.requests.values()):.0f} requests: {', '.join(shown)}")
+    requests = [f"{name} {count:.0f}" for name, count in measured.requests.items() if count >= 0.02 * pods]
+    print(f"    {sum(measured.requests.values()):.0f} requests: {', '.join(requests)}")
 
 
 def rate(result: Result) -> float:
@@ -178,7 +179,7 @@ def rate(result: Result) -> float:
 
 def main() -> None:
     """Measure and print."""
-    known: dict[str, Callable[[], System]] = {
+    systems: dict[str, Callable[[], System]] = {
         "pods": bare_pods,
         "kueue": lambda: kueue("BestEffortFIFO"),
         "tranche": tranche,
@@ -188,18 +189,18 @@ def main() -> None:
     parser.add_argument("--gang", type=int, default=GANG, help="members of the gang (%(default)s; 0: none)")
     parser.add_argument("--nodes", type=int, default=NODES, help="nodes (%(default)s)")
     parser.add_argument("--gpus", type=int, default=GPUS, help="GPUs of each node (%(default)s)")
-    parser.add_argument("--systems", nargs="+", choices=known, default=list(known))
+    parser.add_argument("--systems", nargs="+", choices=systems, default=list(systems))
     parser.add_argument("--linger", type=float, default=0.0, help="seconds to wait at the end, to look at the cluster")
     parser.add_argument("--directory", type=Path, help="folder for logs, which is kept")
     options = parser.parse_args()
     results: dict[str, Result] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.systems:
-            results[name] = measure(known[name](), options, options.directory or Path(scratch))
+            results[name] = measure(systems[name](), options, options.directory or Path(scratch))
             show(results[name], options)
     if max(result.load for result in results.values()) > CALM_LOAD:
         print(f"\nThe machine was busy (load above {CALM_LOAD:g}) before a measurement: compare CPU seconds only.")
-    if (options.jobs, options.gang, len(results)) != (JOBS, GANG, len(known)):
+    if (options.jobs, options.gang, len(results)) != (JOBS, GANG, len(systems)):
         return
     ours, theirs = results["tranche"], results["kueue"]
     assert ours.gang is not None

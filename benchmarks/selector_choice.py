@@ -72,7 +72,7 @@ def average(part: Part, unsized: float, policy: str) -> float:
 
 def row(part: Part, unsized: float, policy: str, members: tuple[str, ...]) -> tuple[str, float]:
     """Return a line of the table, and the ratio to the best member."""
-    averages = [average(part, unsized, one) for one in members]
+    averages = [average(part, unsized, member) for member in members]
     ours = average(part, unsized, policy)
     figures = "".join(f"{value:>11,.0f}" for value in (*averages, ours))
     name = f"{part.name}, sizes {'unknown' if unsized else 'declared'}"

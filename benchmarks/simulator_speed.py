@@ -49,7 +49,7 @@ def main() -> int:
     page = median(cpu_seconds(sys.executable, "-m", "tranche", "--help") for _ in runs)
     ours, loop = (median(column) for column in zip(*pairs, strict=True))
     print(f"simulate {LOG} @{GPUS}, srsf: {ours:.2f} s; plain event loop: {loop:.2f} s")
-    print(f"ratios of {len(pairs)} pairs: {', '.join(f'{one / other:.2f}' for one, other in pairs)}")
+    print(f"ratios of {len(pairs)} pairs: {', '.join(f'{own / plain:.2f}' for own, plain in pairs)}")
     figures = {
         "CPU time of simulate over a plain event loop": ratio,
         "CPU s, simulate 60 jobs": short,

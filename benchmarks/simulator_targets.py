@@ -68,20 +68,20 @@ def main() -> None:
         gpus, targets = TARGETS[trace]
         for policy in options.policies:
             words = [sys.executable, __file__, "--one", "--traces", trace, "--policies", policy]
-            one = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
-            runs[trace, policy] = one
+            result = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+            runs[trace, policy] = result
             target = targets[POLICIES.index(policy)]
-            wrong = round(one["average"], 1) != target or one["unfinished"] > 0
+            wrong = round(result["average"], 1) != target or result["unfinished"] > 0
             differing |= wrong
             print(
-                f"{f'{trace} @{gpus}':<27}{policy:<11}{target:>10.1f}{one['average']:>10.1f}{one['cpu']:>8.2f}"
-                f"{one['mib']:>6.0f}{one['events'] / one['cpu']:>13,.0f}{'  DIFFERS' if wrong else ''}",
+                f"{f'{trace} @{gpus}':<27}{policy:<11}{target:>10.1f}{result['average']:>10.1f}{result['cpu']:>8.2f}"
+                f"{result['mib']:>6.0f}{result['events'] / result['cpu']:>13,.0f}{'  DIFFERS' if wrong else ''}",
                 flush=True,
             )
     figures = {
         f"CPU s, {trace} srsf": runs[trace, policy]["cpu"] for trace, policy in BOUNDED if (trace, policy) in runs
     }
-    figures["MiB, any trace"] = max(one["mib"] for one in runs.values())
+    figures["MiB, any trace"] = max(result["mib"] for result in runs.values())
     kept = ranges.all_kept(figures)
     sys.exit(differing or not kept)
 

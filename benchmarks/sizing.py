@@ -132,8 +132,8 @@ def measure(size: Size, directory: Path) -> Result:
             seconds = time.monotonic() - begin
             used = difference(cpu, cpu_of(cluster, pids))
             verbs: Counter[str] = Counter()
-            for what, count in difference(requests, requests_of(cluster)).items():
-                verbs[what.partition(" ")[0]] += round(count)
+            for request, count in difference(requests, requests_of(cluster)).items():
+                verbs[request.partition(" ")[0]] += round(count)
             ended = cluster.stored_bytes("tranche.dev/trainingjobs")
             memory = {name: peak_bytes(pid) for name, pid in (pids | control_plane(cluster)).items()}
     used.pop("benchmark", None)
@@ -145,13 +145,13 @@ def measure(size: Size, directory: Path) -> Result:
 
 def named(started: Mapping[str, int]) -> dict[str, int]:
     """Return the processes of tranche by name, with the three that the scheduler starts apart."""
-    found = dict(started)
+    by_name = dict(started)
     for name, pid in started.items():
         for child, command in descendants(pid).items():
             part = next((word for word in command if word in PARTS), None)
             if part is not None:
-                found[f"{name}: {part}"] = child
-    return found
+                by_name[f"{name}: {part}"] = child
+    return by_name
 
 
 def control_plane(cluster: Cluster) -> dict[str, int]:
@@ -179,16 +179,16 @@ def until_succeeded(cluster: Cluster, size: Size, begin: float) -> int:
 
 def table(results: Sequence[Result]) -> str:
     """Return the figures as a table in Markdown, a row for each size."""
-    processes = list(dict.fromkeys(name for one in results for name in one.peak_bytes))
-    verbs = list(dict.fromkeys(verb for one in results for verb in one.requests))
+    processes = list(dict.fromkeys(name for result in results for name in result.peak_bytes))
+    verbs = list(dict.fromkeys(verb for result in results for verb in result.requests))
     head = ["nodes", "jobs", "chunks", "s", *(f"{name}, CPU s; MiB" for name in processes), *verbs]
     rows = [[*head, "largest job, bytes", "ended job, bytes"]]
     rows.append(["--:"] * len(rows[0]))
-    for one in results:
-        used = [f"{one.cpu_seconds.get(name, 0.0):.1f}; {one.peak_bytes[name] / 2**20:.0f}" for name in processes]
-        requests = [f"{one.requests.get(verb, 0):,.0f}" for verb in verbs]
-        sizes = [f"{one.largest_job_bytes:,}", f"{one.ended_job_bytes:,.0f}"]
-        rows.append([*map(str, dataclasses.astuple(one.size)), f"{one.seconds:.1f}", *used, *requests, *sizes])
+    for result in results:
+        used = [f"{result.cpu_seconds.get(name, 0.0):.1f}; {result.peak_bytes[name] / 2**20:.0f}" for name in processes]
+        requests = [f"{result.requests.get(verb, 0):,.0f}" for verb in verbs]
+        sizes = [f"{result.largest_job_bytes:,}", f"{result.ended_job_bytes:,.0f}"]
+        rows.append([*map(str, dataclasses.astuple(result.size)), f"{result.seconds:.1f}", *used, *requests, *sizes])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -208,8 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             except SizingError as error:
                 sys.exit(f"{size}: {error}")
             print(f"{size}: {results[-1].seconds:.1f} s, load before {results[-1].load:.1f}", file=sys.stderr)
-    print(json.dumps([dataclasses.asdict(one) for one in results], indent=2) if options.json else table(results))
-    if max(one.load for one in results) > CALM_LOAD:
+    print(json.dumps([dataclasses.asdict(result) for result in results], indent=2) if options.json else table(results))
+    if max(result.load for result in results) > CALM_LOAD:
         print(f"The machine was busy (load above {CALM_LOAD:g}): its times say little.", file=sys.stderr)
 
 

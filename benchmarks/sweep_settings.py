@@ -89,15 +89,15 @@ class Sweep:
 
     def cells(self, base: Setting, log: Log, seeds: Sequence[int]) -> dict[tuple[str, str, str, int], Cell]:
         """Return all simulations, by panel, point, policy and seed."""
-        found = {}
+        by_place = {}
         for panel in self.panels:
             for point in self.points:
                 setting = self.setting(base, panel, point)
                 for policy in self.policies:
                     for seed in seeds:
                         cell = setting.cell(log, policy + point.options, seed)
-                        found[panel.title, point.label, policy, seed] = cell
-        return found
+                        by_place[panel.title, point.label, policy, seed] = cell
+        return by_place
 
     def fewer_points(self) -> "Sweep":
         """Return the sweep with the first and the last value only."""
@@ -105,7 +105,7 @@ class Sweep:
 
     def within(self, most_jobs: int) -> "Sweep":
         """Return the sweep without the points that need more jobs."""
-        return replace(self, points=tuple(one for one in self.points if one.changes.get("jobs", 0) <= most_jobs))
+        return replace(self, points=tuple(point for point in self.points if point.changes.get("jobs", 0) <= most_jobs))
 
 
 def numbers(name: str, values: Sequence[float]) -> tuple[Point, ...]:
@@ -180,14 +180,14 @@ def _network_sweeps() -> list[Sweep]:
 
 
 def _option_sweeps() -> list[Sweep]:
-    by_epsilon = tuple(Point(f"{one:g}", {"speed_factor": 1 + one}, one) for one in EPSILONS)
-    by_price = tuple(Point(f"{one:g}", {}, one, f":price={one:g}") for one in PRICES)
+    by_epsilon = tuple(Point(f"{value:g}", {"speed_factor": 1 + value}, value) for value in EPSILONS)
+    by_price = tuple(Point(f"{value:g}", {}, value, f":price={value:g}") for value in PRICES)
     clouds = (
         Point("no cloud", {"preset": "jsac-edge"}),
         Point("10 workers", {"preset": "jsac-cloud10"}),
         Point("unlimited", {"preset": "jsac-cloud"}),
     )
-    delays = tuple(Panel(f"data: {one}", {"delay": one}) for one in ("outside", "home"))
+    delays = tuple(Panel(f"data: {value}", {"delay": value}) for value in ("outside", "home"))
     options = (
         Point("draw log-uniform", {"draw": "log-uniform"}),
         Point("draw uniform", {"draw": "uniform"}),

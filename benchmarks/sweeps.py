@@ -88,7 +88,7 @@ def figures_of(outcome: Outcome) -> Figures:
     trained = sum(job.attained_gpu_seconds for job in result.jobs)
     computed = sum(job.ideal_seconds * job.gpus for job in result.jobs)
     in_cloud = sum(job.cloud_gpu_seconds > 0.999999 * job.gpu_seconds for job in result.jobs)
-    found = {
+    figures = {
         "average": outcome.summary.average_jct_seconds,
         "p99": outcome.summary.p99_jct_seconds,
         "cloud chunks": sum(site.chunks for site in result.sites if site.is_cloud) / chunks,
@@ -97,8 +97,8 @@ def figures_of(outcome: Outcome) -> Figures:
         "communication": 1 - computed / trained,
     }
     if outcome.bound_seconds is not None:
-        found["bound"] = outcome.bound_seconds
-    return found
+        figures["bound"] = outcome.bound_seconds
+    return figures
 
 
 def key_of(cell: Cell) -> str:
@@ -112,30 +112,30 @@ def simulate(cells: Iterable[Cell], processes: int | None, *, again: bool) -> di
     Raises:
         SystemExit: A simulation failed, or some of its jobs never completed.
     """
-    wanted = list(dict.fromkeys(cells))
-    known: dict[str, Figures] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    missing = [cell for cell in wanted if again or key_of(cell) not in known]
+    distinct = list(dict.fromkeys(cells))
+    stored: dict[str, Figures] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    missing = [cell for cell in distinct if again or key_of(cell) not in stored]
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     pool: Pool = SerialPool() if processes == 1 else ProcessPool(processes)
     with progress_bar("simulations", quiet=False) as on_progress:
         for first in range(0, len(missing), SAVED_EVERY):
-            some = missing[first : first + SAVED_EVERY]
-            for cell, answer in zip(some, run_cells(some, pool, lambda: None), strict=True):
+            part = missing[first : first + SAVED_EVERY]
+            for cell, answer in zip(part, run_cells(part, pool, lambda: None), strict=True):
                 if isinstance(answer, Failure):
                     sys.exit(f"Error: {answer.name} failed: {answer.reason}")
                 try:
-                    known[key_of(cell)] = figures_of(answer)
+                    stored[key_of(cell)] = figures_of(answer)
                 except ValueError as error:
                     sys.exit(f"Error: {error}")
-            KEPT.write_text(json.dumps(known, indent=0))
+            KEPT.write_text(json.dumps(stored, indent=0))
             if on_progress is not None:
-                on_progress(first + len(some), len(missing))
-    return {cell: known[key_of(cell)] for cell in wanted}
+                on_progress(first + len(part), len(missing))
+    return {cell: stored[key_of(cell)] for cell in distinct}
 
 
 def mean_of(found: Found, panel: str, point: str, policy: str, figure: str) -> float:
     """Return the mean over the seeds."""
-    return fmean(one[figure] for (*place, _), one in found.items() if place == [panel, point, policy])
+    return fmean(figures[figure] for (*place, _), figures in found.items() if place == [panel, point, policy])
 
 
 def table_of(sweep: Sweep, found: Found, figure: str) -> Rows:
@@ -177,7 +177,7 @@ def base_sweep() -> Sweep:
     return replace(sweeps()[0], name=BASE, points=(replace(sweeps()[0].points[0], label=BASE, changes={}, x=None),))
 
 
-def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> Rows:
+def claims(base: Found, optimum: Mapping[str, Any], scope: str, command: str) -> Rows:
     """Return the claims of JSAC'22 beside the figures measured here.
 
     Args:
@@ -188,9 +188,9 @@ def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> 
     """
     rows: Rows = [("published claim", "our setting [I]", "measured", "command")]
     for kind, name in (("relaxed", "OPT_LP⁺"), ("exact", "2 · OPT")):
-        worst = max((one for one in optimum[kind] if one["epsilon"]), key=lambda one: one["worst"] / one["bound"])
+        worst = max((row for row in optimum[kind] if row["epsilon"]), key=lambda row: row["worst"] / row["bound"])
         part = worst["worst"] / worst["bound"]
-        above = any(one["worst"] > one["bound"] for one in optimum[kind])
+        above = any(row["worst"] > row["bound"] for row in optimum[kind])
         rows.append(
             (
                 "D_max (1 + 1/ε)-competitive with workers of speed 1 + ε (Theorem 2, on fractional flows)",
@@ -210,7 +210,7 @@ def claims(base: Found, optimum: Mapping[str, Any], said: str, command: str) -> 
             rows.append(
                 (
                     "average JCT up to 30 % below baselines, which are not known to us",
-                    f"`{panel}`, {said}; reduction by `{ours}` against others",
+                    f"`{panel}`, {scope}; reduction by `{ours}` against others",
                     "; ".join(parts),
                     f"`{command} --only claims`",
                 )
@@ -239,20 +239,21 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
         for axis, panel in zip(axes, sweep.panels, strict=True):
             for policy, style, marker in zip(sweep.policies, lines(theme), MARKERS, strict=False):
                 heights = [
-                    kind.factor * mean_of(found, panel.title, one.label, policy, figure_name) for one in sweep.points
+                    kind.factor * mean_of(found, panel.title, point.label, policy, figure_name)
+                    for point in sweep.points
                 ]
                 places = [place_of(sweep, found, panel, policy, number) for number in range(len(sweep.points))]
                 named = not sweep.against and sweep.points[0].x is None
                 style = {**style, "linestyle": ""} if named else style
                 axis.plot(places, heights, marker=marker, markersize=5, linewidth=1.6, label=policy, **style)
                 if sweep.against:
-                    for place, height, one in zip(places, heights, sweep.points, strict=True):
-                        axis.annotate(one.label, (place, height), (4, 4), textcoords="offset points", fontsize=9)
+                    for place, height, point in zip(places, heights, sweep.points, strict=True):
+                        axis.annotate(point.label, (place, height), (4, 4), textcoords="offset points", fontsize=9)
             if sweep.points[0].x is None:
-                names = [one.label for one in sweep.points]
+                names = [point.label for point in sweep.points]
                 axis.set_xticks(range(len(names)), names, rotation=20 if len(names) > 3 else 0, ha="center", fontsize=8)
             elif sweep.logarithmic:
-                logarithmic(axis.xaxis, [one.x or 0.0 for one in sweep.points])
+                logarithmic(axis.xaxis, [point.x or 0.0 for point in sweep.points])
             axis.set_title(panel.title, color=theme.muted)
             axis.set_xlabel(FIGURES[sweep.against].heading if sweep.against else sweep.axis)
             if not sweep.against:
@@ -284,29 +285,29 @@ def optimum_ratios(instances: int) -> dict[str, Any]:
     return {"instances": instances, "relaxed": ratios("relaxed", instances, 1), "exact": ratios("exact", instances, 1)}
 
 
-def optimum_table(found: Mapping[str, Any]) -> Rows:
+def optimum_table(optimum: Mapping[str, Any]) -> Rows:
     """Return the table by ε."""
     rows: Rows = [
         ("ε", "F/OPT_LP⁺: mean", "worst", "bound 1 + 1/ε", "F/OPT: mean", "worst", "bound 2 (1 + 1/ε)"),
     ]
-    for relaxed, exact in zip(found["relaxed"], found["exact"], strict=True):
+    for relaxed, exact in zip(optimum["relaxed"], optimum["exact"], strict=True):
         cells = [f"{relaxed['epsilon']:g}"]
-        for one in (relaxed, exact):
-            bound = f"{one['bound']:.1f}" if isfinite(one["bound"]) else "none"
-            cells += [f"{one['mean']:.3f}", f"{one['worst']:.3f}", bound]
+        for row in (relaxed, exact):
+            bound = f"{row['bound']:.1f}" if isfinite(row["bound"]) else "none"
+            cells += [f"{row['mean']:.3f}", f"{row['worst']:.3f}", bound]
         rows.append(cells)
     return rows
 
 
-def draw_optimum(found: Mapping[str, Any]) -> Draw:
+def draw_optimum(optimum: Mapping[str, Any]) -> Draw:
     """Return a function that draws mean and worst ratio against the bound."""
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, 2)
         for axis, kind, name in zip(axes, ("relaxed", "exact"), ("F / OPT_LP⁺", "F / OPT"), strict=True):
-            for what, style in zip(("worst", "mean", "bound"), lines(theme), strict=False):
-                shown = [(one["epsilon"], one[what]) for one in found[kind] if isfinite(one[what])]
-                axis.plot(*zip(*shown, strict=True), marker="o", label=what, **style)
+            for column, style in zip(("worst", "mean", "bound"), lines(theme), strict=False):
+                points = [(row["epsilon"], row[column]) for row in optimum[kind] if isfinite(row[column])]
+                axis.plot(*zip(*points, strict=True), marker="o", label=column, **style)
             axis.set(xlabel="ε", title=name)
             logarithmic(axis.yaxis, (0.3, 0.5, 1, 2, 5, 10, 20))
             axis.grid(visible=True)
@@ -347,37 +348,39 @@ def arrival_seconds(scenario: Scenario) -> list[float]:
 
 def scheduling_times(base: Setting, log: FileLog, counts: Sequence[int], seed: int) -> dict[tuple[str, int, str], Any]:
     """Return median and p99 of the milliseconds of an arrival, by preset, jobs and policy."""
-    found = {}
+    by_place = {}
     for panel in (CLOUD, EDGE):
         for count in counts:
             for policy in POLICIES:
                 cell = base.changed(panel.changes).changed({"jobs": count}).cell(log, policy, seed)
-                taken = arrival_seconds(cell.recipe.build(policy, seed, cell.load))
-                p99 = quantiles(taken, n=100, method="inclusive")[98] if len(taken) > 1 else taken[0]
-                found[panel.title, count, policy] = (1000 * median(taken), 1000 * p99)
-    return found
+                seconds = arrival_seconds(cell.recipe.build(policy, seed, cell.load))
+                p99 = quantiles(seconds, n=100, method="inclusive")[98] if len(seconds) > 1 else seconds[0]
+                by_place[panel.title, count, policy] = (1000 * median(seconds), 1000 * p99)
+    return by_place
 
 
-def scheduling_table(found: Mapping[tuple[str, int, str], Any]) -> Rows:
+def scheduling_table(times: Mapping[tuple[str, int, str], Any]) -> Rows:
     """Return a table with median and p99 in one cell."""
     rows: Rows = [("setting", "jobs", *POLICIES)]
-    for panel, count in dict.fromkeys((panel, count) for panel, count, _ in found):
-        cells = ("{:.1f} / {:.1f}".format(*found[panel, count, policy]) for policy in POLICIES)
+    for panel, count in dict.fromkeys((panel, count) for panel, count, _ in times):
+        cells = ("{:.1f} / {:.1f}".format(*times[panel, count, policy]) for policy in POLICIES)
         rows.append((panel, str(count), *cells))
     return rows
 
 
-def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
+def draw_scheduling(times: Mapping[tuple[str, int, str], Any]) -> Draw:
     """Return a function that draws the median by number of jobs."""
 
     def draw(figure: Figure, theme: Theme) -> None:
         axes = figure.subplots(1, 2, sharey=True)
         for axis, panel in zip(axes, (CLOUD.title, EDGE.title), strict=True):
             for policy, style, marker in zip(POLICIES, lines(theme), MARKERS, strict=False):
-                shown = [
-                    (count, value[0]) for (one, count, name), value in found.items() if (one, name) == (panel, policy)
+                points = [
+                    (count, value[0])
+                    for (preset, count, name), value in times.items()
+                    if (preset, name) == (panel, policy)
                 ]
-                axis.plot(*zip(*shown, strict=True), marker=marker, markersize=5, label=policy, **style)
+                axis.plot(*zip(*points, strict=True), marker=marker, markersize=5, label=policy, **style)
             axis.set(xlabel="jobs", title=panel)
             logarithmic(axis.yaxis, (0.03, 0.1, 0.3, 1, 3, 10, 30, 100))
             axis.grid(visible=True)
@@ -390,28 +393,28 @@ def draw_scheduling(found: Mapping[tuple[str, int, str], Any]) -> Draw:
 
 def report_runs(base: Setting, log: FileLog, seed: int) -> list[ReportRun]:
     """Return one run of each policy."""
-    found = []
+    runs = []
     for policy in POLICIES:
         cell = base.cell(log, policy, seed)
         result = run(cell.recipe.build(policy, seed, cell.load))
-        found.append(ReportRun(policy, result, summarize(result)))
-    return found
+        runs.append(ReportRun(policy, result, summarize(result)))
+    return runs
 
 
 def chunk_windows(result: SimulationResult) -> list[Occupation]:
     """Return times and places of each chunk's training, as bars of a Gantt chart."""
     gpus = {job.key: job.gpus // len(job.chunk_completions) for job in result.jobs}
     return [
-        Occupation(key, one.site, one.node or one.site, gpus[key], one.start, one.end, one.outcome)
+        Occupation(key, window.site, window.node or window.site, gpus[key], window.start, window.end, window.outcome)
         for key, chunks in result.chunks.items()
         for chunk in chunks
-        for one in chunk.executed
+        for window in chunk.executed
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of the command line."""
+class SweepOptions:
+    """Settings, seeds and output of a run, from the command line."""
 
     base: Setting
     claimed: Setting
@@ -437,57 +440,57 @@ def words_of(setting: Setting, seeds: range) -> str:
     return f"{setting.jobs} jobs{scale}, load {setting.load:g}, seeds 1 to {len(seeds)}"
 
 
-def sweep_section(sweep: Sweep, found: Found, asked: Asked) -> Iterator[str]:
+def sweep_section(sweep: Sweep, found: Found, options: SweepOptions) -> Iterator[str]:
     """Yield heading, tables and picture."""
     yield f"### {sweep.title}\n"
     for figure in sweep.figures:
         yield f"{FIGURES[figure].heading[0].upper()}{FIGURES[figure].heading[1:]}:\n"
         yield f"{markdown(table_of(sweep, found, figure))}\n"
-    yield from asked.draw(sweep.name, f"{sweep.title}, ours [I]", draw_sweep(sweep, found))
+    yield from options.draw(sweep.name, f"{sweep.title}, ours [I]", draw_sweep(sweep, found))
 
 
-def optimum_section(asked: Asked) -> Iterator[str]:
+def optimum_section(options: SweepOptions) -> Iterator[str]:
     """Yield the ratios to optima."""
-    found = optimum_ratios(asked.instances)
+    optimum = optimum_ratios(options.instances)
     yield "### Ratio to the offline optimum\n"
     yield (
-        f"`chunk-faithful` at speed 1 + ε against optima at speed 1, {asked.instances} drawn instances of each kind: "
+        f"`chunk-faithful` at speed 1 + ε against optima at speed 1, {options.instances} drawn instances of each kind: "
         "at most three jobs on 1 to 10 workers for OPT_LP⁺, two to five chunks on one or two workers for OPT.\n"
     )
-    yield f"{markdown(optimum_table(found))}\n"
-    yield from asked.draw("optimum", "Ratio to the offline optimum, ours [I]", draw_optimum(found))
+    yield f"{markdown(optimum_table(optimum))}\n"
+    yield from options.draw("optimum", "Ratio to the offline optimum, ours [I]", draw_optimum(optimum))
 
 
-def scheduling_section(asked: Asked, counts: Sequence[int]) -> Iterator[str]:
+def scheduling_section(options: SweepOptions, counts: Sequence[int]) -> Iterator[str]:
     """Yield the cost of an arrival."""
-    found = scheduling_times(asked.base, asked.log, counts, asked.seeds[0])
+    times = scheduling_times(options.base, options.log, counts, options.seeds[0])
     yield "### Scheduling time of a job\n"
     yield "CPU milliseconds of the decision at an arrival, median / p99 over the jobs of one run:\n"
-    yield f"{markdown(scheduling_table(found))}\n"
-    yield from asked.draw("scheduling", "Scheduling time of a job, ours [I]", draw_scheduling(found))
+    yield f"{markdown(scheduling_table(times))}\n"
+    yield from options.draw("scheduling", "Scheduling time of a job, ours [I]", draw_scheduling(times))
 
 
-def runs_section(asked: Asked) -> Iterator[str]:
+def runs_section(options: SweepOptions) -> Iterator[str]:
     """Yield the distribution of JCT, and chunk windows of a small run."""
     yield "### One run\n"
     for panel in (CLOUD, EDGE):
-        found = report_runs(asked.base.changed(panel.changes), asked.log, asked.seeds[0])
-        caption = f"Distribution of JCT in {panel.title}, seed {asked.seeds[0]}, ours [I]"
-        yield from asked.draw(f"cdf-{panel.title}", caption, draw_cdf(found), 5.0, 8.0)
-    small = asked.base.changed({"jobs": 8, "chunk_scale": 0.1})
+        runs = report_runs(options.base.changed(panel.changes), options.log, options.seeds[0])
+        caption = f"Distribution of JCT in {panel.title}, seed {options.seeds[0]}, ours [I]"
+        yield from options.draw(f"cdf-{panel.title}", caption, draw_cdf(runs), 5.0, 8.0)
+    small = options.base.changed({"jobs": 8, "chunk_scale": 0.1})
     for policy in ("chunk", "chunk-faithful"):
-        cell = small.cell(asked.log, policy, asked.seeds[0])
-        result = run(cell.recipe.build(policy, asked.seeds[0], cell.load, record=True))
+        cell = small.cell(options.log, policy, options.seeds[0])
+        result = run(cell.recipe.build(policy, options.seeds[0], cell.load, record=True))
         chart = lay_out(chunk_windows(result), result.samples)
         caption = f"Windows of chunks of eight small jobs in jsac-cloud under {policy}, ours [I]"
         drawn = draw_gantt(f"windows of chunks, {policy} [I]", chart)
-        yield from asked.draw(f"gantt-{policy}", caption, drawn, chart_height(chart), 8.0)
+        yield from options.draw(f"gantt-{policy}", caption, drawn, chart_height(chart), 8.0)
 
 
-def claims_section(asked: Asked) -> Iterator[str]:
+def claims_section(options: SweepOptions) -> Iterator[str]:
     """Yield the table of claims."""
-    cells = base_sweep().cells(asked.claimed, asked.log, asked.seeds)
-    figures = simulate(cells.values(), asked.processes, again=asked.again)
+    cells = base_sweep().cells(options.claimed, options.log, options.seeds)
+    figures = simulate(cells.values(), options.processes, again=options.again)
     base = {place: figures[cell] for place, cell in cells.items()}
     yield "### Published claims\n"
     yield (
@@ -495,26 +498,28 @@ def claims_section(asked: Asked) -> Iterator[str]:
         "policy is compared with decides the figure. Reductions are means of ratios within a seed, with the range over "
         "the seeds. They are for all chunks (D), also where the other tables have a part of them.\n"
     )
-    said = words_of(asked.claimed, asked.seeds)
-    rows = claims(base, optimum_ratios(asked.instances), said, asked.command)
+    scope = words_of(options.claimed, options.seeds)
+    rows = claims(base, optimum_ratios(options.instances), scope, options.command)
     yield f"{markdown(rows, words=4)}\n"
 
 
-def sections(asked: Asked, chosen: Sequence[Sweep], counts: Sequence[int]) -> dict[str, Callable[[], Iterator[str]]]:
+def sections(
+    options: SweepOptions, chosen: Sequence[Sweep], counts: Sequence[int]
+) -> dict[str, Callable[[], Iterator[str]]]:
     """Return the sections that can be printed, by name."""
 
     def swept(sweep: Sweep) -> Iterator[str]:
-        cells = sweep.cells(asked.base, asked.log, asked.seeds)
-        figures = simulate(cells.values(), asked.processes, again=asked.again)
-        yield from sweep_section(sweep, {place: figures[cell] for place, cell in cells.items()}, asked)
+        cells = sweep.cells(options.base, options.log, options.seeds)
+        figures = simulate(cells.values(), options.processes, again=options.again)
+        yield from sweep_section(sweep, {place: figures[cell] for place, cell in cells.items()}, options)
 
-    found: dict[str, Callable[[], Iterator[str]]] = {"claims": lambda: claims_section(asked)}
-    for one in chosen:
-        found[one.name] = lambda one=one: swept(one)  # type: ignore[misc]
-    found["optimum"] = lambda: optimum_section(asked)
-    found["scheduling"] = lambda: scheduling_section(asked, counts)
-    found["runs"] = lambda: runs_section(asked)
-    return found
+    by_name: dict[str, Callable[[], Iterator[str]]] = {"claims": lambda: claims_section(options)}
+    for sweep in chosen:
+        by_name[sweep.name] = lambda sweep=sweep: swept(sweep)  # type: ignore[misc]
+    by_name["optimum"] = lambda: optimum_section(options)
+    by_name["scheduling"] = lambda: scheduling_section(options, counts)
+    by_name["runs"] = lambda: runs_section(options)
+    return by_name
 
 
 def main() -> None:
@@ -547,7 +552,7 @@ def main() -> None:
         sys.exit(f"Error: {options.arrivals}: {error.strerror}")
     command = f"python benchmarks/sweeps.py --jobs {options.jobs} --seeds {options.seeds}"
     command += f" --chunk-scale {options.chunk_scale:g}" if options.chunk_scale != 1 else ""
-    asked = Asked(
+    sweep_options = SweepOptions(
         Setting(jobs=options.jobs, chunk_scale=options.chunk_scale),
         Setting(jobs=options.jobs, chunk_scale=options.chunk_scale if options.quick else 1.0),
         log,
@@ -559,9 +564,9 @@ def main() -> None:
         command,
     )
     counts = [count for count in (20, 60, 100, 500) if count <= options.most_jobs] if not options.quick else [12]
-    said = words_of(asked.base, asked.seeds)
-    print(f"Arrivals of {options.arrivals.name.partition('.')[0]}; {said}, unless a table says otherwise.\n")
-    for name, section in sections(asked, chosen, counts).items():
+    scope = words_of(sweep_options.base, sweep_options.seeds)
+    print(f"Arrivals of {options.arrivals.name.partition('.')[0]}; {scope}, unless a table says otherwise.\n")
+    for name, section in sections(sweep_options, chosen, counts).items():
         if options.only is None or name in options.only:
             for text in section():
                 print(text, flush=True)

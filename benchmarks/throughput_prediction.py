@@ -96,10 +96,10 @@ def read_runs() -> dict[Setting, float]:
     for name, rows in json.loads(gzip.decompress(PROFILES.read_bytes())).items():
         kind, _, spread = name.partition("_")
         for key, row in rows.items():
-            known, rate = KEY.fullmatch(key), row.get("null")
-            if known is None or not rate or (spread and known[3] == "1"):
+            match, rate = KEY.fullmatch(key), row.get("null")
+            if match is None or not rate or (spread and match[3] == "1"):
                 continue
-            setting = Setting(known[1], kind, float(known[2]), int(known[3]), bool(spread))
+            setting = Setting(match[1], kind, float(match[2]), int(match[3]), bool(spread))
             runs[setting] = setting.workers / rate
     return runs
 
@@ -118,8 +118,8 @@ def calibration_run(settings: Sequence[Setting], workers: int, spread: bool = Fa
         spread: Whether they are on several nodes.
         share: Share of the batch sizes that are smaller: 0 for the smallest, 0.5 for the middle, 1 for the largest.
     """
-    near = [one for one in settings if one.workers == workers and one.spread == spread]
-    near = sorted(near or [one for one in settings if one.workers == 1], key=lambda one: one.batch)
+    near = [setting for setting in settings if setting.workers == workers and setting.spread == spread]
+    near = sorted(near or [setting for setting in settings if setting.workers == 1], key=lambda setting: setting.batch)
     return near[min(int(share * len(near)), len(near) - 1)]
 
 
@@ -134,24 +134,26 @@ def by_pair(runs: Mapping[Setting, float]) -> dict[tuple[str, str], list[Setting
 def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
     """Return the errors of all ways to predict."""
     sizes = {family: Size.of(graph) for family, graph in GRAPHS.items()}
-    found: dict[str, Errors] = {}
+    by_way: dict[str, Errors] = {}
     whole = ThroughputModel.fitted(sizes, runs)
     for (family, kind), settings in by_pair(runs).items():
         print(f"{family} on {kind} …", file=sys.stderr)
         calibrations = {workers: calibration_run(settings, workers) for workers in CALIBRATIONS}
-        others = {one: seconds for one, seconds in runs.items() if (one.family, one.kind) != (family, kind)}
-        strangers = {one: seconds for one, seconds in runs.items() if one.family != family}
+        others = {
+            setting: seconds for setting, seconds in runs.items() if (setting.family, setting.kind) != (family, kind)
+        }
+        strangers = {setting: seconds for setting, seconds in runs.items() if setting.family != family}
 
         def add(
             name: str, predict: Callable[[Setting], float], run: Setting, settings: list[Setting] = settings
         ) -> None:
-            for one in settings:
-                if one != run:
-                    found.setdefault(name, Errors()).add(one, predict(one), runs[one])
+            for setting in settings:
+                if setting != run:
+                    by_way.setdefault(name, Errors()).add(setting, predict(setting), runs[setting])
 
         alone = calibrations[1]
-        on_kind = fmean(seconds for one, seconds in strangers.items() if one.kind == kind)
-        of_family = fmean(seconds for one, seconds in others.items() if one.family == family)
+        on_kind = fmean(seconds for setting, seconds in strangers.items() if setting.kind == kind)
+        of_family = fmean(seconds for setting, seconds in others.items() if setting.family == family)
         add("naive: mean of the GPU kind over other families", constant(on_kind), alone)
         add("naive: mean of the family over other kinds", constant(of_family), alone)
         for workers in CALIBRATIONS:
@@ -166,16 +168,16 @@ def measure(runs: Mapping[Setting, float]) -> dict[str, Errors]:
                 add(f"{known}, one run{_on(workers)}", model.seconds, run)
         model, run = ThroughputModel.fitted(sizes, others), calibrations[BEST]
         model.calibrate(run, runs[run])
-        _correct(found, model, [one for one in settings if one != run], runs, run)
+        _correct(by_way, model, [setting for setting in settings if setting != run], runs, run)
         add("all data", whole.seconds, alone)
-        own = ThroughputModel.fitted(sizes, {one: runs[one] for one in settings})
+        own = ThroughputModel.fitted(sizes, {setting: runs[setting] for setting in settings})
         add("all data of the pair alone", own.seconds, alone)
-    return found
+    return by_way
 
 
-def chosen_by_others(found: Mapping[str, Errors], known: str) -> Errors:
+def chosen_by_others(by_way: Mapping[str, Errors], known: str) -> Errors:
     """Return the errors if each family takes the calibration run with which the other families have the least error."""
-    by_workers = {workers: found[f"{known}, one run{_on(workers)}"].by_pair for workers in CALIBRATIONS}
+    by_workers = {workers: by_way[f"{known}, one run{_on(workers)}"].by_pair for workers in CALIBRATIONS}
     chosen = Errors()
     for family, kind in by_workers[BEST]:
         means = {
@@ -191,42 +193,46 @@ def _on(workers: int) -> str:
 
 
 def _correct(
-    found: dict[str, Errors], model: ThroughputModel, rest: list[Setting], runs: Mapping[Setting, float], run: Setting
+    by_way: dict[str, Errors], model: ThroughputModel, rest: list[Setting], runs: Mapping[Setting, float], run: Setting
 ) -> None:
     """Add the errors of the remaining predictions after each number of online corrections."""
     correction = OnlineCorrection(run.batch)
-    order = sorted(rest, key=lambda one: uniform(0, one.family, one.kind, one.batch, one.workers, one.spread))
+    order = sorted(
+        rest, key=lambda other: uniform(0, other.family, other.kind, other.batch, other.workers, other.spread)
+    )
     for count, setting in enumerate(order, start=1):
         correction.observe(setting, runs[setting], model.seconds(setting))
         if count in AFTER:
             name = f"other kinds known, one run on 2 GPUs and {count} more run{'s' if count > 1 else ''}"
-            for one in order[count:]:
-                found.setdefault(name, Errors()).add(one, model.seconds(one) * correction.factor(one), runs[one])
+            for other in order[count:]:
+                by_way.setdefault(name, Errors()).add(
+                    other, model.seconds(other) * correction.factor(other), runs[other]
+                )
 
 
 def floors(runs: Mapping[Setting, float]) -> dict[str, Errors]:
     """Return the errors that remain with a calibration run, or numbers of each pair, chosen with hindsight."""
-    found: dict[str, Errors] = {}
+    by_way: dict[str, Errors] = {}
     pairs = by_pair(runs)
     for known in KNOWN:
         by_run = {pair: calibrated(runs, pair, known) for pair in pairs}
         by_rule = {rule: _by_rule(by_run, *rule) for rule in RULES}
         batch, workers, spread = best = min(RULES, key=lambda rule: by_rule[rule].mean())
         place = f"{batch} batch{_on(workers)}{' of several nodes' if spread else ''}"
-        found[f"{known}, the best of {len(RULES)} rules ({place})"] = by_rule[best]
-        found[f"{known}, the best run of each pair"] = Errors(
+        by_way[f"{known}, the best of {len(RULES)} rules ({place})"] = by_rule[best]
+        by_way[f"{known}, the best run of each pair"] = Errors(
             {pair: min(errors.values(), key=fmean) for pair, errors in by_run.items()}
         )
     for pair, settings in pairs.items():
-        seconds = [runs[one] for one in settings]
+        seconds = [runs[setting] for setting in settings]
         fits: dict[str, list[list[float]]] = {}
         for curve in CURVES:
-            rows = [forms(one, curve) for one in settings]
+            rows = [forms(setting, curve) for setting in settings]
             for name in rows[0]:
                 fits.setdefault(name, []).append(least_errors([row[name] for row in rows], seconds))
         for name, by_curve in fits.items():
-            found.setdefault(name, Errors()).by_pair[pair] = min(by_curve, key=fmean)
-    return found
+            by_way.setdefault(name, Errors()).by_pair[pair] = min(by_curve, key=fmean)
+    return by_way
 
 
 def _by_rule(
@@ -245,31 +251,31 @@ def calibrated(runs: Mapping[Setting, float], pair: tuple[str, str], known: str)
     """Return, for each run of a pair as the calibration run, the errors of all others."""
     family, _ = pair
     data = {
-        one: seconds
-        for one, seconds in runs.items()
-        if (one.family != family if known == KNOWN[0] else (one.family, one.kind) != pair)
+        setting: seconds
+        for setting, seconds in runs.items()
+        if (setting.family != family if known == KNOWN[0] else (setting.family, setting.kind) != pair)
     }
     print(f"{' on '.join(pair)}, {known} …", file=sys.stderr)
     model = ThroughputModel.fitted({name: Size.of(graph) for name, graph in GRAPHS.items()}, data)
-    settings, found = by_pair(runs)[pair], {}
+    settings, by_run = by_pair(runs)[pair], {}
     for run in settings:
         model.calibrate(run, runs[run])
-        found[run] = [abs(model.seconds(one) / runs[one] - 1.0) for one in settings if one != run]
-    return found
+        by_run[run] = [abs(model.seconds(setting) / runs[setting] - 1.0) for setting in settings if setting != run]
+    return by_run
 
 
-def forms(one: Setting, curve: Callable[[int], float]) -> dict[str, list[float]]:
+def forms(setting: Setting, curve: Callable[[int], float]) -> dict[str, list[float]]:
     """Return the factors of a pair's numbers in the time of a setting, for each form of that time."""
-    links = curve(one.workers) if one.workers > 1 else 0.0
-    alone, *several = (float((one.workers, one.spread) == place) for place in ((1, False), *PLACES))
-    line = [1.0, one.batch]
+    links = curve(setting.workers) if setting.workers > 1 else 0.0
+    alone, *several = (float((setting.workers, setting.spread) == place) for place in ((1, False), *PLACES))
+    line = [1.0, setting.batch]
     return {
         "2 numbers of each pair (a, c)": line,
         "3 numbers (links too)": [*line, links],
-        "4 numbers (links by placement)": [*line, links * (not one.spread), links * one.spread],
+        "4 numbers (links by placement)": [*line, links * (not setting.spread), links * setting.spread],
         "8 numbers (links by GPUs and placement)": [*line, *several],
         "14 numbers (a, c by GPUs and placement)": [
-            number for here in (alone, *several) for number in (here, here * one.batch)
+            number for at_place in (alone, *several) for number in (at_place, at_place * setting.batch)
         ],
     }
 
@@ -295,11 +301,11 @@ def least_errors(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> l
     return [float(lp.val(error)) for error in errors]
 
 
-def print_pairs(found: Mapping[str, Errors], names: Sequence[str]) -> None:
+def print_pairs(by_way: Mapping[str, Errors], names: Sequence[str]) -> None:
     """Print the mean error of each pair, with a column for each of these ways to predict."""
     print(f"\n| pair | {' | '.join(names)} |\n|:--|{'--:|' * len(names)}")
-    for pair in found[names[0]].by_pair:
-        figures = (f"{100 * fmean(found[name].by_pair[pair]):.1f} %" for name in names)
+    for pair in by_way[names[0]].by_pair:
+        figures = (f"{100 * fmean(by_way[name].by_pair[pair]):.1f} %" for name in names)
         print(f"| {pair[0]} on {pair[1]} | {' | '.join(figures)} |")
 
 
@@ -310,19 +316,19 @@ def main() -> None:
     parser.add_argument("--floors", action="store_true", help="print the errors that remain with hindsight instead")
     arguments = parser.parse_args()
     if arguments.floors:
-        found = floors(read_runs())
-        names = tuple(name for name in found if "rules" not in name and KNOWN[1] not in name)
+        by_way = floors(read_runs())
+        names = tuple(name for name in by_way if "rules" not in name and KNOWN[1] not in name)
     else:
-        found = measure(read_runs())
+        by_way = measure(read_runs())
         for known in KNOWN:
-            found[f"{known}, one run chosen by the others"] = chosen_by_others(found, known)
+            by_way[f"{known}, one run chosen by the others"] = chosen_by_others(by_way, known)
         names = tuple(f"{known}, one run{_on(BEST)}" for known in KNOWN)
         names += ("all data of the pair alone",)
     print(HEADS)
-    for name, errors in found.items():
+    for name, errors in by_way.items():
         print(errors.row(name))
     if arguments.pairs:
-        print_pairs(found, names)
+        print_pairs(by_way, names)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def main() -> None:
         policy = f"tiresias:order={order}:promote={options.promote}"
         cells = []
         for trace, (gpus, target) in TARGETS.items():
-            found = average(trace, gpus, policy)
-            cells.append(f"{found:,.1f} | {100 * (found / target - 1):+.1f} %")
+            measured = average(trace, gpus, policy)
+            cells.append(f"{measured:,.1f} | {100 * (measured / target - 1):+.1f} %")
         print(f"| {order} | {' | '.join(cells)} |", flush=True)
 
 

@@ -54,11 +54,11 @@ class Arriving:
 
 def drawn(seed: int) -> list[Arriving]:
     """Draw jobs in order of arrival; each draw depends on seed and number alone."""
-    found = []
+    arriving = []
     for number in range(JOBS):
 
-        def between(low: float, high: float, what: str, number: int = number) -> float:
-            return low + (high - low) * uniform(seed, number, what)
+        def between(low: float, high: float, draw_name: str, number: int = number) -> float:
+            return low + (high - low) * uniform(seed, number, draw_name)
 
         utility = drawn_utility(1.0, partial(uniform, seed, number))
         arrival = int(between(0.0, SLOTS / 2, "arrival"))
@@ -73,21 +73,21 @@ def drawn(seed: int) -> list[Arriving]:
             workers_per_server=between(1.0, 10.0, "served"),
         )
         worth = tuple(utility.at(duration) for duration in range(SLOTS - arrival))
-        found.append(Arriving(job, arrival, worth, utility.at(SLOTS - arrival)))
-    return sorted(found, key=lambda one: one.arrival)
+        arriving.append(Arriving(job, arrival, worth, utility.at(SLOTS - arrival)))
+    return sorted(arriving, key=lambda job: job.arrival)
 
 
 def prices(jobs: Sequence[Arriving], demand: Amounts, capacity: float, most_ratio: float) -> PriceRange:
     """Return the bounds of prices in a pool, from all jobs."""
     claims = [
         Claim(
-            best=one.utilities[min(len(one.utilities) - 1, up(one.work / one.job.most_workers))],
-            last=one.last,
-            least_slots=one.work,
-            most_slots=one.work,
+            best=arriving.utilities[min(len(arriving.utilities) - 1, up(arriving.work / arriving.job.most_workers))],
+            last=arriving.last,
+            least_slots=arriving.work,
+            most_slots=arriving.work,
             demand=demand,
         )
-        for one in jobs
+        for arriving in jobs
     ]
     return price_range(claims, capacity, SLOTS, factor=4.0, most_ratio=most_ratio)
 
@@ -99,9 +99,9 @@ def admitted_utility(jobs: Sequence[Arriving], servers: int, most_ratio: float) 
         for name, demand, room in (("h", WORKER, PODS * servers), ("k", SERVER, PODS * servers))
     ]
     table, total = PooledTable(*pools), 0.0
-    for one in jobs:
-        made = admit(table, one.job, one.arrival, one.utilities, one.work)
-        total += one.utilities[made.cells[-1][0] - one.arrival] if made.admits else 0.0
+    for arriving in jobs:
+        admission = admit(table, arriving.job, arriving.arrival, arriving.utilities, arriving.work)
+        total += arriving.utilities[admission.cells[-1][0] - arriving.arrival] if admission.admits else 0.0
     return total
 
 
@@ -112,19 +112,19 @@ def optimum(jobs: Sequence[Arriving], servers: int) -> float:
     lp.setOptionValue("mip_rel_gap", 1e-6)
     used: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(SLOTS)]
     terms = []
-    for one in jobs:
-        slots = range(one.arrival, SLOTS)
+    for arriving in jobs:
+        slots = range(arriving.arrival, SLOTS)
         ends = {slot: lp.addBinary() for slot in slots}
-        workers = {slot: lp.addIntegral(0, one.job.most_workers) for slot in slots}
+        workers = {slot: lp.addIntegral(0, arriving.job.most_workers) for slot in slots}
         lp.addConstr(sum(ends.values()) <= 1)
-        lp.addConstr(sum(workers.values()) >= one.work * sum(ends.values()))
+        lp.addConstr(sum(workers.values()) >= arriving.work * sum(ends.values()))
         for slot in slots:
-            lp.addConstr(workers[slot] <= one.job.most_workers * sum(ends[end] for end in slots if end >= slot))
-            beside = lp.addIntegral(0, one.job.most_workers)
-            lp.addConstr(one.job.workers_per_server * beside >= workers[slot])
+            lp.addConstr(workers[slot] <= arriving.job.most_workers * sum(ends[end] for end in slots if end >= slot))
+            pod_servers = lp.addIntegral(0, arriving.job.most_workers)
+            lp.addConstr(arriving.job.workers_per_server * pod_servers >= workers[slot])
             used[slot][0].append(workers[slot])
-            used[slot][1].append(beside)
-            terms.append(one.utilities[slot - one.arrival] * ends[slot])
+            used[slot][1].append(pod_servers)
+            terms.append(arriving.utilities[slot - arriving.arrival] * ends[slot])
     for pods in (kind for slot in used for kind in slot if kind):
         lp.addConstr(sum(pods) <= PODS * servers)
     lp.maximize(sum(terms))
@@ -143,9 +143,11 @@ def main() -> None:
         best = {seed: optimum(drawn(seed), servers) for seed in range(1, options.seeds + 1)}
         cells = []
         for most_ratio in RATIOS:
-            found = [most / admitted_utility(drawn(seed), servers, most_ratio) for seed, most in best.items()]
-            assert min(found) >= 1.0 - 1e-5
-            cells += [f"{fmean(found):.2f}", f"{min(found):.2f}", f"{max(found):.2f}"]
+            quotients = [
+                greatest / admitted_utility(drawn(seed), servers, most_ratio) for seed, greatest in best.items()
+            ]
+            assert min(quotients) >= 1.0 - 1e-5
+            cells += [f"{fmean(quotients):.2f}", f"{min(quotients):.2f}", f"{max(quotients):.2f}"]
         print(f"| {servers} | {' | '.join(cells)} |", flush=True)
 
 

@@ -71,8 +71,8 @@ def cluster(ratio: float, count: int = NODES) -> tuple[tuple[Node, ...], tuple[S
 def jobs_of(count: int, seed: int) -> list[Job]:
     """Draw jobs; each draw depends on seed and number alone."""
 
-    def between(low: float, high: float, number: int, what: str) -> float:
-        return low + (high - low) * uniform(seed, number, what)
+    def between(low: float, high: float, number: int, draw_name: str) -> float:
+        return low + (high - low) * uniform(seed, number, draw_name)
 
     jobs = []
     for number in range(count):
@@ -112,8 +112,8 @@ def total_utility(policy: str, count: int, seed: int, ratio: float, machines: in
     result = run(Scenario(tuple(jobs_of(count, seed)), nodes, sites, policy, seed=seed))
     assert not result.unfinished, policy
     utility = summarize(result).total_utility
-    done = f"{policy}, {count} jobs, {machines} nodes, seed {seed}: {utility:.1f}, {process_time() - begun:.1f} s"
-    print(done, file=sys.stderr, flush=True)
+    line = f"{policy}, {count} jobs, {machines} nodes, seed {seed}: {utility:.1f}, {process_time() - begun:.1f} s"
+    print(line, file=sys.stderr, flush=True)
     return utility
 
 
@@ -121,11 +121,11 @@ def measured(
     policies: Sequence[str], count: int, seeds: Iterable[int], ratio: float, machines: int = NODES
 ) -> dict[str, list[float]]:
     """Return the total utility by policy and seed."""
-    found: dict[str, list[float]] = {policy: [] for policy in policies}
+    by_policy: dict[str, list[float]] = {policy: [] for policy in policies}
     for seed in seeds:
         for policy in policies:
-            found[policy].append(total_utility(policy, count, seed, ratio, machines))
-    return found
+            by_policy[policy].append(total_utility(policy, count, seed, ratio, machines))
+    return by_policy
 
 
 def lateness(policy: str, count: int, seed: int, machines: int) -> tuple[list[float], list[float]]:
@@ -143,7 +143,7 @@ def lateness(policy: str, count: int, seed: int, machines: int) -> tuple[list[fl
     result = run(Scenario(tuple(jobs), nodes, sites, policy, seed=seed))
     assert not result.unfinished, policy
     targets = {job.key: job.utility.target_seconds for job in jobs if job.utility is not None}
-    late = {one.key: (one.jct_seconds - targets[one.key]) / HOUR for one in result.jobs}
+    late = {job.key: (job.jct_seconds - targets[job.key]) / HOUR for job in result.jobs}
     print(f"{policy}, {count} jobs, {machines} nodes, seed {seed}: done", file=sys.stderr, flush=True)
     halves = jobs[: count // 2], jobs[count // 2 :]
     sensitive, critical = ([late[job.key] for job in half] for half in halves)
@@ -154,9 +154,9 @@ def print_lateness(count: int, seeds: Iterable[int], machines: int) -> None:
     """Print a line for each policy: mean and standard deviation of both kinds of jobs."""
     print("| policy | time-sensitive: mean | standard deviation | time-critical: mean | standard deviation |")
     print("|:--|--:|--:|--:|--:|")
-    for policy in (one for one in POLICIES if "price_ratio" not in one):
-        told = f"{policy}:horizon={HORIZON}" if policy in ("oasis", "pd-ors-like") else policy
-        runs = [lateness(told, count, seed, machines) for seed in seeds]
+    for policy in (name for name in POLICIES if "price_ratio" not in name):
+        with_options = f"{policy}:horizon={HORIZON}" if policy in ("oasis", "pd-ors-like") else policy
+        runs = [lateness(with_options, count, seed, machines) for seed in seeds]
         cells = []
         for kind in zip(*runs, strict=True):
             hours = [late for run in kind for late in run]
@@ -174,14 +174,14 @@ def row(label: object, values: dict[str, list[float]]) -> str:
     first = next(iter(values.values()))
     cells = []
     for utilities in values.values():
-        ratio = fmean(one / base for one, base in zip(utilities, first, strict=True))
+        ratio = fmean(utility / base for utility, base in zip(utilities, first, strict=True))
         cells.append(f"{fmean(utilities):,.0f} (× {ratio:.2f})")
     return f"| {label} | {' | '.join(cells)} |"
 
 
-def head(what: str, policies: Sequence[str]) -> str:
+def head(first_column: str, policies: Sequence[str]) -> str:
     """Return the head of a Markdown table."""
-    return f"| {what} | {' | '.join(policies)} |\n|--:|{'--:|' * len(policies)}"
+    return f"| {first_column} | {' | '.join(policies)} |\n|--:|{'--:|' * len(policies)}"
 
 
 def picture(name: str, title: str, label: str, rows: dict[float, dict[str, list[float]]], *, logarithmic: bool) -> None:
@@ -192,7 +192,9 @@ def picture(name: str, title: str, label: str, rows: dict[float, dict[str, list[
         axes = figure.subplots()
         policies = list(next(iter(rows.values())))
         for policy, style in zip(policies, lines(theme), strict=False):
-            axes.plot(list(rows), [fmean(one[policy]) for one in rows.values()], marker="o", label=policy, **style)
+            axes.plot(
+                list(rows), [fmean(by_policy[policy]) for by_policy in rows.values()], marker="o", label=policy, **style
+            )
         if logarithmic:
             axes.set_xscale("log")
         axes.set_xlabel(label)
@@ -207,8 +209,8 @@ def picture(name: str, title: str, label: str, rows: dict[float, dict[str, list[
 def drawn_slot_job(number: int) -> SlotJob:
     """Draw a job of many quanta, with parameter servers, for the time of one offer."""
 
-    def between(low: float, high: float, what: str) -> float:
-        return low + (high - low) * uniform(1, number, what)
+    def between(low: float, high: float, draw_name: str) -> float:
+        return low + (high - low) * uniform(1, number, draw_name)
 
     near = between(0.001, 0.01, "near")
     return SlotJob(
@@ -256,18 +258,18 @@ def table_sizes(policy: str, count: int, seed: int, machines: int) -> tuple[list
     nodes, sites = cluster(1.0, machines)
     simulation = prepared(Scenario(tuple(jobs_of(count, seed)), nodes, sites, policy, seed=seed))
     largest: dict[str, int] = {}
-    known: dict[str, tuple[SlotPlan, int]] = {}
+    sizes: dict[str, tuple[SlotPlan, int]] = {}
     most = 0
     while len(simulation.completed) < count:
         simulation.step()
         states = simulation.planner.cluster.jobs
         for key, state in states.items():
             plan = state.slot_plan
-            if plan is not None and (key not in known or known[key][0] is not plan):
+            if plan is not None and (key not in sizes or sizes[key][0] is not plan):
                 status = grant_status(WorkerGrant(policy, 0, 0.0, None, HOUR, plan))["slots"]
-                known[key] = plan, len(json.dumps(status, separators=(",", ":")))
-                largest[key] = max(largest.get(key, 0), known[key][1])
-        most = max(most, sum(known[key][1] for key in states if key in known))
+                sizes[key] = plan, len(json.dumps(status, separators=(",", ":")))
+                largest[key] = max(largest.get(key, 0), sizes[key][1])
+        most = max(most, sum(sizes[key][1] for key in states if key in sizes))
     return list(largest.values()), most
 
 
@@ -313,18 +315,18 @@ def main() -> None:
         names = ("oasis", "oasis:price_ratio=100", "oasis:price_ratio=10000", "oasis:price_ratio=1e8", "pd-ors-like")
         print(head("price_scale", names))
         for scale in SCALES:
-            found = {n: measured((f"{n}:price_scale={scale:g}",), options.jobs[-1], seeds, 1.0) for n in names}
-            rows[scale] = {name: next(iter(one.values())) for name, one in found.items()}
+            by_name = {n: measured((f"{n}:price_scale={scale:g}",), options.jobs[-1], seeds, 1.0) for n in names}
+            rows[scale] = {name: next(iter(by_seed.values())) for name, by_seed in by_name.items()}
             print(row(f"{scale:g}", rows[scale]), flush=True)
     elif options.part == "bandwidth":
         names = ("pd-ors-like", "pd-ors-like:locality=off", "pd-ors-like:rounding=ceil", "oasis")
         print(head("inside / between", names))
         for ratio in RATIOS:
-            told = f"internal={BETWEEN_BITS * ratio:g}:external={BETWEEN_BITS:g}"
-            found = {
-                n: measured((f"{n}:{told}" if n != "oasis" else n,), options.jobs[-1], seeds, ratio) for n in names
+            speeds = f"internal={BETWEEN_BITS * ratio:g}:external={BETWEEN_BITS:g}"
+            by_name = {
+                n: measured((f"{n}:{speeds}" if n != "oasis" else n,), options.jobs[-1], seeds, ratio) for n in names
             }
-            rows[ratio] = {name: next(iter(one.values())) for name, one in found.items()}
+            rows[ratio] = {name: next(iter(by_seed.values())) for name, by_seed in by_name.items()}
             print(row(f"{ratio:g}", rows[ratio]), flush=True)
         if options.pictures:
             title = "Total utility by bandwidth inside a machine over between machines (simulated)"

@@ -27,12 +27,12 @@ COLUMNS = {"seed": 4, "undisturbed": 13, "disturbed": 11, "apart": 8, "stopped":
 
 def trial(seed: int, disturbed: bool) -> Result:
     """Train once in a temporary directory."""
-    made = Trial(seed, preemptions=3 * disturbed, server_kills=int(disturbed))
+    case = Trial(seed, preemptions=3 * disturbed, server_kills=int(disturbed))
     with tempfile.TemporaryDirectory(prefix="tranche-losses-") as directory:
-        result = run(made, Path(directory))
-    once = {(chunk, batch): 1 for chunk in range(made.chunks) for batch in range(made.batches // made.chunks)}
-    assert dict(result.applied) == once, f"{made}: the model does not have every batch exactly once"
-    assert result.repeated == sum(result.unsaved), f"{made}: more was trained again than the server had lost"
+        result = run(case, Path(directory))
+    once = {(chunk, batch): 1 for chunk in range(case.chunks) for batch in range(case.batches // case.chunks)}
+    assert dict(result.applied) == once, f"{case}: the model does not have every batch exactly once"
+    assert result.repeated == sum(result.unsaved), f"{case}: more was trained again than the server had lost"
     return result
 
 

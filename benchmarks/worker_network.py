@@ -58,10 +58,10 @@ def sasp_rule(decoupled: bool) -> Rule:
     return decoupled_shares if decoupled else RULES["sasp-like"]
 
 
-def ratios(some: Sequence[float], others: Sequence[float]) -> str:
+def ratios(values: Sequence[float], bases: Sequence[float]) -> str:
     """Return the geometric mean, least and largest of ratios."""
-    each = [one / other for one, other in zip(some, others, strict=True)]
-    return f"{geometric_mean(each):8.3f} {min(each):7.3f} {max(each):7.3f}"
+    quotients = [value / base for value, base in zip(values, bases, strict=True)]
+    return f"{geometric_mean(quotients):8.3f} {min(quotients):7.3f} {max(quotients):7.3f}"
 
 
 def compare_shares(batches: int) -> dict[str, list[float]]:
@@ -71,32 +71,34 @@ def compare_shares(batches: int) -> dict[str, list[float]]:
         f"ports of {[port / 1e9 for port in PORTS]} Gbit/s x gradients of 1, 10, 100 MB"
     )
     print(f"{'scheme':8} {'mode':10} {'against':14} {'mean':>8} {'least':>7} {'largest':>7}")
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for name, scheme in SCHEMES.items():
         for decoupled in (False, True):
-            mode, some = "decoupled" if decoupled else "in turn", courses(batches, scheme, decoupled)
-            mine = found[f"{name} {mode} sasp"] = [shared_end(course, sasp_rule(decoupled)) for course in some]
+            mode, cases = "decoupled" if decoupled else "in turn", courses(batches, scheme, decoupled)
+            sasp_seconds = by_name[f"{name} {mode} sasp"] = [
+                shared_end(course, sasp_rule(decoupled)) for course in cases
+            ]
             others = {
-                "equal": [shared_end(course, RULES["equal"]) for course in some],
-                "proportional": [shared_end(course, RULES["proportional"]) for course in some],
-                "no shares": [fair_end(course) for course in some],
+                "equal": [shared_end(course, RULES["equal"]) for course in cases],
+                "proportional": [shared_end(course, RULES["proportional"]) for course in cases],
+                "no shares": [fair_end(course) for course in cases],
             }
-            for other, seconds in others.items():
-                found[f"{name} {mode} {other}"] = seconds
-                print(f"{name:8} {mode:10} {other:14} {ratios(mine, seconds)}")
+            for rule, seconds in others.items():
+                by_name[f"{name} {mode} {rule}"] = seconds
+                print(f"{name:8} {mode:10} {rule:14} {ratios(sasp_seconds, seconds)}")
         for base in ("equal", "no shares"):
-            both = ratios(found[f"{name} decoupled sasp"], found[f"{name} in turn {base}"])
-            print(f"{name:8} {'decoupled against in turn':>25} {base:9} {both}")
+            text = ratios(by_name[f"{name} decoupled sasp"], by_name[f"{name} in turn {base}"])
+            print(f"{name:8} {'decoupled against in turn':>25} {base:9} {text}")
     compare_on_request(batches)
-    return found
+    return by_name
 
 
 def compare_on_request(batches: int) -> None:
     """Print seconds of windows that workers take on request over those of equal shares."""
-    some, rule, equal = courses(batches, ASP, False), RULES["sasp-like"], RULES["equal"]
-    base = [on_request_end(course, equal, equal, 4 * len(course.loads)) for course in some]
+    cases, rule, equal = courses(batches, ASP, False), RULES["sasp-like"], RULES["equal"]
+    base = [on_request_end(course, equal, equal, 4 * len(course.loads)) for course in cases]
     for label, before in (("always", rule), ("last windows only", equal)):
-        seconds = [on_request_end(course, before, rule, 4 * len(course.loads)) for course in some]
+        seconds = [on_request_end(course, before, rule, 4 * len(course.loads)) for course in cases]
         print(f"ASP, in turn, 5 windows per worker on request, {label:17} against equal: {ratios(seconds, base)}")
 
 
@@ -167,7 +169,7 @@ def train_search(training: Training, samples: int, *, total_may_change: bool) ->
     while training.samples < samples:
         setting = search.setting
         limited = [replace(worker, smallest=setting.smallest) for worker in workers]
-        sizes, began, seen = split(limited, setting.total).sizes, training.seconds, training.samples
+        sizes, began, trained_before = split(limited, setting.total).sizes, training.seconds, training.samples
         points: list[list[tuple[float, float]]] = [[] for _ in workers]
         losses = []
         for iteration in range(PERIOD):
@@ -176,14 +178,14 @@ def train_search(training: Training, samples: int, *, total_may_change: bool) ->
             if iteration % NOTED == NOTED - 1:
                 losses.append((float(training.samples), training.note()))
         workers = [fitted(pairs, worker) for pairs, worker in zip(points, workers, strict=True)]
-        period = Period((training.seconds - began) / (training.samples - seen), tuple(losses))
+        period = Period((training.seconds - began) / (training.samples - trained_before), tuple(losses))
         search = search.after(period, workers, total_may_change=total_may_change)
     return training, search.kept
 
 
-def loss_at(training: Training, column: int, most: float) -> float:
+def loss_at(training: Training, column: int, limit: float) -> float:
     """Return the last loss before a number of seconds (column 0) or samples (column 1)."""
-    return [point[2] for point in training.curve if point[column] <= most][-1]
+    return [point[2] for point in training.curve if point[column] <= limit][-1]
 
 
 def compare_batches(seeds: Sequence[int]) -> dict[str, Training]:
@@ -201,33 +203,33 @@ def compare_batches(seeds: Sequence[int]) -> dict[str, Training]:
         ("skewed", (1, 1, 0.9, 0.5, 0.9, 0.5)),
     ):
         rows: dict[str, list[tuple[float, float, float]]] = {}
-        shown: dict[str, str] = {}
+        sizes_text: dict[str, str] = {}
         for seed in seeds:
-            made = one_seed(lambda seed=seed, local=local: Training(x, y, local, seed), shown)  # type: ignore[misc]
-            shortest = min(one.seconds for one in made.values())
-            for rule, one in made.items():
-                losses = loss_at(one, 1, ITERATIONS * BATCH), loss_at(one, 0, 0.5 * shortest)
-                rows.setdefault(rule, []).append((one.seconds / one.samples * ITERATIONS * BATCH, *losses))
+            trainings = one_seed(lambda seed=seed, local=local: Training(x, y, local, seed), sizes_text)  # type: ignore[misc]
+            shortest = min(training.seconds for training in trainings.values())
+            for rule, training in trainings.items():
+                losses = loss_at(training, 1, ITERATIONS * BATCH), loss_at(training, 0, 0.5 * shortest)
+                rows.setdefault(rule, []).append((training.seconds / training.samples * ITERATIONS * BATCH, *losses))
             if label == "skewed" and seed == seeds[0]:
-                first = made
+                first = trainings
         for rule, figures in rows.items():
             seconds, at_samples, at_time = np.mean(figures, 0)
-            print(f"{label:10} {rule:14} {seconds:9.1f} {at_samples:20.4f} {at_time:17.4f}  {shown[rule]}")
+            print(f"{label:10} {rule:14} {seconds:9.1f} {at_samples:20.4f} {at_time:17.4f}  {sizes_text[rule]}")
     return first
 
 
-def one_seed(begun: Callable[[], Training], shown: dict[str, str]) -> dict[str, Training]:
+def one_seed(begun: Callable[[], Training], sizes_text: dict[str, str]) -> dict[str, Training]:
     """Train by every rule; describe the sizes in `shown`."""
-    made: dict[str, Training] = {}
+    trainings: dict[str, Training] = {}
     for rule in ("equal", "lb-bsp", "loft"):
         training = begun()
         models = training.models(fetches=rule == "loft")
         sizes = equal_split(len(models), BATCH) if rule == "equal" else split(models, BATCH).sizes
-        made[rule], shown[rule] = train_fixed(training, sizes, ITERATIONS * BATCH), str(sizes)
-    for rule, may in (("loft, fitted", False), ("loft, B free", True)):
-        made[rule], kept = train_search(begun(), ITERATIONS * BATCH, total_may_change=may)
-        shown[rule] = f"last: B = {kept.total}, smallest {kept.smallest}"
-    return made
+        trainings[rule], sizes_text[rule] = train_fixed(training, sizes, ITERATIONS * BATCH), str(sizes)
+    for rule, total_may_change in (("loft, fitted", False), ("loft, B free", True)):
+        trainings[rule], setting = train_search(begun(), ITERATIONS * BATCH, total_may_change=total_may_change)
+        sizes_text[rule] = f"last: B = {setting.total}, smallest {setting.smallest}"
+    return trainings
 
 
 def compare_aggregations(seeds: Sequence[int]) -> None:
@@ -250,16 +252,16 @@ def compare_aggregations(seeds: Sequence[int]) -> None:
         print(f"{'attack' if attack < 0 else 'clean':8} {rule:14} loss {np.mean(losses):.4f}")
 
 
-def draw_shares(found: dict[str, list[float]], path: Path) -> None:
+def draw_shares(by_name: dict[str, list[float]], path: Path) -> None:
     """Draw seconds over those of equal shares in turn, by number of workers, for each scheme."""
     pyplot = plotter()
     figure, panels = pyplot.subplots(1, 3, figsize=(10, 3.4), sharey=True)
     lines = (("in turn sasp", "SaSP-like"), ("in turn no shares", "no shares"),
              ("decoupled sasp", "SaSP-like, decoupled"), ("decoupled no shares", "no shares, decoupled"))  # fmt: skip
     for panel, scheme in zip(panels, SCHEMES, strict=True):
-        base = np.array(found[f"{scheme} in turn equal"]).reshape(len(WORKERS), -1)
+        base = np.array(by_name[f"{scheme} in turn equal"]).reshape(len(WORKERS), -1)
         for (key, label), colour in zip(lines, COLOURS, strict=True):
-            ratio = np.array(found[f"{scheme} {key}"]).reshape(len(WORKERS), -1) / base
+            ratio = np.array(by_name[f"{scheme} {key}"]).reshape(len(WORKERS), -1) / base
             panel.plot(WORKERS, np.exp(np.log(ratio).mean(1)), "o-", color=colour, label=label, linewidth=1.5)
         panel.axhline(1, color="grey", linewidth=0.8)
         panel.set(title=scheme, xlabel="workers", xscale="log", xticks=WORKERS, xticklabels=WORKERS)
@@ -271,12 +273,12 @@ def draw_shares(found: dict[str, list[float]], path: Path) -> None:
     save(figure, path)
 
 
-def draw_losses(made: dict[str, Training], path: Path) -> None:
+def draw_losses(trainings: dict[str, Training], path: Path) -> None:
     """Draw the loss against virtual time and against samples."""
     pyplot = plotter()
     figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     for column, (panel, label) in enumerate(zip(panels, ("virtual seconds", "samples"), strict=True)):
-        for (rule, training), colour in zip(made.items(), (*COLOURS, "#000000"), strict=True):
+        for (rule, training), colour in zip(trainings.items(), (*COLOURS, "#000000"), strict=True):
             panel.plot(*[[point[i] for point in training.curve] for i in (column, 2)], color=colour, label=rule)
         panel.set(xlabel=label, yscale="log")
         panel.grid(visible=True, which="both", alpha=0.3)
@@ -311,14 +313,14 @@ def main() -> None:
     parser.add_argument("--picture", action="store_true")
     options = parser.parse_args()
     if options.only != "loft":
-        found = compare_shares(options.batches)
+        by_name = compare_shares(options.batches)
         if options.picture:
-            draw_shares(found, PICTURES / "sasp.png")
+            draw_shares(by_name, PICTURES / "sasp.png")
     if options.only != "sasp":
-        made = compare_batches(options.seeds)
+        trainings = compare_batches(options.seeds)
         compare_aggregations(options.seeds)
         if options.picture:
-            draw_losses(made, PICTURES / "loft.png")
+            draw_losses(trainings, PICTURES / "loft.png")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Rounds:
 
     def train(self, seconds: float) -> None:
         """Train for a time."""
-        events = [(one, number) for number, one in enumerate(BATCH_SECONDS)]
+        events = [(batch_seconds, number) for number, batch_seconds in enumerate(BATCH_SECONDS)]
         pushes: dict[int, Push] = {}
         while events and events[0][0] <= seconds:
             now, number = heapq.heappop(events)
@@ -81,9 +81,9 @@ class Rounds:
             if self.barrier.may_close(now):
                 self.state.apply_round(list(pushes.values()), mean, RATE)
                 self.barrier.close()
-                for one in pushes:
-                    self.workers[one] = Worker(self.state.parameters.copy(), self.barrier.round)
-                    heapq.heappush(events, (now + BATCH_SECONDS[one], one))
+                for member in pushes:
+                    self.workers[member] = Worker(self.state.parameters.copy(), self.barrier.round)
+                    heapq.heappush(events, (now + BATCH_SECONDS[member], member))
                 pushes.clear()
 
     def loss(self) -> float:
@@ -93,9 +93,9 @@ class Rounds:
 
 def train_asynchronous(rounds: Rounds, bound: StalenessBound, seconds: float) -> None:
     """Train for a time without rounds; a worker that is too far ahead waits for the slowest one."""
-    events = [(one, number) for number, one in enumerate(BATCH_SECONDS)]
-    held: set[int] = set()
-    done = [0] * len(BATCH_SECONDS)
+    events = [(batch_seconds, number) for number, batch_seconds in enumerate(BATCH_SECONDS)]
+    waiting: set[int] = set()
+    trained = [0] * len(BATCH_SECONDS)
     for number in range(len(BATCH_SECONDS)):
         bound.contact(number, 0.0)
     while events and events[0][0] <= seconds:
@@ -105,14 +105,14 @@ def train_asynchronous(rounds: Rounds, bound: StalenessBound, seconds: float) ->
         push = Push(number, rounds.state.batches.get(number, 0), gradient)
         rounds.state.apply_round([push], mean, RATE / len(BATCH_SECONDS))
         bound.trained(number, now)
-        done[number] += 1
-        rounds.lag = max(rounds.lag, max(done) - min(done))
-        held.add(number)
-        for one in sorted(held):
-            if bound.may_start(one, now):
-                held.remove(one)
-                rounds.workers[one] = Worker(rounds.state.parameters.copy())
-                heapq.heappush(events, (now + BATCH_SECONDS[one], one))
+        trained[number] += 1
+        rounds.lag = max(rounds.lag, max(trained) - min(trained))
+        waiting.add(number)
+        for member in sorted(waiting):
+            if bound.may_start(member, now):
+                waiting.remove(member)
+                rounds.workers[member] = Worker(rounds.state.parameters.copy())
+                heapq.heappush(events, (now + BATCH_SECONDS[member], member))
 
 
 def compare(seconds: float, seeds: Sequence[int]) -> None:

@@ -35,8 +35,12 @@ def _job(name: str, pods: int, run_seconds: float) -> Objects:
 @contextmanager
 def _start(cluster: Cluster, gpus: int) -> Iterator[Mapping[str, int]]:
     del gpus
-    found = [one for file in binary_cache.manifests("coscheduling-scheduler") for one in documents(file.read_text())]
-    install_kinds(cluster, [one for one in found if one["kind"] == "CustomResourceDefinition"])
+    objects = [
+        document
+        for file in binary_cache.manifests("coscheduling-scheduler")
+        for document in documents(file.read_text())
+    ]
+    install_kinds(cluster, [document for document in objects if document["kind"] == "CustomResourceDefinition"])
     sort = {"enabled": [_PLUGIN], "disabled": [{"name": "*"}]}
     profile = {
         "schedulerName": "default-scheduler",

@@ -61,29 +61,31 @@ def _start(cluster: Cluster, gpus: int, strategy: str) -> Iterator[Mapping[str, 
     options = (f"--config={configuration}", "--feature-gates=VisibilityOnDemand=false")
     cluster.start_scheduler()
     with started(cluster, "kueue", *command, *options) as pid:
-        for one in webhooks:
-            create(cluster, f"{_WEBHOOKS}/{one['kind'].lower()}s", one)
-        for plural, one in _queues(gpus, strategy):
+        for body in webhooks:
+            create(cluster, f"{_WEBHOOKS}/{body['kind'].lower()}s", body)
+        for plural, body in _queues(gpus, strategy):
             scope = "namespaces/default/" if plural == "localqueues" else ""
-            create(cluster, f"/apis/{API}/{scope}{plural}", one)
+            create(cluster, f"/apis/{API}/{scope}{plural}", body)
         yield {"kueue": pid, "kube-scheduler": cluster.pid("kube-scheduler")}
 
 
 def _manifests(cluster: Cluster, port: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the CRDs and the webhook configurations, with the address of this process instead of a Service."""
     authority = base64.b64encode((cluster.directory / "ca.crt").read_bytes()).decode()
-    found = [one for file in binary_cache.manifests("kueue") for one in documents(file.read_text())]
-    kinds = [one for one in found if one.get("kind") == "CustomResourceDefinition"]
-    webhooks = [one for one in found if one.get("kind", "").endswith("WebhookConfiguration")]
+    objects = [document for file in binary_cache.manifests("kueue") for document in documents(file.read_text())]
+    kinds = [document for document in objects if document.get("kind") == "CustomResourceDefinition"]
+    webhooks = [document for document in objects if document.get("kind", "").endswith("WebhookConfiguration")]
     for kind in kinds:
         if kind["spec"]["names"]["plural"] in _CONVERTED:
             client = {"url": f"https://127.0.0.1:{port}/convert", "caBundle": authority}
             conversion = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
             kind["spec"]["conversion"] = {"strategy": "Webhook", "webhook": conversion}
-    for one in webhooks:
-        one["metadata"]["name"] = f"kueue-{one['metadata']['name']}"
-        one["webhooks"] = [hook for hook in one["webhooks"] if hook["rules"][0]["apiGroups"][0] in _SERVED_GROUPS]
-        for hook in one["webhooks"]:
+    for document in webhooks:
+        document["metadata"]["name"] = f"kueue-{document['metadata']['name']}"
+        document["webhooks"] = [
+            hook for hook in document["webhooks"] if hook["rules"][0]["apiGroups"][0] in _SERVED_GROUPS
+        ]
+        for hook in document["webhooks"]:
             path = hook["clientConfig"]["service"]["path"]
             hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority}
     return kinds, webhooks
@@ -109,7 +111,7 @@ def _queues(gpus: int, strategy: str) -> list[tuple[str, dict[str, Any]]]:
         {"name": "memory", "nominalQuota": "1000Ti"},
         {"name": GPU, "nominalQuota": gpus},
     ]
-    covered = [one["name"] for one in quota]
+    covered = [resource["name"] for resource in quota]
     groups = [{"coveredResources": covered, "flavors": [{"name": "any", "resources": quota}]}]
     cluster_queue = {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": groups}
     return [

@@ -31,7 +31,7 @@ def _job(name: str, pods: int, run_seconds: float) -> Objects:
 def _pods(name: str, pods: int, run_seconds: float) -> Objects:
     template = batch_job(name, 1, run_seconds)["spec"]["template"]
     names = [f"{name}-{index}" for index in range(pods)] if pods > 1 else [name]
-    heads = ({**template["metadata"], "name": one, "namespace": "default"} for one in names)
+    heads = ({**template["metadata"], "name": pod, "namespace": "default"} for pod in names)
     return [(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": template["spec"]}) for head in heads]
 
 

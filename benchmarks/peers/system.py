@@ -46,12 +46,12 @@ def create(cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
 
 def install_kinds(cluster: Cluster, documents: list[dict[str, Any]]) -> None:
     """Create CRDs, and wait until they are served."""
-    for one in documents:
-        create(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
-    names = [f"crd/{one['metadata']['name']}" for one in documents]
+    for document in documents:
+        create(cluster, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document)
+    names = [f"crd/{document['metadata']['name']}" for document in documents]
     cluster.kubectl("wait", "--for=condition=Established", f"--timeout={READY_SECONDS:g}s", *names)
 
 
 def documents(text: str) -> list[dict[str, Any]]:
     """Return the objects of a YAML file."""
-    return [one for one in yaml.safe_load_all(text) if one]
+    return [document for document in yaml.safe_load_all(text) if document]

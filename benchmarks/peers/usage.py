@@ -23,10 +23,10 @@ def cpu_seconds(pid: int) -> float:
             children.setdefault(int(stat[1]), []).append(child)
     pending, total = [pid], 0.0
     while pending:
-        one = pending.pop()
-        if found := fields.get(one):
-            total += (int(found[11]) + int(found[12])) / _TICKS
-        pending += children.get(one, [])
+        process = pending.pop()
+        if process_stat := fields.get(process):
+            total += (int(process_stat[11]) + int(process_stat[12])) / _TICKS
+        pending += children.get(process, [])
     return total
 
 
@@ -37,17 +37,17 @@ def descendants(pid: int) -> dict[int, list[str]]:
         for path in Path("/proc").iterdir()
         if path.name.isdecimal() and (stat := _stat(path))
     }
-    found: dict[int, list[str]] = {}
+    commands: dict[int, list[str]] = {}
     pending = [pid]
     while pending:
         parent = pending.pop()
-        for child in (one for one, above in parents.items() if above == parent):
+        for child in (process for process, above in parents.items() if above == parent):
             pending.append(child)
             try:
-                found[child] = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+                commands[child] = Path(f"/proc/{child}/cmdline").read_text().split("\0")
             except OSError:  # it has ended
                 continue
-    return found
+    return commands
 
 
 def peak_bytes(pid: int) -> int:
@@ -74,7 +74,7 @@ def cpu_of(cluster: Cluster, others: Mapping[str, int]) -> dict[str, float]:
 
 def requests_of(cluster: Cluster) -> Counter[str]:
     """Return the number of requests that the API server has answered, by verb and resource."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for line in str(cluster.request("GET", "/metrics")[1]).splitlines():
         match = _SAMPLE.match(line)
         if not match:
@@ -82,11 +82,11 @@ def requests_of(cluster: Cluster) -> Counter[str]:
         labels = dict(_LABEL.findall(match[1]))
         if labels["verb"] in ("WATCH", "CONNECT") or not labels["resource"]:
             continue
-        what = labels["resource"] + (f"/{labels['subresource']}" if labels["subresource"] else "")
+        target = labels["resource"] + (f"/{labels['subresource']}" if labels["subresource"] else "")
         note = " (dry run)" if labels.get("dry_run") else ""
         refused = f" -> {labels['code']}" if not labels["code"].startswith("2") else ""
-        found[f"{labels['verb']} {what}{note}{refused}"] += int(float(match[2]))
-    return found
+        counts[f"{labels['verb']} {target}{note}{refused}"] += int(float(match[2]))
+    return counts
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
