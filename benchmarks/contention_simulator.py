@@ -209,7 +209,7 @@ class MiniBatchSimulation:
         """Start the next task on a free GPU: that of the job of least remaining service."""
         if gpu in self._busy or not self._ready[gpu]:
             return
-        task = min(self._ready[gpu], key=lambda one: (one[0].service, one[0].number))
+        task = min(self._ready[gpu], key=lambda task: (task[0].service, task[0].number))
         self._ready[gpu].remove(task)
         self._busy.add(gpu)
         job, backward = task

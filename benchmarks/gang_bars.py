@@ -79,15 +79,15 @@ def averages(measured: list[Outcome], baseline: Outcome) -> tuple[float, ...]:
 def bars(log: str) -> list[Bar]:
     """Return all figures of one log."""
     (free,) = outcomes(log, "srsf")
-    known = [Bar(log, "known durations / SRSF", averages(outcomes(log, POLICY), free), 1.002)]
+    known_durations = [Bar(log, "known durations / SRSF", averages(outcomes(log, POLICY), free), 1.002)]
     if log in KNOWN_ONLY:
-        return known
+        return known_durations
     (paid,) = outcomes(log, "srsf", restart_seconds=RESTART_SECONDS)
     restarted = outcomes(log, POLICY, restart_seconds=RESTART_SECONDS)
     predicted = outcomes(log, POLICY, SEEDS.get(log, (1, 2, 3)), estimate_sigma=SIGMA)
     unknown = outcomes(log, POLICY, unsized=1.0)
     figures = [
-        *known,
+        *known_durations,
         Bar(log, "restarts of 60 s / SRSF", averages(restarted, paid), PAID_BOUND),
         Bar(log, "predicted (σ = 1) / SRSF exact", averages(predicted, free), 1.12 if log in WIDE else 1.05),
         Bar(log, "nothing known / SRSF exact", averages(unknown, free), None),

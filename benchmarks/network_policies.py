@@ -45,7 +45,7 @@ FIGURES = {
 }
 """Figures of a summary with their titles."""
 TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100)
-Found = dict[str, list[Summary]]
+SummariesByPolicy = dict[str, list[Summary]]
 """Summaries of the seeds, by policy."""
 
 
@@ -82,7 +82,9 @@ def ratios(values: Sequence[float], baselines: Sequence[float]) -> str:
     return f"{mean(quotients):.2f}{spread}"
 
 
-def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float) -> Found:
+def measure(
+    log: str, jobs: int, network: str, policies: Sequence[str], seeds: Sequence[int], load: float
+) -> SummariesByPolicy:
     """Measure and print one log in one network."""
     by_policy = {policy: [simulated(log, jobs, network, policy, seed, load) for seed in seeds] for policy in policies}
     base = by_policy[policies[0]]
@@ -103,7 +105,7 @@ def measure(log: str, jobs: int, network: str, policies: Sequence[str], seeds: S
     return by_policy
 
 
-def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, Found]) -> None:
+def draw_ratios(figure: Figure, theme: Theme, log: str, measured: dict[str, SummariesByPolicy]) -> None:
     """Draw the mean ratios to the first policy as bars, one panel for each figure."""
     heading(figure, f"Simulated gangs of {log}, by network between racks")
     panels = figure.subplots(1, len(FIGURES), sharey=True)

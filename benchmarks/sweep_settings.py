@@ -16,7 +16,7 @@ POLICIES = ("chunk", "chunk-faithful", "fifo", "drf", "srtf", "least-loaded", "r
 PRINTED = "chunk-faithful:refresh=printed"
 """Policy that places chunks on stale keys, as the print of Alg. 2 does."""
 LOAD = 0.9
-JSAC_OPTIONS = frozenset(one.name for one in fields(JsacOptions))
+JSAC_OPTIONS = frozenset(option.name for option in fields(JsacOptions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ SAVED_EVERY = 20
 """Number of simulations between two writes of the file."""
 Figures = dict[str, float]
 Rows = list[Sequence[str]]
-Found = Mapping[tuple[str, str, str, int], Figures]
+FiguresByPlace = Mapping[tuple[str, str, str, int], Figures]
 """Figures by panel, point, policy and seed."""
 
 
@@ -133,18 +133,18 @@ def simulate(cells: Iterable[Cell], processes: int | None, *, again: bool) -> di
     return {cell: stored[key_of(cell)] for cell in distinct}
 
 
-def mean_of(found: Found, panel: str, point: str, policy: str, figure: str) -> float:
+def mean_of(by_place: FiguresByPlace, panel: str, point: str, policy: str, figure: str) -> float:
     """Return the mean over the seeds."""
-    return fmean(figures[figure] for (*place, _), figures in found.items() if place == [panel, point, policy])
+    return fmean(values[figure] for (*place, _), values in by_place.items() if place == [panel, point, policy])
 
 
-def table_of(sweep: Sweep, found: Found, figure: str) -> Rows:
+def table_of(sweep: Sweep, by_place: FiguresByPlace, figure: str) -> Rows:
     """Return a table with panels and values down, policies across."""
     kind = FIGURES[figure]
     rows: Rows = [("setting", sweep.axis, *sweep.policies)]
     for panel in sweep.panels:
         for point in sweep.points:
-            values = (mean_of(found, panel.title, point.label, policy, figure) for policy in sweep.policies)
+            values = (mean_of(by_place, panel.title, point.label, policy, figure) for policy in sweep.policies)
             cells = (format(kind.factor * value, kind.form) for value in values)
             rows.append((panel.title, point.label, *cells))
     return rows
@@ -162,11 +162,11 @@ def markdown(rows: Sequence[Sequence[str]], words: int = 2) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, dashes, *rest))
 
 
-def reductions(found: Found, panel: str, point: str, ours: str, other: str) -> tuple[float, float, float]:
+def reductions(by_place: FiguresByPlace, panel: str, point: str, ours: str, other: str) -> tuple[float, float, float]:
     """Return by how many percent one policy's average JCT is below another's: mean of seeds, least, most."""
-    seeds = sorted({seed for *_, seed in found})
+    seeds = sorted({seed for *_, seed in by_place})
     by_seed = [
-        100 * (1 - found[panel, point, ours, seed]["average"] / found[panel, point, other, seed]["average"])
+        100 * (1 - by_place[panel, point, ours, seed]["average"] / by_place[panel, point, other, seed]["average"])
         for seed in seeds
     ]
     return fmean(by_seed), min(by_seed), max(by_seed)
@@ -177,13 +177,13 @@ def base_sweep() -> Sweep:
     return replace(sweeps()[0], name=BASE, points=(replace(sweeps()[0].points[0], label=BASE, changes={}, x=None),))
 
 
-def claims(base: Found, optimum: Mapping[str, Any], scope: str, command: str) -> Rows:
+def claims(base: FiguresByPlace, optimum: Mapping[str, Any], scope: str, command: str) -> Rows:
     """Return the claims of JSAC'22 beside the figures measured here.
 
     Args:
         base: Figures of `base_sweep`.
         optimum: Ratios of `optimum_ratios`.
-        said: Jobs and seeds, in words.
+        scope: Jobs and seeds, in words.
         command: Command that measures all of it.
     """
     rows: Rows = [("published claim", "our setting [I]", "measured", "command")]
@@ -229,7 +229,7 @@ def logarithmic(axis: Any, ticks: Sequence[float] = ()) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def draw_sweep(sweep: Sweep, found: Found) -> Draw:
+def draw_sweep(sweep: Sweep, by_place: FiguresByPlace) -> Draw:
     """Return a function that draws one axes a panel, one curve a policy."""
     figure_name = sweep.figures[0]
     kind = FIGURES[figure_name]
@@ -239,10 +239,10 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
         for axis, panel in zip(axes, sweep.panels, strict=True):
             for policy, style, marker in zip(sweep.policies, lines(theme), MARKERS, strict=False):
                 heights = [
-                    kind.factor * mean_of(found, panel.title, point.label, policy, figure_name)
+                    kind.factor * mean_of(by_place, panel.title, point.label, policy, figure_name)
                     for point in sweep.points
                 ]
-                places = [place_of(sweep, found, panel, policy, number) for number in range(len(sweep.points))]
+                places = [place_of(sweep, by_place, panel, policy, number) for number in range(len(sweep.points))]
                 named = not sweep.against and sweep.points[0].x is None
                 style = {**style, "linestyle": ""} if named else style
                 axis.plot(places, heights, marker=marker, markersize=5, linewidth=1.6, label=policy, **style)
@@ -268,11 +268,11 @@ def draw_sweep(sweep: Sweep, found: Found) -> Draw:
     return draw
 
 
-def place_of(sweep: Sweep, found: Found, panel: Panel, policy: str, number: int) -> float:
+def place_of(sweep: Sweep, by_place: FiguresByPlace, panel: Panel, policy: str, number: int) -> float:
     """Return the position of a point on the axis of the picture."""
     point = sweep.points[number]
     if sweep.against:
-        return FIGURES[sweep.against].factor * mean_of(found, panel.title, point.label, policy, sweep.against)
+        return FIGURES[sweep.against].factor * mean_of(by_place, panel.title, point.label, policy, sweep.against)
     return float(number) if point.x is None else point.x
 
 
@@ -440,13 +440,13 @@ def words_of(setting: Setting, seeds: range) -> str:
     return f"{setting.jobs} jobs{scale}, load {setting.load:g}, seeds 1 to {len(seeds)}"
 
 
-def sweep_section(sweep: Sweep, found: Found, options: SweepOptions) -> Iterator[str]:
+def sweep_section(sweep: Sweep, by_place: FiguresByPlace, options: SweepOptions) -> Iterator[str]:
     """Yield heading, tables and picture."""
     yield f"### {sweep.title}\n"
     for figure in sweep.figures:
         yield f"{FIGURES[figure].heading[0].upper()}{FIGURES[figure].heading[1:]}:\n"
-        yield f"{markdown(table_of(sweep, found, figure))}\n"
-    yield from options.draw(sweep.name, f"{sweep.title}, ours [I]", draw_sweep(sweep, found))
+        yield f"{markdown(table_of(sweep, by_place, figure))}\n"
+    yield from options.draw(sweep.name, f"{sweep.title}, ours [I]", draw_sweep(sweep, by_place))
 
 
 def optimum_section(options: SweepOptions) -> Iterator[str]:

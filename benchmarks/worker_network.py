@@ -219,7 +219,7 @@ def compare_batches(seeds: Sequence[int]) -> dict[str, Training]:
 
 
 def one_seed(begun: Callable[[], Training], sizes_text: dict[str, str]) -> dict[str, Training]:
-    """Train by every rule; describe the sizes in `shown`."""
+    """Train by every rule; describe the sizes in `sizes_text`."""
     trainings: dict[str, Training] = {}
     for rule in ("equal", "lb-bsp", "loft"):
         training = begun()

@@ -86,10 +86,10 @@ def _phrase(words: str) -> re.Pattern[str]:
 
 _DOCS: tuple[Kind, ...] = ("doc", "getter_doc")
 _WORDS = tomllib.loads(Path(__file__).with_name("language_words.toml").read_text(encoding="utf-8"))["rule"]
-SAMPLES: dict[str, tuple[str, str, str]] = {one["name"]: tuple(one["sample"]) for one in _WORDS}
+SAMPLES: dict[str, tuple[str, str, str]] = {entry["name"]: tuple(entry["sample"]) for entry in _WORDS}
 """For each rule of words a path, a text with one finding, and the corrected text."""
 RULES = (
-    *(Rule(one["name"], _phrase(one["words"]), one["advice"]) for one in _WORDS),
+    *(Rule(entry["name"], _phrase(entry["words"]), entry["advice"]) for entry in _WORDS),
     Rule(
         "personified",
         _phrase("hears|heard|believes|believed|tells|obeys|obeyed|wants|forgets|confesses|dares|hopes"),
