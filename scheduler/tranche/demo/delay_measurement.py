@@ -119,17 +119,17 @@ def turnarounds(timelines: Mapping[str, JobTimeline], gpus: Mapping[str, int]) -
             end = next(ends, None)
         late[worker.node] += not free[worker.node]
         taken.append((key, worker.opened, heappop(free[worker.node]) if free[worker.node] else started, worker))
-    found = []
+    results = []
     for (key, opened), group in groupby(sorted(taken, key=lambda entry: entry[:2]), key=lambda entry: entry[:2]):
         together = list(group)
         freed = max(since for _, _, since, _ in together)
         if freed > timelines[key].submitted:
-            found += [
+            results += [
                 Turnaround(freed, opened, worker.started, worker.handover)
                 for *_, worker in together
                 if worker.started is not None
             ]
-    return found
+    return results
 
 
 def start_errors(timelines: Mapping[str, JobTimeline], delays: Delays, kinds: Kinds = Kinds()) -> list[float]:

@@ -111,15 +111,15 @@ class Lwf(SlotDispatch):
         choices = [self._choose(of_level, cluster.seed, state, len(chunks), 0) for of_level in within]
         chosen = min(filter(None, choices), key=_load, default=[])
         key = self.queue_key(state, 0, state.nominal_batch_seconds)  # one key in all queues
-        level = cluster.places.level_of([one.node.node for one in chosen])
+        level = cluster.places.level_of([group.node.node for group in chosen])
         placed = [
             replace(self.place_on_node(cluster, state, chunk, group, now, level), key=key.of_chunk(chunk))
             for chunk, group in zip(chunks, chosen, strict=False)
         ]
-        cost = max((one.cost for one in placed), default=inf)
+        cost = max((placement.cost for placement in placed), default=inf)
         clouds = self.clouds(cluster, state, sites)
         fresh = [self.place_in_cloud(cluster, state, chunks[0], site, now, colocated=True) for site in clouds]
-        best = min(fresh, key=lambda one: one.cost, default=None)
+        best = min(fresh, key=lambda placement: placement.cost, default=None)
         if best is None or cost <= best.cost:
             return placed, state.colocated
         return [replace(best, chunk=chunk, key=key.of_chunk(chunk)) for chunk in chunks], True

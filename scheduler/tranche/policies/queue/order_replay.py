@@ -28,7 +28,7 @@ from tranche.state.tenant_usage import CompletedJob
 
 LAS = Las()
 ORDERS: Mapping[str, PooledPolicy] = MappingProxyType(
-    {one.name: one for one in (FifoSkip(), LAS, Sjf(), Srsf(), Srtf())}
+    {policy.name: policy for policy in (FifoSkip(), LAS, Sjf(), Srsf(), Srtf())}
 )
 """Policies with an order that can be replayed; their traits differ in preemption alone."""
 RANKS: Mapping[str, Callable[[int, float, float], float]] = MappingProxyType(

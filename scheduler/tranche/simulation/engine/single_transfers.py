@@ -214,9 +214,9 @@ class SingleTransfers:
 
     def _start_ready(self, now: float) -> None:
         """Offer the ready transfers to the rule, that of the least remaining service first."""
-        for gang in sorted((self._gangs[job] for job in self._ready), key=lambda one: one.service):
+        for gang in sorted((self._gangs[job] for job in self._ready), key=lambda transfer: transfer.service):
             bits = gang.part * gang.bits
-            beside = [one.left_at(now) for one in self.links.on(gang.path)]
+            beside = [transfer.left_at(now) for transfer in self.links.on(gang.path)]
             if self.rule(bits, beside, self.links.most(gang.path)):
                 del self._ready[gang.job]
                 self.links.start(gang.job, bits, gang.path, now)
