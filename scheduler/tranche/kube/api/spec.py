@@ -294,8 +294,8 @@ class TrainingJobSpec(Resource):
     """Weight of the job in the queue; above 1, the job is more urgent than its size suggests. Policies that do not use
     weights set the condition PriorityIgnored."""
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] = "tranche-normal"
-    """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks to
-    GPUs at the arrival of a job do not use tiers; they set the condition PriorityIgnored."""
+    """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks at
+    the arrival of a job, or distribute all workers at once, do not use tiers and set the condition PriorityIgnored."""
     utility: UtilitySpec | None = None
     """Utility of completing the job, by its duration. The policies oasis, pd-ors-like and rrh maximize it; others
     do not use it."""
