@@ -312,13 +312,30 @@ def readmit_node(context: PlannerContext, node: str, departed_job: str | None = 
             context.touch(state)
 
 
-def displace(context: PlannerContext, nodes: Iterable[str]) -> None:
-    """Close windows with unbound pods on overbooked nodes, youngest first, until the rest fits."""
+def displace(context: PlannerContext, nodes: Iterable[str], *, keep_with_fallback: bool = False) -> None:
+    """Close windows with unbound pods on overbooked nodes, youngest first, until the rest fits.
+
+    Args:
+        context: Context of the planner.
+        nodes: Names of the nodes; those that do not exist are ignored.
+        keep_with_fallback: Keep the windows whose pods have a fallback node with room.
+    """
     for name in sorted(nodes):
         node = context.cluster.nodes.get(name)
         for state, run in sorted(_unbound(node), key=lambda one: -one[1].opened) if node is not None else ():
-            if node is not None and not run.closing and not node.reserved.fits(node.capacity):
+            if node is None or run.closing or node.reserved.fits(node.capacity):
+                continue
+            if not (keep_with_fallback and has_fallback(context, state, run)):
                 close_window(context, state, run, f"node {name} {NO_ROOM}")
+
+
+def has_fallback(context: PlannerContext, state: JobState, run: TrackedWindow) -> bool:
+    """Return whether a fallback node of the window takes its pod and has room for it."""
+    others = (context.cluster.nodes.get(name) for name in run.window.fallbacks)
+    shape = state.job.worker
+    return any(
+        other is not None and other.objection(shape) is None and other.has_room(run.requests) for other in others
+    )
 
 
 def close_without_site(context: PlannerContext, state: JobState) -> None:

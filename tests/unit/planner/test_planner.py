@@ -338,6 +338,26 @@ def test_a_pod_bound_to_its_fallback_moves_its_reservation() -> None:
     assert [o.window.node for o in of_type(OpenWindow, out)] == ["n1"]
 
 
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_window_leaves_a_node_that_a_fallback_has_filled(policy: str) -> None:
+    p = planner(policy, [node("n1"), node("n2")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    (opened,) = of_type(OpenWindow, p.handle(JobSubmitted(job("b")), 1.0))
+    assert (opened.window.node, opened.window.fallbacks) == ("n2", ())
+    (closed,) = of_type(CloseWindow, p.handle(WorkerBound("default/a", 1, "n2"), 2.0))
+    assert (closed.job, p.cluster.jobs["default/b"].held_until) == ("default/b", 0.0)
+    out = p.handle(WorkerEnded("default/b", 1, "Lost", 3.0), 3.0)
+    assert [o.window.node for o in of_type(OpenWindow, out)] == ["n1"]
+
+
+def test_window_with_a_fallback_stays_on_a_filled_node() -> None:
+    p = planner("chunk", [node("n1"), node("n2"), node("n3")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    (opened,) = of_type(OpenWindow, p.handle(JobSubmitted(job("b")), 1.0))
+    assert (opened.window.node, opened.window.fallbacks) == ("n2", ("n3",))
+    assert not of_type(CloseWindow, p.handle(WorkerBound("default/a", 1, "n2"), 2.0))
+
+
 def test_an_attempt_that_was_counted_is_never_counted_again() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a", chunks=2)), 0.0)

@@ -21,6 +21,7 @@ from tranche.planner.job_actions import (
     close_window,
     close_without_site,
     displace,
+    has_fallback,
     readmit_node,
     unbind_chunks,
 )
@@ -79,12 +80,7 @@ def _leave_node(context: PlannerContext, node: NodeState, windows: Iterable[tupl
     kube-scheduler would find no place for these pods, except on a fallback node. Pods that are bound continue.
     """
     for state, run in list(windows):
-        others = (context.cluster.nodes.get(name) for name in run.window.fallbacks)
-        shape = state.job.worker
-        falls_back = any(
-            other is not None and other.objection(shape) is None and other.has_room(run.requests) for other in others
-        )
-        if run.phase is WindowPhase.PENDING and not falls_back:
+        if run.phase is WindowPhase.PENDING and not has_fallback(context, state, run):
             close_window(context, state, run, f"node {node.node.name} {NOT_TAKEN}")
             unbind_chunks(context, state, run.window.chunks)
 

@@ -8,6 +8,7 @@ from tranche.planner.events import WorkerBound, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import (
     NO_REASON,
     count_end,
+    displace,
     end_window,
     finish,
     forget_rejections,
@@ -68,7 +69,8 @@ def _note_server(context: PlannerContext, event: WorkerBound | WorkerStarted, *,
 def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: str) -> None:
     """Move the window, its chunks and its reservation to the fallback node that kube-scheduler chose for the pod.
 
-    A node of an unlimited site is only recorded by name: nothing is planned or reserved on it.
+    Windows that were planned there afterwards and find no room any more are planned again. A node of an unlimited site
+    is only recorded by name: nothing is planned or reserved on it.
     """
     if context.cluster.is_unlimited(run.window.site) and name not in context.cluster.nodes:
         run.window = replace(run.window, node=name)
@@ -85,6 +87,8 @@ def _move(context: PlannerContext, state: JobState, run: TrackedWindow, name: st
     context.rank_again(state)
     if context.binding is not None:
         bind_window(context, context.binding, state, run, run.window)
+    else:
+        displace(context, (name,), keep_with_fallback=True)
     context.work.nodes.add(name)
     context.publish(state.job.key)
 
