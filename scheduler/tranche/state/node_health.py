@@ -222,10 +222,7 @@ class NodeHealth:
         if not result.problem:
             return False
         nodes = self._nodes_if_most(result.job, JOB_NODES)
-        if (
-            nodes
-            and len({other_result.job for other_result in self._results.get(node, ()) if other_result.problem}) <= nodes
-        ):
+        if nodes and _count_failing_jobs(self._results.get(node, ())) <= nodes:
             return False
         if result.namespace not in self._credible:
             fails = self._nodes_if_most(result.namespace, NAMESPACE_NODES)
@@ -285,7 +282,7 @@ class NodeHealth:
         fewest = self.settings.jobs
         results = [result for result in self._results.get(node, ()) if result.at >= since]
         problems = [result for result in results if result.problem]
-        enough = fewest and len({result.job for result in problems}) >= fewest and 2 * len(problems) >= len(results)
+        enough = fewest and _count_failing_jobs(problems) >= fewest and 2 * len(problems) >= len(results)
         return problems if enough else []
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
@@ -298,7 +295,7 @@ class NodeHealth:
         problems = [result for result in results if self.is_evidence(node, result)]
         if not fewest or 2 * len(problems) < len(results):
             return []
-        if len({result.job for result in problems}) >= fewest:
+        if _count_failing_jobs(problems) >= fewest:
             return problems
         return (
             problems
@@ -346,3 +343,8 @@ class NodeHealth:
     def copied(self) -> "NodeHealth":
         """Return an independent copy of the exclusions, without results."""
         return NodeHealth(self.settings, {name: shallow_copy(exclusion) for name, exclusion in self.exclusions.items()})
+
+
+def _count_failing_jobs(results: Iterable[PodResult]) -> int:
+    """Return the number of different jobs with a problem among the results."""
+    return len({result.job for result in results if result.problem})

@@ -673,11 +673,16 @@ def test_namespace_counts_while_two_pods_train_longer(trained: float, lasted: fl
     assert bool(exclusion(p, "n1")) is excluded
 
 
+def two_pods_train(p: Planner, name: str, now: float = 0.0) -> None:
+    """Let two new jobs succeed on a node."""
+    for number in range(2):
+        p.handle(JobSubmitted(on(name, job(f"good{number}"))), now)
+        fail(p, f"default/good{number}", now + 1.0, "Succeeded")
+
+
 def test_namespace_counts_after_two_pods_have_trained() -> None:
     p = planner("chunk", [node(f"n{number}", gpus=2) for number in range(9)])
-    for number in range(2):
-        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
-        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    two_pods_train(p, "n0")
     crash_on(p, ["n1", "n2", "n3"], 2.0, jobs=1)
     crash_on(p, ["n1"], 3.0, jobs=1)
     assert exclusion(p, "n1")
@@ -685,9 +690,7 @@ def test_namespace_counts_after_two_pods_have_trained() -> None:
 
 def test_namespace_is_void_once_a_pod_trains_where_one_failed() -> None:
     p = planner("chunk", [node(f"n{number}", gpus=2) for number in range(9)])
-    for number in range(2):
-        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
-        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    two_pods_train(p, "n0")
     crash_on(p, ["n1", "n2", "n3"], 2.0, jobs=1)
     p.handle(JobSubmitted(on("n3", job("other", 3.0, key="b/other"))), 3.0)
     p.handle(WorkerStarted("b/other", 1, 3.0), 3.0)
@@ -701,9 +704,7 @@ def test_one_job_that_fails_on_a_good_node_voids_no_namespace() -> None:
     p = planner("chunk", [node(f"n{number}", gpus=4) for number in range(9)])
     p.handle(JobSubmitted(on("n0", job("doomed", backoff_limit=0))), 0.0)
     fail(p, "default/doomed", 0.5)
-    for number in range(2):
-        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 1.0)
-        fail(p, f"default/good{number}", 2.0, "Succeeded")
+    two_pods_train(p, "n0", 1.0)
     crash_on(p, ["n1", "n2", "n3"], 3.0, jobs=1)
     crash_on(p, ["n1"], 5.0, jobs=1)
     assert exclusion(p, "n1")
@@ -711,9 +712,7 @@ def test_one_job_that_fails_on_a_good_node_voids_no_namespace() -> None:
 
 def test_namespace_that_fails_beside_its_good_pods_is_void() -> None:
     p = planner("chunk", [node(f"n{number}", gpus=4) for number in range(9)])
-    for number in range(2):
-        p.handle(JobSubmitted(on("n0", job(f"good{number}"))), 0.0)
-        fail(p, f"default/good{number}", 1.0, "Succeeded")
+    two_pods_train(p, "n0")
     crash_on(p, ["n0"], 2.0)
     crash_on(p, ["n1", "n2", "n3"], 3.0, jobs=1)
     crash_on(p, ["n1"], 4.0, jobs=1)
