@@ -14,7 +14,7 @@ from tranche.policies import get_policy
 from tranche.simulation.cluster_spec import pool
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.workload.from_log import gang_jobs
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 LOGS = {"elasticflow_cluster06": 128, "helios_venus_vcvGl": 160}
 POLICIES = ("srsf", "las")

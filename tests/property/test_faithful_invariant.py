@@ -14,7 +14,7 @@ from tranche.policies import Placement
 from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.simulation import Simulation
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True)

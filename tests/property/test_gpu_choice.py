@@ -10,7 +10,7 @@ from tranche.model import Site
 from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import JobSubmitted, NodeChanged, Planner, WorkerStarted
 from tranche.planner.scheduling.gpu_choice import OVERDUE, worthwhile
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 LABEL = "nvidia.com/gpu.product"

@@ -59,7 +59,7 @@ from tranche.planner.forecast.chunk_windows import chunk_windows
 from tranche.planner.handlers.chunk_request import chunk_grant
 from tranche.planner.helper_end import expected_chief_end, helper_end
 from tranche.planner.invariants import check
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 GPUS = st.integers(1, 4)
 MAX_JOBS = 12

@@ -22,8 +22,8 @@ from tranche.model.topology import RACK_LEVEL
 from tranche.planner import Event, JobSubmitted, NodeChanged, SiteChanged, Tick
 from tranche.planner.journal import Fact
 from tranche.simulation import Simulation
-from tranche.state.entities import TrackedWindow
 from tranche.state.progress_ledger import applied_in_order
+from tranche.state.window import TrackedWindow
 
 LEVELS = (1e12, 1e11, 1e10, 1e9)
 """Bit/s within a node, a rack and a site, and on the WAN: with `GRADIENTS`, a pair takes 20 s in a rack."""

@@ -38,7 +38,7 @@ from tranche.planner.forecast.wait_reason import PERMANENT, Precedence
 from tranche.policies import get_policy
 from tranche.policies.registry import live_policies
 from tranche.simulation.engine.simulation import Simulation, prepare
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.tenant_usage import CompletedJob
 
 POLICIES = (*live_policies(), "chunk:fair=1:halflife=600:aging=0.3")

@@ -17,7 +17,7 @@ from tranche.live.lease_annotations import read_learned_state
 from tranche.live.planner_config import PlannerConfig
 from tranche.model.explanation_text import without_moments
 from tranche.planner import Planner, Tick
-from tranche.state.entities import TrackedWindow
+from tranche.state.window import TrackedWindow
 
 
 def timestamp(at: float) -> str:

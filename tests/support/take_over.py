@@ -9,7 +9,7 @@ from tranche.live.lease_annotations import learned_annotation, read_learned_stat
 from tranche.planner import Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import learned_state_of, recall
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def statuses_of(planner: Planner, now: float) -> dict[str, dict[str, Any]]:

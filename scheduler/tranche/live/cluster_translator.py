@@ -37,7 +37,8 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.learned_state import LearnedState, recall
-from tranche.state.entities import Server, TrackedWindow
+from tranche.state.helper import Server
+from tranche.state.window import TrackedWindow
 
 logger = logging.getLogger(__name__)
 

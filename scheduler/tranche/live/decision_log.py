@@ -53,7 +53,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node_health import Exclusion, ExclusionPhase
 from tranche.state.phases import JobPhase
 

@@ -24,8 +24,8 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.state.entities import TrackedWindow
 from tranche.state.site_usage import SiteUsage
+from tranche.state.window import TrackedWindow
 
 OPENED, UNPLANNABLE = "Opened", "Unplannable"
 REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)

@@ -17,7 +17,7 @@ from tranche.planner.settings import PlannerSettings
 from tranche.planner.timers import Timers
 from tranche.policies import BindingPolicy, Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node_health import RunningWorker
 from tranche.state.phases import JobPhase
 

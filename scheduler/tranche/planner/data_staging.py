@@ -12,7 +12,8 @@ from tranche.model import PlannedStaging
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import StageData
 from tranche.state import site_accounting
-from tranche.state.entities import ARRIVED, JobState, Staging
+from tranche.state.job import JobState
+from tranche.state.staging import ARRIVED, Staging
 
 
 def request_copies(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:

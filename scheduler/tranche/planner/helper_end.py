@@ -2,7 +2,7 @@
 
 from tranche.model import PlannedServer
 from tranche.planner.events import ChiefEnded, Outcome, ParameterServerEnded
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 HelperEnd = ParameterServerEnded | ChiefEnded
 

@@ -10,8 +10,9 @@ from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
 from tranche.planner.scheduling.data_replication import moves_data
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.phases import JOB_TRANSITIONS, JobPhase, WindowPhase
+from tranche.state.window import TrackedWindow
 
 
 class InvariantError(AssertionError):

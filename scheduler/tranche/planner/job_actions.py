@@ -16,9 +16,11 @@ from tranche.planner.events import WorkerEnded
 from tranche.planner.helper_end import HelperEnd
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, PlaceParameterServer
 from tranche.state import progress_ledger, site_accounting
-from tranche.state.entities import JobState, Server, TrackedWindow
+from tranche.state.helper import Server
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
+from tranche.state.window import TrackedWindow
 
 SAVED_EXIT_CODES = frozenset({0, 143})
 """Exit codes of a server that was stopped and had time to save."""

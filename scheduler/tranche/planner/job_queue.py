@@ -17,7 +17,7 @@ from tranche.model import Job, PodShape
 from tranche.planner.running_jobs import RunningJobsBySite
 from tranche.policies import Policy, QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Arrival, JobState
+from tranche.state.job import Arrival, JobState
 from tranche.state.placement_record import PreemptionScope
 
 

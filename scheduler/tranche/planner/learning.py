@@ -5,8 +5,9 @@ from tranche.model import Job
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.remaining_work import completed_job, nominal_gpu_seconds
+from tranche.state.window import TrackedWindow
 
 
 def predict_size(context: PlannerContext, state: JobState, measured_factor: float) -> None:

@@ -8,9 +8,10 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import count_fitting
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.node_health import LONGEST_DETAIL, Exclusion, ExclusionPhase, PodResult
+from tranche.state.window import TrackedWindow
 
 
 def avoid_after_failure(context: PlannerContext, state: JobState, node: str | None) -> None:

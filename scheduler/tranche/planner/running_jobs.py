@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tranche.policies import TieredRank
-from tranche.state.entities import Arrival, JobState
+from tranche.state.job import Arrival, JobState
 
 RankKey = tuple[float, float, float, Arrival]
 """Sort key of jobs of one slope: tier, anchor, second part of the rank, order of submission."""

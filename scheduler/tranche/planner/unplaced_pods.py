@@ -10,7 +10,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import exclude_node, hold
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PlacementRecord, PreemptionScope, SiteRefusal
 

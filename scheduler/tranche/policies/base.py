@@ -17,8 +17,9 @@ from tranche.model.tenancy import class_of
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.seeded_choice import choose
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, QueueKey, SlotBinding, TrackedWindow
+from tranche.state.job import JobState, QueueKey
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding, TrackedWindow
 
 Rank = tuple[float, float]
 """Order of a job in its tier: the smaller runs first; equal ranks go to the earlier submission, then smaller key."""

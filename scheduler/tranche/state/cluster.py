@@ -20,8 +20,9 @@ from tranche.estimate import (
 from tranche.model import Admission, Link, Node, PlannedServer, PodShape, Resources, Site, Tier, WindowState
 from tranche.model.topology import Domain, Topology
 from tranche.state.distribution import Distribution
-from tranche.state.entities import UNKNOWN_REQUESTS, JobState, QueuedChunk, Server, TrackedWindow
 from tranche.state.gang_locality import LocalityRecords
+from tranche.state.helper import Server
+from tranche.state.job import JobState, QueuedChunk
 from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
 from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, WindowPhase
@@ -30,6 +31,7 @@ from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
 from tranche.state.topology_fit import TopologyIndex, members_in, narrowest_fit
+from tranche.state.window import UNKNOWN_REQUESTS, TrackedWindow
 
 T = TypeVar("T")
 

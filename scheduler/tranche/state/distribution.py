@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from tranche.model import Site
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from tranche.model import Node, PodShape, Resources
-from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
+from tranche.state.job import JobState, QueuedChunk
+from tranche.state.window import TrackedWindow
 
 TOO_SMALL = "are too small"
 """Objection of nodes of which each has too little of a resource."""

@@ -16,7 +16,8 @@ from tranche.model.attempt_record import (
     short_reason,
 )
 from tranche.state import site_accounting
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
+from tranche.state.window import TrackedWindow
 
 KEPT_RECORDS = 5
 """Number of ended workers and chiefs in `JobState.records`."""

@@ -9,8 +9,9 @@ from math import inf, log2
 from typing import NamedTuple
 
 from tranche.estimate import OVERRUN, estimated_total
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.tenant_usage import CompletedJob
+from tranche.state.window import TrackedWindow
 
 NEARLY = 1e-6
 """GPU-seconds by which rounding may keep a job below a limit that it has reached."""

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 
 from tranche.model import SiteProgress, Tier
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.site_usage import JobUse, SiteUsage, usage_of
+from tranche.state.window import TrackedWindow
 
 
 def count_uploads(cluster: ClusterState, state: JobState, chunks: Iterable[int], site: str) -> None:

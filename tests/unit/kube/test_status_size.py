@@ -15,7 +15,7 @@ from tranche.kube.convert.trainingjob import plan_status, progress_status, read_
 from tranche.model import AttemptRecord, Checkpoint, JobPlan, JobProgress, Window, WindowState
 from tranche.model.attempt_record import KEPT_ATTEMPTS, KEPT_BYTES, KEPT_VICTIMS
 from tranche.state import progress_ledger
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 ETCD_BYTES = 1536 * 1024
 """Maximum size of a request to etcd by default."""

@@ -12,8 +12,8 @@ from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
 from tranche.planner import KubeSchedulerChanged, PodStartFailed, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
-from tranche.state.entities import TrackedWindow
 from tranche.state.node_health import Exclusion
+from tranche.state.window import TrackedWindow
 
 
 def after(seconds: float) -> str:

@@ -18,7 +18,7 @@ from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PodShape, Resources
 from tranche.planner import JobSubmitted, ParameterServerEnded, PodOverdue, WorkerEnded
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 GPU = "nvidia.com/gpu"
 RUNS: dict[str, Any] = {"running": {"startedAt": datetime.fromtimestamp(NOW, UTC).isoformat()}}

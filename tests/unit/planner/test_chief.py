@@ -29,7 +29,7 @@ from tranche.planner import (
 from tranche.planner.helper_end import helper_end
 from tranche.policies import get_policy
 from tranche.simulation import simulate
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "fifo", "srsf"]

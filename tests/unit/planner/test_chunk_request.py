@@ -37,7 +37,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.handlers.chunk_request import chunk_grant
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "srsf", "fifo-skip", "chunk-faithful"]

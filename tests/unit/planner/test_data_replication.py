@@ -16,7 +16,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 DELTA = 50.0
 """Seconds that a chunk takes between the two sites."""

@@ -28,7 +28,7 @@ from tranche.planner import (
     WorkerRejected,
     WorkerUnschedulable,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "chunk-faithful"]

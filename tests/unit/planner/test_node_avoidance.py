@@ -20,7 +20,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 POLICIES = ["chunk", "chunk-faithful", "srsf", "fifo"]
 KEY = "default/picky"

@@ -13,7 +13,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.handlers.progress import is_superseded, reported_chunks, training_progress
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 KEY = "default/cats"
 POLICIES = ["chunk", "chunk-faithful"]

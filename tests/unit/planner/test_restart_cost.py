@@ -10,7 +10,7 @@ from tranche.model.tenancy import ClaimLimits, Tenancy
 from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
 from tranche.planner.learned_state import LearnedState, learned_state_of, recall
 from tranche.planner.scheduling.windows import MAX_CHUNKS
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def untold(name: str, at: float = 0.0, **changes: object) -> JobSubmitted:

@@ -2,7 +2,7 @@
 
 from support.builders import job
 from tranche.planner.running_jobs import RankKey, RunningJobs, RunningJobsBySite
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def state(name: str, submitted: float = 0.0) -> JobState:

@@ -5,7 +5,7 @@ import pytest
 from support.builders import job, node, planner, worker
 from tranche.planner import JobSubmitted, ParameterServerEnded, Planner, Tick
 from tranche.planner.settings import PlannerSettings
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 KEY = "default/cats"
 PAUSE = PlannerSettings().failure_backoff_seconds

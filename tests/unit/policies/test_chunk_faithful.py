@@ -15,8 +15,9 @@ from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.policies.binding.slot_projection import project_node
 from tranche.simulation import SimulationResult, simulate
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, QueuedChunk, SlotBinding
+from tranche.state.job import JobState, QueuedChunk
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding
 
 Place = tuple[str, int]
 """Node and slot."""

@@ -9,7 +9,7 @@ from tranche.planner.invariants import InvariantError, check_phases
 from tranche.planner.job_actions import close_window
 from tranche.policies import get_policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, SlotBinding, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import (
     ACTIVE_PHASES,
@@ -20,6 +20,7 @@ from tranche.state.phases import (
     PhaseError,
     WindowPhase,
 )
+from tranche.state.window import SlotBinding, TrackedWindow
 
 KEY = "default/a"
 

@@ -15,7 +15,7 @@ from tranche.planner import CloseWindow, JobSubmitted, NodeChanged, OpenWindow, 
 from tranche.policies import get_policy
 from tranche.policies.binding.slot_projection import Interval, project_node
 from tranche.simulation import Simulation
-from tranche.state.entities import QueuedChunk
+from tranche.state.job import QueuedChunk
 
 Chunk = tuple[str, int]
 

@@ -25,7 +25,7 @@ from tranche.policies.allocation.rrh import Rrh, payoffs
 from tranche.policies.allocation.utility import utility_of
 from tranche.simulation.scenario import Scenario, run
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def started(made: Planner) -> set[str]:

@@ -10,7 +10,7 @@ from tranche.policies import POLICIES, BindingPolicy, PolicyTraits, QueuePolicy
 from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.simulation.scenario import Scenario, run
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 NEEDED = {
     "ranks_by_group": "rank_group",

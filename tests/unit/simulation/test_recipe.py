@@ -5,7 +5,7 @@ import pytest
 from tranche.simulation.job_log import TraceRow
 from tranche.simulation.recipe import DrawnJobs, PresetCluster, Recipe, RowsLog
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 ROWS = tuple(TraceRow(f"r{i}", 60.0 * i, 1, 100.0) for i in range(20))
 

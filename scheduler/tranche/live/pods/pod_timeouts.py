@@ -45,7 +45,10 @@ from tranche.planner import (
 )
 from tranche.planner.helper_end import helper_end
 from tranche.planner.job_actions import NOT_TAKEN
-from tranche.state.entities import JobState, Server, Staging, TrackedWindow
+from tranche.state.helper import Server
+from tranche.state.job import JobState
+from tranche.state.staging import Staging
+from tranche.state.window import TrackedWindow
 
 RIGID_TOLERANCE_SECONDS = 60.0
 """Most seconds that a node may be unreachable while a gang, a parameter server or a copy of data, without which other

@@ -24,7 +24,8 @@ from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.job_queue import preemptible
 from tranche.policies import Policy
-from tranche.state.entities import JobState, QueuedChunk, TrackedWindow
+from tranche.state.job import JobState, QueuedChunk
+from tranche.state.window import TrackedWindow
 
 
 class PlannerView(Protocol):

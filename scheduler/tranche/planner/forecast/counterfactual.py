@@ -16,7 +16,7 @@ from tranche.planner.forecast.estimates import SIMULATED_JOBS, Estimate
 from tranche.planner.forecast.rollout import PlannerFactory, run_rollout
 from tranche.policies import TieredRank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Arrival, JobState
+from tranche.state.job import Arrival, JobState
 from tranche.state.quota_usage import Shortage
 
 MAX_VERIFIED = 20

@@ -19,7 +19,7 @@ from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement_trial import could_run
 from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import Arrival, JobState, QueuedChunk
+from tranche.state.job import Arrival, JobState, QueuedChunk
 
 SIMULATED_JOBS = 200
 """Number of waiting jobs, from the head of the queue, that a rollout simulates."""

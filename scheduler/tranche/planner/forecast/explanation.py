@@ -15,7 +15,7 @@ from tranche.planner.forecast.wait_reason import Precedence, WaitReason, WaitRea
 from tranche.planner.handlers.progress import training_progress
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.quota_usage import Shortage

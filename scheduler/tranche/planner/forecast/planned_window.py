@@ -11,7 +11,7 @@ from tranche.planner.forecast.chunk_windows import PlannerView
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.forecast.rollout import PlannedChunk
 from tranche.planner.forecast.steps import Steps
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def planned_windows(planner: PlannerView, most: int) -> Steps[list[PlannedWindow]]:

@@ -30,9 +30,11 @@ from tranche.planner.helper_end import HelperEnd, expected_chief_end, helper_end
 from tranche.planner.instructions import CloseParameterServer, CloseWindow, ExtendWindow, Instruction, OpenWindow
 from tranche.planner.settings import PlannerSettings
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, QueuedChunk, TrackedWindow, expected_copies
+from tranche.state.job import JobState, QueuedChunk
 from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
+from tranche.state.staging import expected_copies
+from tranche.state.window import TrackedWindow
 
 T = TypeVar("T")
 

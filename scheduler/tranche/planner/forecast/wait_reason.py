@@ -13,9 +13,10 @@ from tranche.planner.scheduling.server_placement import room_for_servers, server
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.policies import Policy, QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, expected_copies
+from tranche.state.job import JobState
 from tranche.state.node import TOO_SMALL
 from tranche.state.quota_usage import Shortage
+from tranche.state.staging import expected_copies
 
 
 class WaitReasonKind(StrEnum):

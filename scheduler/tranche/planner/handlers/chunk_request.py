@@ -19,9 +19,10 @@ from tranche.planner.scheduling.placement import count_fitting, free_hosts
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.windows import chunks_of_window
 from tranche.state import progress_ledger, site_accounting
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
+from tranche.state.window import TrackedWindow
 
 
 def chunk_grant(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> ChunkGrant | None:

@@ -27,9 +27,10 @@ from tranche.planner.job_actions import (
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import shorten_pauses
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
+from tranche.state.window import TrackedWindow
 
 
 def node_changed(context: PlannerContext, event: NodeChanged) -> None:

@@ -21,7 +21,9 @@ from tranche.planner.job_actions import (
 )
 from tranche.planner.unplaced_pods import hold_unplaced, note_unplaced
 from tranche.state import progress_ledger
-from tranche.state.entities import JobState, Server, TrackedWindow
+from tranche.state.helper import Server
+from tranche.state.job import JobState
+from tranche.state.window import TrackedWindow
 
 
 def expire_eviction_holds(context: PlannerContext) -> None:

@@ -18,7 +18,7 @@ from tranche.planner.events import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def defer_member_end(context: PlannerContext, event: WorkerEnded) -> bool:

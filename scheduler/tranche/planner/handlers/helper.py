@@ -22,7 +22,8 @@ from tranche.planner.job_actions import (
 from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.unplaced_pods import note_unplaced, pause_after_refusal
 from tranche.state import progress_ledger
-from tranche.state.entities import JobState, Server
+from tranche.state.helper import Server
+from tranche.state.job import JobState
 
 
 def ended(context: PlannerContext, event: HelperEnd) -> None:

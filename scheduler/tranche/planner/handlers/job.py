@@ -26,7 +26,10 @@ from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import abandon_preemption, renew_placement, restore_unplaced
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
-from tranche.state.entities import ARRIVED, JobState, Server, SlotBinding, TrackedWindow
+from tranche.state.helper import Server
+from tranche.state.job import JobState
+from tranche.state.staging import ARRIVED
+from tranche.state.window import SlotBinding, TrackedWindow
 
 RESIZED = "the worker template has other requests now"
 REVISED = "its template changed before it started"

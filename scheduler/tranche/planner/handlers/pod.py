@@ -3,7 +3,7 @@
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import PodAdmitted, PodOverdue
 from tranche.planner.job_actions import close_server, close_window, close_workers, displace, enlarge_job, stop_gang
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 NOT_STOPPING = "was deleted and does not stop"

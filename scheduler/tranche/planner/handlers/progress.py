@@ -12,8 +12,9 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import ProgressReported
 from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
 from tranche.state import site_accounting
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.progress_ledger import roll_back
+from tranche.state.window import TrackedWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ from tranche.planner.job_actions import (
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import note_placed, note_unplaced, pause_after_refusal
 from tranche.state import progress_ledger
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
+from tranche.state.window import TrackedWindow
 
 
 def _find_window(

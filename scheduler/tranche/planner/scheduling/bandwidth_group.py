@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tranche.estimate import bits_per_second
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 

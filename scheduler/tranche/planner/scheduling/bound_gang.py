@@ -10,7 +10,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.scheduling import gang_placement
 from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.planner.scheduling.windows import open_window
-from tranche.state.entities import JobState, QueuedChunk
+from tranche.state.job import JobState, QueuedChunk
 from tranche.state.node import NodeState
 
 

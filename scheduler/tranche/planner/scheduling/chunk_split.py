@@ -14,10 +14,11 @@ from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.placement import free_hosts
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.remaining_work import WindowRest, by_service, rest_of
+from tranche.state.window import TrackedWindow
 
 MIN_TRAINED_SECONDS = 30.0
 """Least time of training before a window is split. The queue gives the rest to any site with its data and a free GPU,

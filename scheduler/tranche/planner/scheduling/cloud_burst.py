@@ -30,9 +30,10 @@ from tranche.planner.job_queue import JobQueue, preemptible, wants_windows
 from tranche.planner.scheduling import data_replication
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, expected_copies
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_seconds
+from tranche.state.staging import expected_copies
 
 REVIEW_SECONDS = 30.0
 """Shortest time between two reviews in which no job arrives."""

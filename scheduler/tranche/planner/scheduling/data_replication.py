@@ -26,7 +26,8 @@ from tranche.planner.scheduling.gpu_choice import has_kinds, site_batch_seconds
 from tranche.policies import Policy, TieredRank
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import ARRIVED, JobState
+from tranche.state.job import JobState
+from tranche.state.staging import ARRIVED
 
 PREVIEW_SECONDS = 30.0
 """Interval between two previews of the queue."""

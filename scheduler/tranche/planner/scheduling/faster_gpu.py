@@ -23,9 +23,10 @@ from tranche.planner.scheduling.gpu_choice import has_kinds, worthwhile
 from tranche.planner.scheduling.placement import free_hosts
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.remaining_work import rest_of
+from tranche.state.window import TrackedWindow
 
 REASON = "the rest of its chunks ends sooner on a faster GPU"
 MAX_LOST_FRACTION = 0.1

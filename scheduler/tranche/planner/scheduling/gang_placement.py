@@ -9,7 +9,8 @@ from tranche.planner.scheduling.level_placement import LevelRooms
 from tranche.planner.scheduling.placement import free_nodes
 from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, MissingHelper, Server
+from tranche.state.helper import MissingHelper, Server
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 

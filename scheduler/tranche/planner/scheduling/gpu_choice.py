@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 RETRY_SECONDS = 30.0

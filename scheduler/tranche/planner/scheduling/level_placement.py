@@ -15,9 +15,10 @@ from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy
 from tranche.policies.locality.delay_timer import size_class
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import MOMENT_SECONDS, JobState, TrackedWindow
+from tranche.state.job import MOMENT_SECONDS, JobState
 from tranche.state.node import Hosts, NodeState
 from tranche.state.topology_fit import Fit, members_in, narrowest_fit, spread
+from tranche.state.window import TrackedWindow
 
 
 class LevelRooms:

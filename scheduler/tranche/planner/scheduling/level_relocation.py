@@ -27,7 +27,7 @@ from tranche.policies.locality.network_gain import (
     preemption_quantum,
     sensitivity,
 )
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.topology_fit import Fit
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from tranche.model import Resources
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, SlotBinding
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding
 
 BEST_FIT: "Order" = attrgetter("free_gpus")
 BY_PACE: "Order" = attrgetter("pace", "free_gpus")

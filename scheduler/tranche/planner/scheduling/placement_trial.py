@@ -12,9 +12,11 @@ from tranche.model import Resources
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.policies import QueuePolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, MissingHelper, TrackedWindow, helpers_of
+from tranche.state.helper import MissingHelper, helpers_of
+from tranche.state.job import JobState
 from tranche.state.node import Hosts, NodeState
 from tranche.state.remaining_work import longest_rest_seconds, rest_seconds
+from tranche.state.window import TrackedWindow
 
 
 def could_run(cluster: ClusterState, state: JobState) -> bool:

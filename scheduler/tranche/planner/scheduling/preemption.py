@@ -18,7 +18,7 @@ from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import Hosts, NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Kind, Shortage, is_covered, kind_of

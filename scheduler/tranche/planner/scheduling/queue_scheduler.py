@@ -26,10 +26,11 @@ from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.policies import TieredRank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, SlotBinding
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Shortage
+from tranche.state.window import SlotBinding
 
 
 def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:

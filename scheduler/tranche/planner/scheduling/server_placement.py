@@ -11,7 +11,8 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, MissingHelper, Server
+from tranche.state.helper import MissingHelper, Server
+from tranche.state.job import JobState
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:

@@ -17,11 +17,12 @@ from tranche.planner.unplaced_pods import scope_now
 from tranche.policies import BindingPolicy, Policy
 from tranche.policies.binding.slot_projection import planned_window
 from tranche.state import site_accounting
-from tranche.state.entities import JobState, QueuedChunk, SlotBinding, TrackedWindow
+from tranche.state.job import JobState, QueuedChunk
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import NO_PODS, Kind, kind_of
+from tranche.state.window import SlotBinding, TrackedWindow
 
 
 def serve_nodes(context: PlannerContext, binding: BindingPolicy, now: float) -> None:

@@ -8,8 +8,9 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import OpenWindow
 from tranche.planner.scheduling.placement import fallbacks
 from tranche.state import site_accounting
-from tranche.state.entities import JobState, SlotBinding, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding, TrackedWindow
 
 RESTARTS_PER_WINDOW = 3
 """A window gets chunks that take about this many restart costs, so that the cost of starting pods stays small."""

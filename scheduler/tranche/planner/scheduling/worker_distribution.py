@@ -17,7 +17,7 @@ from tranche.planner.job_queue import JobQueue
 from tranche.policies.allocation.draft import Draft, competitors, most_units, node_runs
 from tranche.state.cluster import ClusterState
 from tranche.state.distribution import Distribution, Inputs, mark_of
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 PERIOD_TOLERANCE = 1e-9
 """Part of a period by which a timer may come early."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 from tranche.policies.allocation.draft import Draft
 from tranche.policies.base import PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

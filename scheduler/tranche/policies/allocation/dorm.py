@@ -18,7 +18,7 @@ from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, node_runs
 from tranche.policies.base import PolicyTraits, PooledPolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 NEARLY = 1e-9
 """Tolerance as a part of a share: rounding may exceed a limit by this."""

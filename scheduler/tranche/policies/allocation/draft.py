@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from tranche.model import PodPlaces, PodShape, Resources, SlotPlan
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
+from tranche.state.window import TrackedWindow
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, cloud_workers
 from tranche.policies.base import PolicyTraits, PooledPolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tranche.policies.allocation.draft import Draft
 from tranche.policies.allocation.utility import utility_of
 from tranche.policies.base import PolicyTraits, PooledPolicy
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ and γ2 = 4/γ3.
 """
 
 from tranche.model import Utility
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 def utility_of(state: JobState) -> Utility:

@@ -32,8 +32,9 @@ from typing import ClassVar, Literal
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.policies.binding.slot_projection import project_node
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, QueuedChunk, QueueKey, SlotBinding
+from tranche.state.job import JobState, QueuedChunk, QueueKey
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from tranche.policies.base import Placement, PolicyTraits
 from tranche.policies.binding.slot_dispatch import Group, SlotDispatch, SlotOrder
 from tranche.policies.seeded_choice import uniform
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.topology_fit import members_in
 
 Place = TypeVar("Place")

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tranche.policies.binding.slot_dispatch import Group, SlotDispatch
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import ClassVar, Literal, get_args
 
 from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.state.cluster import ClusterState, allowed
-from tranche.state.entities import JobState, QueueKey, SlotBinding
+from tranche.state.job import JobState, QueueKey
 from tranche.state.node import NodeState
+from tranche.state.window import SlotBinding
 
 SlotOrder = Literal["arrival", "density", "srsf"]
 

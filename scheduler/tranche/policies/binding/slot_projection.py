@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from tranche.state.entities import QueuedChunk
+from tranche.state.job import QueuedChunk
 from tranche.state.node import NodeState
 
 

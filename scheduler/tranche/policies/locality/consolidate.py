@@ -10,7 +10,7 @@ from typing import ClassVar
 from tranche.policies.base import PolicyTraits
 from tranche.policies.locality.most_delayed import TRAITS, MostDelayed
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

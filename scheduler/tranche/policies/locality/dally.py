@@ -16,7 +16,7 @@ from tranche.policies.base import PolicyTraits, PooledPolicy
 from tranche.policies.locality.delay_timer import accepts, deadlines, effective_timers, next_deadline, size_class
 from tranche.policies.locality.most_delayed import TRAITS, MostDelayed, batches_left, level_seconds
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.locality.network_gain import relative_progress
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 TRAITS = PolicyTraits(
     precedence_reason="which waiting or the network has delayed more",

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, QueuePolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.remaining_work import next_overrun, overruns, reported_gpu_seconds, rest_gpu_seconds, rest_rate
 

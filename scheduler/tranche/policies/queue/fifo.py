@@ -13,7 +13,7 @@ from typing import ClassVar
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.seeded_choice import uniform
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

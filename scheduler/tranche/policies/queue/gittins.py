@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.remaining_work import NEARLY
 from tranche.state.tenant_usage import CompletedJob, last_review
 

@@ -22,7 +22,7 @@ from tranche.policies.queue.las import Las
 from tranche.policies.queue.sjf import Sjf
 from tranche.policies.queue.srsf import Srsf
 from tranche.policies.queue.srtf import Srtf
-from tranche.state.entities import MOMENT_SECONDS
+from tranche.state.job import MOMENT_SECONDS
 from tranche.state.remaining_work import TIE_DIGITS
 from tranche.state.tenant_usage import CompletedJob
 

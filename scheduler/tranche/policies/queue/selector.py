@@ -20,7 +20,7 @@ from typing import ClassVar
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.policies.queue.order_replay import ORDERS, average_jct_seconds
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.remaining_work import completed_job
 from tranche.state.tenant_usage import CompletedJob, last_review
 

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState, TrackedWindow
+from tranche.state.job import JobState
+from tranche.state.window import TrackedWindow
 
 STEP = 1.1
 """Factor between two steps of ρ."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, get_args
 
 from tranche.policies.base import PolicyTraits, PooledPolicy, Rank
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.remaining_work import NEARLY
 
 Order = Literal["arrival", "start", "entry", "running", "attained"]

@@ -20,7 +20,7 @@ from tranche.policies.slot_table.pooled_table import PooledTable
 from tranche.policies.slot_table.slot_job import Amounts
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machines_of, requested_total
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 FACTOR = 4.0
 """Factor in the least price of OASiS."""

@@ -23,7 +23,7 @@ from tranche.policies.slot_table.pool import Pool
 from tranche.policies.slot_table.slot_job import seconds_per_sample
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machines_of, requested_total
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 FACTOR = 2.0
 """Factor in the least price of PD-ORS [R]."""

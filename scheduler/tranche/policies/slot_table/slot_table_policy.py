@@ -34,7 +34,7 @@ from tranche.policies.slot_table.offer import PricedTable, offer
 from tranche.policies.slot_table.price import Claim, PriceRange, price_range
 from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 MIN_HORIZON, MAX_HORIZON = 24, 300

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from tranche.model import ChunkState, ChunkWindow, ExecutedWindow, Window
 from tranche.planner import Planner
 from tranche.planner.forecast.chunk_windows import chunk_windows
-from tranche.state.entities import JobState, SlotBinding
+from tranche.state.job import JobState
+from tranche.state.window import SlotBinding
 
 Stretch = tuple[int, float, float, bool]
 """Chunk, start and end of its training by one worker, and whether it was complete at the end."""

@@ -12,7 +12,7 @@ from tranche.model import Window
 from tranche.planner import Event, Instruction, WorkerEnded
 from tranche.simulation.engine.autoscaling import Autoscaling, Machines
 from tranche.simulation.engine.simulation import Simulation, Worker
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 
 
 @dataclass(frozen=True, slots=True)

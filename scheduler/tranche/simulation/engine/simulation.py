@@ -41,7 +41,7 @@ from tranche.simulation.engine.shared_uploads import Due, SharedUploads
 from tranche.simulation.engine.single_transfers import SingleTransfers
 from tranche.simulation.engine.site_use import job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.progress_ledger import applied_in_order
 
 BatchSeconds = Callable[[Job, Window], float]

@@ -6,7 +6,7 @@ from math import fsum
 from tranche.model import Tier
 from tranche.simulation.engine.result import JobUse, SiteUse
 from tranche.state.cluster import ClusterState
-from tranche.state.entities import JobState
+from tranche.state.job import JobState
 from tranche.state.site_usage import SiteUsage, is_cloud
 
 

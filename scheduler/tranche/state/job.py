@@ -1,7 +1,4 @@
-"""Mutable state of jobs, windows, parameter servers and data copies.
-
-`JobState` holds the ledger, the windows and the copies of one job. `Server` is a parameter server or a chief.
-"""
+"""State of a job: its ledger, its queued chunks, its windows and the copies of its data."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ from tranche.model import (
     AttemptRecord,
     Checkpoint,
     Job,
-    PlannedServer,
     PodPlaces,
     PodShape,
     PreemptedJob,
     Preemption,
-    Resources,
     SlotPlan,
     Timings,
-    Window,
-    WindowState,
 )
+from tranche.state.helper import MissingHelper, Server, helpers_of
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
+from tranche.state.staging import ARRIVED, Staging
+from tranche.state.window import SlotBinding, TrackedWindow
 
-UNKNOWN_REQUESTS = Resources()
+MOMENT_SECONDS = 1e-5
+"""Least delay of a timer: negligible, but more than the resolution of a clock of seconds since 1970 (2.4e-7)."""
 
 
 class QueueKey(NamedTuple):
@@ -47,78 +44,6 @@ class QueueKey(NamedTuple):
     def of_chunk(self, chunk: int) -> QueueKey:
         """Return the key of another chunk of the job."""
         return QueueKey(self.value, self.arrival, self.job, chunk)
-
-
-class SlotBinding(NamedTuple):
-    """Slots in which a chunk is bound to train."""
-
-    site: str
-    node: str | None
-    """None on an unlimited site."""
-    slots: tuple[int, ...] = ()
-    """Ordinals of the node's GPUs as the planner counts them; empty if the policy binds none."""
-
-
-@dataclass(slots=True, eq=False)
-class TrackedWindow:
-    """A window that is open or closing, with the state of its pod."""
-
-    window: Window
-    home: SlotBinding
-    opened: float
-    batch_seconds: float
-    """Expected time of a mini-batch, in seconds."""
-    declared_batch_seconds: float
-    """The same time by specification and links alone when the window opened, to compare the measured time with."""
-    handover: bool = False
-    """Whether a worker that is to stop still held its slots when the window opened."""
-    started: float | None = None
-    """When the worker began to train, in seconds on the planner's clock; None until its pod runs."""
-    since: float | None = None
-    """Time from which its progress is estimated by its pace: `started`, or its last report."""
-    counted: float = 0.0
-    """Number of mini-batches that its reports have counted while it ran."""
-    first_report: tuple[float, float] | None = None
-    """Time of the first report and `counted` then: the pace is measured between this report and the last one."""
-    phase: WindowPhase = WindowPhase.PENDING
-    """Changed by the bookkeeping of `ClusterState` alone."""
-    reopens_as: WindowPhase = WindowPhase.PENDING
-    """How far the pod of a closing window is: the phase of the window if it opens again."""
-    obsolete: bool = False
-    """Whether its pod was made from an earlier version of the job's template, so that it has to be replaced."""
-    adopted: bool = False
-    """Whether an earlier planner opened it, so that the time of its opening is unknown."""
-    held_from: float = 0.0
-    """When it was opened by the plan of that planner, in seconds on the planner's clock; 0: unknown."""
-    closed: float | None = None
-    """When it began to close, in seconds on the planner's clock."""
-    requests: Resources = UNKNOWN_REQUESTS
-    """Requests of its pod as planned or, if larger, as admitted: what the window reserves. Set by `ClusterState`."""
-    overdue: bool = False
-    """Whether it is closing, and its pod has not stopped in time: the window reserves its room again."""
-    start_failure: str = ""
-    """Why its containers did not start, in CamelCase, so that it was closed; empty otherwise."""
-    left: float | None = None
-    """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
-
-    def __post_init__(self) -> None:
-        if self.window.state is WindowState.CLOSING:
-            self.phase = WindowPhase.CLOSING
-
-    @property
-    def closing(self) -> bool:
-        """Whether the pod is to stop."""
-        return self.phase is WindowPhase.CLOSING
-
-    @property
-    def reserves(self) -> bool:
-        """Whether it reserves room on its node: a closing window does not, as long as its pod may stop in time."""
-        return self.phase is not WindowPhase.CLOSING or self.overdue
-
-    @property
-    def ending(self) -> bool:
-        """Whether the worker gets no more chunks, since its pod is to stop or will end."""
-        return self.phase in (WindowPhase.CLOSING, WindowPhase.EXITING)
 
 
 class Arrival(NamedTuple):
@@ -142,90 +67,6 @@ class TrainingPace(NamedTuple):
     """Increase of `done` per second."""
     until: float
     """End of validity: when a window's chunks are expected to be done, or another window begins."""
-
-
-class MissingHelper(NamedTuple):
-    """A parameter server or chief that has no place yet."""
-
-    number: int
-    is_chief: bool
-    shape: PodShape
-
-
-def helpers_of(job: Job) -> list[MissingHelper]:
-    """Return the chief and the parameter servers that a job needs, the chief first."""
-    helpers = [MissingHelper(0, True, job.chief)] if job.chief is not None else []
-    if job.server is not None:
-        helpers += [MissingHelper(index, False, job.server) for index in range(job.servers)]
-    return helpers
-
-
-@dataclass(slots=True, eq=False)
-class Server:
-    """A parameter server, or the chief of a gang, that has been placed."""
-
-    planned: PlannedServer
-    requests: Resources
-    since: float = 0.0
-    """When it was placed, or restored with its place, in seconds on the planner's clock."""
-    placed: bool = False
-    """Whether kube-scheduler has placed its pod."""
-    started: bool = False
-    """Whether its container has started."""
-    never_scheduled: bool = False
-    """Whether its pod was never scheduled, or never started, so that it holds no state that could be lost."""
-
-    @property
-    def closing(self) -> bool:
-        """Whether the pod is to stop."""
-        return self.planned.state is WindowState.CLOSING
-
-    @property
-    def title(self) -> str:
-        """Name in messages about its job."""
-        return "its chief" if self.planned.is_chief else f"parameter server {self.planned.index}"
-
-    def shape_in(self, job: Job) -> PodShape | None:
-        """Return what its job requires for pods of its role."""
-        return job.chief if self.planned.is_chief else job.server
-
-
-@dataclass(slots=True, eq=False)
-class Staging:
-    """Copying of chunks' data to one site, by one pod after the other."""
-
-    site: str
-    attempt: int = 0
-    """Attempt number of the pod; 0: there is no pod now."""
-    chunks: tuple[int, ...] = ()
-    """Chunks whose data the pod copies, in this order."""
-    wanted: tuple[int, ...] = ()
-    """Chunks for the next pod."""
-    failures: int = 0
-    """Number of pods that have failed since one succeeded."""
-    refusals: int = 0
-    """Number of pods that a kubelet has refused since one succeeded; these count for pauses only."""
-    problem: str = ""
-    """Why the last pod that did not succeed ended."""
-    held_until: float = 0.0
-    """Time before which no pod starts, in seconds on the planner's clock."""
-    given_up: bool = False
-    """Whether too many pods have failed: chunks then train where their data are."""
-
-
-def expected_copies(
-    copies: Mapping[str, Mapping[int, float]], coming: Mapping[tuple[str, int], float]
-) -> dict[str, dict[int, float]]:
-    """Return when copies are complete, by site and chunk; for copies that pods report, when the report is expected."""
-    return {
-        site: {chunk: coming.get((site, chunk), at) for chunk, at in chunks.items()} for site, chunks in copies.items()
-    }
-
-
-MOMENT_SECONDS = 1e-5
-"""Least delay of a timer: negligible, but more than the resolution of a clock of seconds since 1970 (2.4e-7)."""
-ARRIVED = -inf
-"""Time of a completed copy: always in the past, so that a clock that is set back does not undo it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,83 @@
+"""State of an open or closing window and of its pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tranche.model import Resources, Window, WindowState
+from tranche.state.phases import WindowPhase
+
+UNKNOWN_REQUESTS = Resources()
+
+
+class SlotBinding(NamedTuple):
+    """Slots in which a chunk is bound to train."""
+
+    site: str
+    node: str | None
+    """None on an unlimited site."""
+    slots: tuple[int, ...] = ()
+    """Ordinals of the node's GPUs as the planner counts them; empty if the policy binds none."""
+
+
+@dataclass(slots=True, eq=False)
+class TrackedWindow:
+    """A window that is open or closing, with the state of its pod."""
+
+    window: Window
+    home: SlotBinding
+    opened: float
+    batch_seconds: float
+    """Expected time of a mini-batch, in seconds."""
+    declared_batch_seconds: float
+    """The same time by specification and links alone when the window opened, to compare the measured time with."""
+    handover: bool = False
+    """Whether a worker that is to stop still held its slots when the window opened."""
+    started: float | None = None
+    """When the worker began to train, in seconds on the planner's clock; None until its pod runs."""
+    since: float | None = None
+    """Time from which its progress is estimated by its pace: `started`, or its last report."""
+    counted: float = 0.0
+    """Number of mini-batches that its reports have counted while it ran."""
+    first_report: tuple[float, float] | None = None
+    """Time of the first report and `counted` then: the pace is measured between this report and the last one."""
+    phase: WindowPhase = WindowPhase.PENDING
+    """Changed by the bookkeeping of `ClusterState` alone."""
+    reopens_as: WindowPhase = WindowPhase.PENDING
+    """How far the pod of a closing window is: the phase of the window if it opens again."""
+    obsolete: bool = False
+    """Whether its pod was made from an earlier version of the job's template, so that it has to be replaced."""
+    adopted: bool = False
+    """Whether an earlier planner opened it, so that the time of its opening is unknown."""
+    held_from: float = 0.0
+    """When it was opened by the plan of that planner, in seconds on the planner's clock; 0: unknown."""
+    closed: float | None = None
+    """When it began to close, in seconds on the planner's clock."""
+    requests: Resources = UNKNOWN_REQUESTS
+    """Requests of its pod as planned or, if larger, as admitted: what the window reserves. Set by `ClusterState`."""
+    overdue: bool = False
+    """Whether it is closing, and its pod has not stopped in time: the window reserves its room again."""
+    start_failure: str = ""
+    """Why its containers did not start, in CamelCase, so that it was closed; empty otherwise."""
+    left: float | None = None
+    """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
+
+    def __post_init__(self) -> None:
+        if self.window.state is WindowState.CLOSING:
+            self.phase = WindowPhase.CLOSING
+
+    @property
+    def closing(self) -> bool:
+        """Whether the pod is to stop."""
+        return self.phase is WindowPhase.CLOSING
+
+    @property
+    def reserves(self) -> bool:
+        """Whether it reserves room on its node: a closing window does not, as long as its pod may stop in time."""
+        return self.phase is not WindowPhase.CLOSING or self.overdue
+
+    @property
+    def ending(self) -> bool:
+        """Whether the worker gets no more chunks, since its pod is to stop or will end."""
+        return self.phase in (WindowPhase.CLOSING, WindowPhase.EXITING)
