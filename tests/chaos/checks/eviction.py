@@ -1,9 +1,10 @@
 """Check that the beneficiary of each eviction starts. Pure, over the history of jobs and pods.
 
 A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
-parameter servers of the job; of a gang, all pods that are planned together. The job is excused if it is suspended,
-deleted or Failed soon after the eviction, or if it has ended before and the planner, whose watches a fault interrupts,
-learns that late. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has
+parameter servers of the job; of a gang, all pods that are planned together. A gang whose chief succeeds has started,
+too: simulated members do not wait for one whose node is silent. The job is excused if it is suspended, deleted or
+Failed soon after the eviction, or if it has ended before and the planner, whose watches a fault interrupts, learns that
+late. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has
 a bound.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.checks.ledger import own_status, plan_entries, time_of_write
-from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_STAGING, ROLE_WORKER
+from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_STAGING, ROLE_WORKER
 from tranche.planner.job_actions import NO_ROOM, NOT_TAKEN
 from tranche_testcluster import Change
 
@@ -76,6 +77,8 @@ class _Beneficiary:
     """Attempts of the workers in the present plan."""
     ran: set[int] = field(default_factory=set)
     """Attempts whose pods have run."""
+    succeeded_chiefs: set[int] = field(default_factory=set)
+    """Attempts of chiefs that have succeeded."""
 
     def note_plan(self, plan: Mapping[str, Any]) -> None:
         """Record which attempts the plan has, and which of them begin together."""
@@ -86,8 +89,11 @@ class _Beneficiary:
             for attempt in opened:
                 self.together.setdefault(attempt, opened)
 
-    def starts(self, attempt: int, role: str) -> bool:
-        """Record that a pod runs; return whether the job has started with it."""
+    def starts(self, attempt: int, role: str, phase: str) -> bool:
+        """Record that a pod runs or has succeeded; return whether the job has started with it."""
+        if role == ROLE_CHIEF and phase == "Succeeded" and attempt not in self.succeeded_chiefs:
+            self.succeeded_chiefs.add(attempt)
+            return True
         if attempt in self.ran:
             return False
         self.ran.add(attempt)
@@ -140,8 +146,9 @@ def _starts(history: Sequence[Change]) -> dict[str, int]:
             known.note_plan(own_status(change.after).get("plan", {}))
         elif change.resource == _PODS and LABEL_ATTEMPT in meta.get("labels", {}):
             owner, role = jobs.get(meta["ownerReferences"][0]["uid"]), meta["labels"][LABEL_ROLE]
-            runs = role != ROLE_STAGING and change.after["status"].get("phase") in ("Running", "Succeeded")
-            if runs and owner is not None and owner.starts(int(meta["labels"][LABEL_ATTEMPT]), role):
+            phase = change.after["status"].get("phase")
+            runs = role != ROLE_STAGING and phase in ("Running", "Succeeded")
+            if runs and owner is not None and owner.starts(int(meta["labels"][LABEL_ATTEMPT]), role, phase):
                 started[owner.key] = change.revision
     return started
 

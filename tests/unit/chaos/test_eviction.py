@@ -31,7 +31,7 @@ def dogs(history: History, *, plan: dict[str, Any] | None = None, time: str = ""
     history.write(JOBS, BENEFICIARY, {"metadata": meta, "spec": spec, "status": status})
 
 
-def dogs_run(history: History, attempt: int = 1, role: str = "worker") -> None:
+def dogs_run(history: History, attempt: int = 1, role: str = "worker", phase: str = "Running") -> None:
     labels = {
         "tranche.dev/job": "dogs",
         "tranche.dev/role": role,
@@ -44,7 +44,7 @@ def dogs_run(history: History, attempt: int = 1, role: str = "worker") -> None:
     meta["creationTimestamp"] = BEGIN
     env = [{"name": "TRANCHE_CHUNKS", "value": "0"}]
     spec = {"nodeName": "n", "containers": [{"name": "t", "env": env}]}
-    history.write(PODS, f"default/{name}", {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+    history.write(PODS, f"default/{name}", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
 
 
 def entries(*attempts: int) -> list[dict[str, Any]]:
@@ -107,6 +107,20 @@ def test_gang_starts_when_all_its_planned_pods_have_run(history: History) -> Non
         assert "which never started" in found
         dogs_run(history, attempt, role)
     assert check(history.changes) == []
+
+
+def test_gang_whose_chief_succeeds_has_started(history: History) -> None:
+    spec = {"workers": {"maxReplicas": 2}, "chief": {}}
+    dogs(history, gang=True, spec=spec, plan={"workers": entries(1, 2), "chief": entries(4)[0]})
+    dogs_run(history, 1)
+    dogs_run(history, 4, "chief")
+    assert "which never started" in check(history.changes)[0]
+    dogs_run(history, 4, "chief", "Succeeded")
+    assert check(history.changes) == []
+    history.job((2, [0]), revision=9)
+    history.job((2, [0]), revision=10, state="Closing", preempted_by=BENEFICIARY, time=BEGIN)
+    dogs_run(history, 4, "chief", "Succeeded")
+    assert "which never started" in check(history.changes)[0]
 
 
 @pytest.mark.parametrize("roles", [("worker", "ps"), ("ps", "worker")])
