@@ -10,7 +10,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo compiled test walkthroughs test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo compiled test compatibility walkthroughs test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -44,6 +44,11 @@ observability: setup  ## Install Prometheus and promtool from the Debian package
 test: setup  ## Run the checks and the tests but those of make walkthroughs and make e2e, in 15 to 30 minutes on two cores, by their speed (SIDE_BY_SIDE=: number of modules at a time)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types lint contracts compiled binaries test-programs
 	$(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder -m "not walkthrough"
+
+compatibility: setup compiled  ## Run the tests of make test that use a control plane on an older Kubernetes (KUBERNETES=1.34, 1.35 or 1.36; built once, in ten minutes)
+	@TRANCHE_KUBERNETES=$(KUBERNETES) $(BIN)/python -m tranche_testcluster build
+	TRANCHE_KUBERNETES=$(KUBERNETES) $(BIN)/python -m pytest --numprocesses $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder \
+		-m "not walkthrough" tests/integration tests/testcluster tests/chaos
 
 walkthroughs: binaries compiled  ## Type the commands of tutorial, installation and pilot, upgrade releases, and compare rights and requests (5 to 10 minutes)
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m walkthrough tests/integration

@@ -17,6 +17,7 @@ MODULES = Path(go_build.__file__).parent / "modules"
 @pytest.fixture(autouse=True)
 def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRANCHE_ASSETS", raising=False)
+    monkeypatch.delenv("TRANCHE_KUBERNETES", raising=False)
 
 
 def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
@@ -67,6 +68,28 @@ def test_the_modules_pin_the_versions_that_the_project_names() -> None:
         "kueue": "v0.19.0",
         "scheduler-plugins": "v0.33.5",
     }
+
+
+@pytest.mark.parametrize("release", binary_cache.RELEASES)
+def test_an_older_release_has_a_module_of_its_own(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANCHE_KUBERNETES", release)
+    module = binary_cache._module("kube-scheduler")
+    assert module.folder == f"kubernetes-{release}"
+    assert module.version.startswith(f"v{release}.")
+    assert {binary_cache._module(name) for name in module.binaries} == {module}
+    assert binary_cache.version("kwok") == "v0.8.0"
+    assert binary_cache.version("kubelet") == "v1.37.1"
+
+
+def test_newest_release_by_name_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANCHE_KUBERNETES", "1.37")
+    assert binary_cache._module("etcd").folder == "kubernetes"
+
+
+def test_unknown_release_is_refused_with_those_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANCHE_KUBERNETES", "1.3")
+    with pytest.raises(BuildError, match=r"=1\.3: no such release; there are 1\.34, 1\.35, 1\.36, 1\.37$"):
+        ensure("etcd")
 
 
 def test_other_schedulers_are_built_only_by_name() -> None:

@@ -1,7 +1,8 @@
 """Programs of the test cluster: built once from pinned Go modules, or taken from a folder of prebuilt ones.
 
-Two environment variables matter. ``TRANCHE_ASSETS`` names a folder of prebuilt binaries, in the layout of
+Three environment variables matter. ``TRANCHE_ASSETS`` names a folder of prebuilt binaries, in the layout of
 envtest's ``KUBEBUILDER_ASSETS``. ``TRANCHE_CACHE`` is the folder of built ones (default ``~/.cache/tranche``).
+``TRANCHE_KUBERNETES`` is an older release of Kubernetes to build, such as ``1.34``.
 """
 
 import contextlib
@@ -20,15 +21,23 @@ from .go_toolchain import find_go
 
 _KUBERNETES_VERSION = "k8s.io/component-base/version.gitVersion"
 _KUBERNETES_NUMBERS = ("k8s.io/component-base/version.gitMajor", "k8s.io/component-base/version.gitMinor")
-_MODULES = (
-    GoModule(
-        "kubernetes",
+RELEASES = ("1.34", "1.35", "1.36")
+"""Older releases of Kubernetes that can be built in place of the newest one."""
+
+
+def _kubernetes(folder: str) -> GoModule:
+    return GoModule(
+        folder,
         "k8s.io/kubernetes",
         ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
         renamed=(("server", "etcd"),),
         stamp=_KUBERNETES_VERSION,
         stamps_minor=_KUBERNETES_NUMBERS,
-    ),
+    )
+
+
+_MODULES = (
+    _kubernetes("kubernetes"),
     GoModule(
         "kubelet",
         "k8s.io/kubernetes",
@@ -72,25 +81,33 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tranche"
 
 
+def _module(name: str) -> GoModule:
+    """Return the module of a program, for Kubernetes that of the release in ``TRANCHE_KUBERNETES``."""
+    [module] = (module for module in _MODULES if name in module.binaries)
+    release = os.environ.get("TRANCHE_KUBERNETES", "")
+    if module.folder != "kubernetes" or not release or module.version.startswith(f"v{release}."):
+        return module
+    if release not in RELEASES:
+        newest = ".".join(module.version.removeprefix("v").split(".")[:2])
+        raise BuildError(f"TRANCHE_KUBERNETES={release}: no such release; there are {', '.join((*RELEASES, newest))}")
+    return _kubernetes(f"kubernetes-{release}")
+
+
 def ensure(*names: str, progress: Meter | None = None) -> dict[str, Path]:
     """Return the path of each of the named binaries (all of ``NAMES`` without arguments), building missing ones.
 
     A first build takes minutes, which ``progress`` shows (on standard error by default).
 
     Raises:
-        BuildError: A name is unknown, ``TRANCHE_ASSETS`` lacks one, or Go failed.
+        BuildError: A name or the release is unknown, ``TRANCHE_ASSETS`` lacks a program, or Go failed.
     """
     names = names or NAMES
     if unknown := [name for name in names if name not in _ALL]:
         raise BuildError(f"no such binary: {', '.join(unknown)}; there are {', '.join(_ALL)}")
     if assets := os.environ.get("TRANCHE_ASSETS"):
         return _assets(Path(assets).expanduser().absolute(), names)
-    paths: dict[str, Path] = {}
-    for module in _MODULES:
-        if needed := [name for name in names if name in module.binaries]:
-            folder = _built(module, progress)
-            paths |= {name: folder / name for name in needed}
-    return {name: paths[name] for name in names}
+    folders = {module: _built(module, progress) for module in dict.fromkeys(map(_module, names))}
+    return {name: folders[_module(name)] / name for name in names}
 
 
 def manifests(name: str) -> list[Path]:
@@ -99,14 +116,12 @@ def manifests(name: str) -> list[Path]:
     Raises:
         BuildError: As in `ensure`.
     """
-    [module] = (module for module in _MODULES if name in module.binaries)
-    return sorted((ensure(name)[name].parent / "manifests" / module.folder).glob("*.yaml"))
+    return sorted((ensure(name)[name].parent / "manifests" / _module(name).folder).glob("*.yaml"))
 
 
 def version(name: str) -> str:
     """Return the pinned version of a program, such as v1.37.1."""
-    [module] = (module for module in _MODULES if name in module.binaries)
-    return module.version
+    return _module(name).version
 
 
 def _assets(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
@@ -129,10 +144,10 @@ def _built(module: GoModule, progress: Meter | None) -> Path:
     with progress or Meter() as meter, _lock(shelf / f"{module.folder}.lock", meter):
         if folder.exists():  # by another process while we waited
             return folder
-        for leftover in shelf.glob(f".{module.folder}-*"):  # of a build that was killed
+        for leftover in shelf.glob(f".{module.folder}.*"):  # of a build that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         meter.say(f"building {', '.join(module.binaries)} {module.version} into {folder} (kept for later runs)")
-        staging = Path(tempfile.mkdtemp(dir=shelf, prefix=f".{module.folder}-"))
+        staging = Path(tempfile.mkdtemp(dir=shelf, prefix=f".{module.folder}."))
         try:
             binaries = build(module, find_go(cache_folder(), meter), staging, meter)
             if missing := [name for name in module.binaries if not (binaries / name).exists()]:

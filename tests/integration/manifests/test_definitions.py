@@ -21,6 +21,9 @@ JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 SITES = "/apis/tranche.dev/v1alpha1/sites"
 MAX_ANNOTATIONS = 262_144
 """Bytes; the API server refuses an object with more."""
+from_newest_release = pytest.mark.skipif(
+    bool(os.environ.get("TRANCHE_KUBERNETES")), reason="the definitions are generated from the newest release"
+)
 
 
 def generate(cluster: Cluster, root: Path, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -53,11 +56,13 @@ def kept(installed: Cluster, job: Object) -> Any:
     installed.request("DELETE", f"{JOBS}/{job['metadata']['name']}")
 
 
+@from_newest_release
 def test_the_committed_files_are_what_the_generator_writes(cluster: Cluster) -> None:
     answer = generate(cluster, ROOT, "--check")
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
+@from_newest_release
 def test_the_check_names_what_differs(cluster: Cluster, tmp_path: Path) -> None:
     for folder in ("manifests", "helm/tranche/files"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
