@@ -24,6 +24,7 @@ from tranche.planner import (
     ChiefEnded,
     Event,
     JobChanged,
+    JobFailed,
     JobRemoved,
     JobSubmitted,
     NodeChanged,
@@ -142,7 +143,7 @@ class ClusterTranslator:
         found: list[JobSubmitted] = []
         succeeded: list[tuple[float, str, JobSubmitted]] = []
         for resource in self.objects.jobs.values():
-            ended = job_events.is_job_over(resource)
+            ended = not job_events.needs_planner(resource)
             if ended and resource.status.phase != "Succeeded":
                 continue
             for submitted in self.guarded(resource, self._submission(resource, ended=ended)):
@@ -196,7 +197,7 @@ class ClusterTranslator:
         match event:
             case JobSubmitted() | JobChanged():
                 return self.nodes.recount(event.job.key)
-            case JobRemoved():
+            case JobRemoved() | JobFailed():
                 return self.nodes.recount(event.job)
             case WorkerEnded() | ParameterServerEnded() | ChiefEnded():
                 state = self._planner.cluster.jobs.get(event.job)

@@ -162,14 +162,17 @@ def is_job_over(resource: TrainingJob | None) -> bool:
     )
 
 
-def _ends_pods(resource: TrainingJob) -> bool:
-    """Whether the operator ends the pods of a failed job and the written plan still has some, whose ends must count."""
+def _has_failed_with_pods(resource: TrainingJob) -> bool:
+    """Whether a job has failed and its written plan still has pods, whose ends must count."""
     plan, gone = resource.status.plan, resource.metadata.deletion_timestamp is not None
     if gone or resource.status.phase != "Failed" or plan is None:
         return False
-    if resource.spec.run_policy.clean_pod_policy == "None":  # they run on, as pods of others
-        return False
     return bool(plan.workers or plan.parameter_servers or plan.chief)
+
+
+def needs_planner(resource: TrainingJob) -> bool:
+    """Whether a new planner must take the job over: it has not ended, or the ends of its pods are not counted."""
+    return not is_job_over(resource) or _has_failed_with_pods(resource)
 
 
 def _end_reason(resource: TrainingJob) -> str:
@@ -192,29 +195,29 @@ def events_of(
     Raises:
         ValueError: the new specification cannot be read.
     """
-    replaced = old is not None and new is not None and old.metadata.uid != new.metadata.uid
-    counts_pods = old is not None and is_job_over(old) and _ends_pods(old)
-    if not replaced and new is not None and _ends_pods(new):
-        if not is_job_over(old):
-            yield JobFailed(new.key, _end_reason(new))
-    elif replaced or (is_job_over(new) and (counts_pods or not is_job_over(old))):
-        known = old or new
-        assert known is not None
-        yield JobRemoved(known.key)
+    if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+        yield JobRemoved(old.key)
+        old = None
+    if new is not None and _has_failed_with_pods(new):
+        if old is None:
+            yield submission(new, gpu_resources, pods)
+        if old is None or not is_job_over(old):
+            yield JobFailed(new.key, _end_reason(new), new.spec.run_policy.clean_pod_policy == "None")
+    elif old is not None and is_job_over(new) and (_has_failed_with_pods(old) or not is_job_over(old)):
+        yield JobRemoved(old.key)
     if new is None or is_job_over(new):
         return
-    if old is None or replaced or is_job_over(old):
+    if old is None or is_job_over(old):
         yield submission(new, gpu_resources, pods)
     elif new.metadata.generation != old.metadata.generation or _admission(new) != _admission(old):
         revised = _revised(old, new)
         unstarted = _unstarted(new, pods) if revised & {ROLE_SERVER, ROLE_CHIEF} else frozenset()
         yield JobChanged(to_job(new, gpu_resources), revised, unstarted)
-    before = None if replaced else old
     for kind, permanent in ((CONDITION_INVALID_TEMPLATE, True), (CONDITION_PODS_REJECTED, False)):
-        condition, earlier = _holds(new, kind), _holds(before, kind)
+        condition, earlier = _holds(new, kind), _holds(old, kind)
         if condition and (earlier is None or earlier.last_transition_time != condition.last_transition_time):
             yield WorkerRejected(new.key, condition.reason, condition.message, permanent)
-    refused, earlier = _holds(new, CONDITION_EVICTIONS_REFUSED), _holds(before, CONDITION_EVICTIONS_REFUSED)
+    refused, earlier = _holds(new, CONDITION_EVICTIONS_REFUSED), _holds(old, CONDITION_EVICTIONS_REFUSED)
     if refused and (earlier is None or earlier.message != refused.message):
         yield EvictionRefused(new.key, tuple(_still_there(new, pods)), refused.message)
 

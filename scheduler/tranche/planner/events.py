@@ -37,6 +37,8 @@ class JobFailed(NamedTuple):
 
     job: str
     message: str
+    keeps_pods: bool = False
+    """Whether the operator lets these pods run on."""
 
 
 class JobRemoved(NamedTuple):

@@ -74,7 +74,7 @@ def test_pods_with_labels_of_a_job_are_foreign(whole: Whole) -> None:
         whole.delete("host")
 
 
-def test_pods_that_a_failed_job_keeps_are_foreign(whole: Whole) -> None:
+def test_pods_that_a_failed_job_keeps_hold_their_gpus(whole: Whole) -> None:
     policy = {"activeDeadlineSeconds": 3, "cleanPodPolicy": "None"}
     whole.submit("late", seconds=600.0, node="edge-a-0", runPolicy=policy)
     whole.until_phase("late", "Failed")
@@ -83,6 +83,8 @@ def test_pods_that_a_failed_job_keeps_are_foreign(whole: Whole) -> None:
         whole.submit("host", node="edge-a-0")
         plan = whole.until("a plan", lambda: whole.status("host").get("plan"))
         assert (plan["workers"], plan["attempts"]) == ([], 0)
+        plan = whole.status("late")["plan"]
+        assert ([one["state"] for one in plan["workers"]], plan.get("estimatedCompletion")) == (["Closing"], None)
         whole.delete("late")
         whole.until_phase("host", "Succeeded")
     finally:

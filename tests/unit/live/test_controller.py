@@ -398,21 +398,53 @@ def test_restarted_scheduler_restores_the_written_checkpoint() -> None:
     assert state.lost_batches == 40
 
 
-def test_plan_of_job_after_deadline_has_no_window_in_the_end() -> None:
-    first = resource("late")
-    controller = asyncio.run(taken_over(first))
-    status = written(controller, "late")
-    assert [one["state"] for one in status["plan"]["workers"]] == ["Open", "Open"]
+def failed_job(name: str, plan: dict[str, Any], **more: Any) -> TrainingJob:
+    """A job that the operator has ended after its deadline, with the plan of the time before."""
     failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "not done 9 s after"}
     since = datetime.fromtimestamp(NOW, UTC).isoformat()
-    over = {"phase": "Failed", "plan": status["plan"], "conditions": [{**failed, "lastTransitionTime": since}]}
-    reported(controller, "jobs", "default/late", resource("late", **over))
-    status = written(controller, "late")
-    assert {one["state"] for one in status["plan"]["workers"]} <= {"Closing"}
+    return resource(name, phase="Failed", plan=plan, conditions=[{**failed, "lastTransitionTime": since}], **more)
+
+
+def check_ends_are_counted(controller: Controller, name: str) -> None:
+    """End the two closing windows of a failed job, and check its last status."""
+    status = written(controller, name)
+    assert [one["state"] for one in status["plan"]["workers"]] == ["Closing", "Closing"]
     for attempt in (1, 2):
-        controller.handle(WorkerEnded("default/late", attempt, "Preempted", NOW + 9.0, None, 143))
-    status = written(controller, "late")
+        controller.handle(WorkerEnded(f"default/{name}", attempt, "Preempted", NOW + 9.0, None, 143))
+    status = written(controller, name)
     assert not status["plan"]["workers"]
+    assert "estimatedCompletion" not in status["plan"]
     assert status["plan"]["explanation"].startswith("failed: not done 9 s after; ")
-    reported(controller, "jobs", "default/late", resource("late", **{**over, "plan": status["plan"]}))
-    assert "default/late" not in controller.planner.cluster.jobs
+    reported(controller, "jobs", f"default/{name}", failed_job(name, status["plan"]))
+    assert f"default/{name}" not in controller.planner.cluster.jobs
+
+
+def test_plan_of_job_after_deadline_has_no_window_in_the_end() -> None:
+    controller = asyncio.run(taken_over(resource("late")))
+    plan = written(controller, "late")["plan"]
+    assert [one["state"] for one in plan["workers"]] == ["Open", "Open"]
+    reported(controller, "jobs", "default/late", failed_job("late", plan))
+    check_ends_are_counted(controller, "late")
+
+
+def test_failed_job_has_no_window_after_a_takeover() -> None:
+    """The former leader ended after the operator had written the phase, and before the pods of the job ended."""
+    plan = written(asyncio.run(taken_over(resource("late"))), "late")["plan"]
+    controller = asyncio.run(taken_over(failed_job("late", plan), resource("next"), term=3))
+    assert len(written(controller, "next")["plan"]["workers"]) == 2, "it uses the GPUs when the pods have stopped"
+    check_ends_are_counted(controller, "late")
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_pods_that_a_failed_job_keeps_are_counted(takes_over: bool) -> None:
+    first = resource("late", runPolicy={"cleanPodPolicy": "None"})
+    controller = asyncio.run(taken_over(first, resource("next")))
+    plan = written(controller, "late")["plan"]
+    failed = failed_job("late", plan, runPolicy={"cleanPodPolicy": "None"})
+    if takes_over:
+        controller = asyncio.run(taken_over(failed, resource("next"), term=3))
+    else:
+        reported(controller, "jobs", "default/late", failed)
+    assert not written(controller, "next")["plan"]["workers"], "the pods are not stopped"
+    check_ends_are_counted(controller, "late")
+    assert len(written(controller, "next")["plan"]["workers"]) == 2

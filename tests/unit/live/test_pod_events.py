@@ -345,7 +345,9 @@ def test_jobs_come_change_and_go() -> None:
     assert events(failed, None) == [JobRemoved]
     run_policy = failed.spec.run_policy.model_copy(update={"clean_pod_policy": "None"})
     kept = failed.model_copy(update={"spec": failed.spec.model_copy(update={"run_policy": run_policy})})
-    assert events(training_job(), kept) == [JobRemoved], "its pods run on"
+    assert events(training_job(), kept) == [JobFailed], "its pods run on"
+    assert events(None, failed) == events(None, kept) == [JobSubmitted, JobFailed], "as after a change of the leader"
+    assert events(training_job(uid="v"), failed) == [JobRemoved, JobSubmitted, JobFailed]
     assert events(None, training_job(phase="Succeeded")) == []
 
 

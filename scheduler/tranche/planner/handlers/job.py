@@ -6,7 +6,8 @@ from dataclasses import replace
 from tranche.model import Job, JobPlan, parse_chunks
 from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import JobChanged, JobFailed, JobRemoved, JobSubmitted, TenancyChanged
+from tranche.planner.events import JobChanged, JobFailed, JobRemoved, JobSubmitted, PodOverdue, TenancyChanged
+from tranche.planner.handlers import pod
 from tranche.planner.job_actions import (
     close_server,
     close_window,
@@ -286,13 +287,18 @@ def tenancy_changed(context: PlannerContext, event: TenancyChanged) -> None:
 
 
 def failed(context: PlannerContext, event: JobFailed) -> None:
-    """Close all windows of a job that the operator has ended; the ledger counts their pods as these end."""
+    """Close all windows of a job that the operator has ended; the ledger counts their pods as these end.
+
+    Pods that are kept do not stop, so that their room is not free.
+    """
     state = context.cluster.jobs.get(event.job)
     if state is None or state.end_reason:
         return
     state.end_reason = event.message  # it stays failed, also if its back-off limit is raised now
     abandon_preemption(context, state, "ended before its pods had started")
     stop(context, state)
+    for attempt in tuple(state.runs) if event.keeps_pods else ():
+        pod.overdue(context, PodOverdue(event.job, attempt))
     context.touch(state)
     context.publish(event.job)
 
