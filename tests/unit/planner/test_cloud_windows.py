@@ -3,12 +3,13 @@
 import pytest
 
 from support.builders import job, node, of_type, planner
-from tranche.model import Link, Site, Tier
+from tranche.model import Link, Quota, QuotaLimit, Site, Tier
 from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
     Planner,
+    QuotaChanged,
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
@@ -72,3 +73,22 @@ def test_a_start_that_waited_for_a_node_teaches_no_restart_cost() -> None:
     assert p.cluster.restarts.of_job("default").seconds == 0.0
     p.handle(WorkerStarted("default/a", edge, 181.0), 181.0)
     assert p.cluster.restarts.of_job("default").seconds > 0.0
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_planned_completion_counts_the_start_of_a_node(policy: str) -> None:
+    p = planner(policy, [], [Site("cloud", Tier.CLOUD, unlimited=True, start_seconds=180.0)])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    (attempt,) = p.cluster.jobs["default/a"].runs
+    assert p.forecast(0.0)["default/a"].completion == 280.0
+    p.handle(WorkerBound("default/a", attempt, "cloud-7"), 30.0)
+    assert p.forecast(30.0)["default/a"].completion == 130.0, "the node was idle"
+
+
+def test_planned_completion_counts_a_node_for_each_pod() -> None:
+    """A job that waits for its quota gets a pod, and with it a node, when another one has ended."""
+    p = planner("chunk", [], [Site("cloud", Tier.CLOUD, unlimited=True, start_seconds=180.0)])
+    p.handle(QuotaChanged(Quota("default", "pods", (QuotaLimit("pods", "pods", 1),))), 0.0)
+    p.handle_all([JobSubmitted(job("a")), JobSubmitted(job("b", 1.0))], 1.0)
+    assert not p.cluster.jobs["default/b"].runs
+    assert p.forecast(1.0)["default/b"].completion == 561.0

@@ -31,6 +31,7 @@ from tranche.planner.instructions import CloseParameterServer, CloseWindow, Exte
 from tranche.planner.settings import PlannerSettings
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState, QueuedChunk
+from tranche.state.phases import WindowPhase
 from tranche.state.progress_ledger import applied_in_order
 from tranche.state.site_usage import JobUse
 from tranche.state.staging import expected_copies
@@ -173,7 +174,8 @@ class Rollout:
                     at = self.now + OVERDUE_POD_SECONDS if run.overdue else self.now
                     heappush(self._ends, (at, state.job.key, run.window.attempt))
                 elif run.started is None:
-                    begin = max(self.now, run.opened + state.job.restart_seconds)
+                    has_node = run.phase is not WindowPhase.PENDING
+                    begin = max(self.now, self._begin(state, run.window.site, run.opened, has_node=has_node))
                     heappush(self._begins, (begin, state.job.key, run.window.attempt))
                 else:
                     self._will_end(state, run)
@@ -240,8 +242,9 @@ class Rollout:
                     following.append(helper_end(key, server, "Preempted", 143))
                 case OpenWindow(job=key, window=window):
                     self._note_start(key, window)
-                    self._note_chunks(key, window, self.now + jobs[key].job.restart_seconds)
-                    heappush(self._begins, (self.now + jobs[key].job.restart_seconds, key, window.attempt))
+                    begin = self._begin(jobs[key], window.site, self.now)
+                    self._note_chunks(key, window, begin)
+                    heappush(self._begins, (begin, key, window.attempt))
                 case ExtendWindow(job=key, window=window):
                     self._note_chunks(key, window, self.now)
                 case _:
@@ -284,6 +287,12 @@ class Rollout:
                 known[chunk] = replace(known[chunk], end=None) if chunk in known else planned
 
     # ---- training times of workers
+
+    def _begin(self, state: JobState, site: str, opened: float, *, has_node: bool = False) -> float:
+        """Return when a worker begins to train; at an unlimited site, each new pod waits for a new node."""
+        known = self.planner.context.cluster.sites.get(site)
+        node_seconds = known.start_seconds if known is not None and known.unlimited and not has_node else 0.0
+        return opened + node_seconds + state.job.restart_seconds
 
     def _pace(self, state: JobState, run: TrackedWindow) -> float:
         """Return the seconds per mini-batch; a gang is as fast as its slowest member."""
