@@ -146,6 +146,9 @@ def make_registry(
 async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
     """Open Kopf's connection with the operator's credentials; Kopf requests a new one after a 401.
 
+    It also does when it finds the session closed, as after a certificate that the known CA has not signed: the CA may
+    have been replaced.
+
     Raises:
         Unreachable: if there are no usable credentials.
     """
@@ -158,7 +161,11 @@ async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
     ) -> aiohttp.ClientResponse:
         request.headers.update(await credentials.headers())
         request.server_hostname = connection.get("server_hostname")
-        return await send(request)
+        try:
+            return await send(request)
+        except aiohttp.ClientSSLError:
+            await session.close()
+            raise
 
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=connection.get("ssl", True)),

@@ -3,18 +3,22 @@
 import asyncio
 import getpass
 import json
+import ssl
 from pathlib import Path
 
 import pytest
 
 from tranche_operator.watch.kopf_thread import KopfThread
+from tranche_testcluster.certificate import Authority
 
 SECONDS = 30.0
 
 
-def kubeconfig(folder: Path, port: int) -> str:
-    """Write a kubeconfig for an API server on this port."""
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+def kubeconfig(folder: Path, port: int, authority: Path | None = None) -> str:
+    """Write a kubeconfig for an API server on this port, with TLS if its authority is given."""
+    server = f"http{'s' if authority is not None else ''}://127.0.0.1:{port}"
+    trust = {"certificate-authority": str(authority)} if authority is not None else {}
+    cluster = {"name": "c", "cluster": {"server": server, **trust}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     user = {"name": "u", "user": {"token": "t"}}
     config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
@@ -49,3 +53,39 @@ def test_watch_starts_for_a_user_without_a_name(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(getpass, "getuser", unknown)
     asyncio.run(watched())
+
+
+def test_watch_trusts_a_new_authority_of_the_api_server(tmp_path: Path) -> None:
+    """The kubelet updates the file of the authority in each pod after the watch has read the former one."""
+    former, present, file = Authority(), Authority(), tmp_path / "ca.crt"
+    present.issue("server", hosts=["127.0.0.1"]).write(tmp_path / "server")
+    file.write_bytes(former.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+    async def scenario() -> None:
+        refused, requested = asyncio.Event(), asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Let a client begin TLS; one that does not trust the certificate sends nothing then."""
+            try:
+                await writer.start_tls(context)
+                sent = await reader.read(1)
+            except OSError:
+                sent = b""
+            (requested if sent else refused).set()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        config = kubeconfig(tmp_path, server.sockets[0].getsockname()[1], file)
+        serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
+        async with asyncio.timeout(SECONDS):
+            await refused.wait()
+            file.write_bytes(present.certificate)
+            await requested.wait()
+        serving.cancel()
+        await asyncio.wait([serving])
+        server.close()
+
+    asyncio.run(scenario())
