@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tranche.kube.api.names import FINALIZER_LEDGER, GANG_GATE, OPERATOR_MANAGER, role_of
-from tranche.kube.api.resources import API_VERSION, TrainingJob
+from tranche.kube.api.resources import API_VERSION, PlannedWindow, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
-from tranche_operator.execute.pod_creator import Refusal, create_pods
+from tranche_operator.execute.pod_creator import TRANSIENT_403, Refusal, create_pods
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.execute.template_check import admitted_verdict, check_template
 from tranche_operator.reconcile.actions import (
@@ -41,8 +41,8 @@ from tranche_operator.reconcile.actions import (
 )
 from tranche_operator.reconcile.event_merge import OPENED, merged
 from tranche_operator.reconcile.event_rules import eviction_events, victim_events
-from tranche_operator.reconcile.observed import Observed, PodView, entries_of
-from tranche_operator.reconcile.pod_creation import ungate
+from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, entries_of, is_open
+from tranche_operator.reconcile.pod_creation import SERVICE_REJECTED, name_taken, needs_service, ungate
 from tranche_operator.settings import Settings
 from tranche_operator.watch.pod_decoder import read_pod
 
@@ -364,15 +364,41 @@ class ActionExecutor:
             path = api_paths.services(run.namespace)
             await self._client.request("POST", path, body=action.manifest, params=params)
         except ApiError as error:
-            if error.status == 409:
+            is_taken = error.status == 409
+            if is_taken and run.observed.service is not ServiceState.FOREIGN:
+                self._forget_service_rejection(run)
                 self._cache.services[run.key] = run.job.metadata.uid, float("-inf")
                 run.requeue_after(0.0)
                 return
-            if error.status in (403, 422):
-                run.events.append(EmitEvent("Warning", "ServiceRejected", error.message))
+            event = EmitEvent("Warning", "ServiceRejected", error.message)
+            if is_taken:
+                event = EmitEvent("Warning", "ServiceNameTaken", name_taken(run.job))
+            if error.status in (403, 409, 422):
+                run.events.append(event)
+                if await self._note_service_refusal(run, f"Service {run.name}: {event.message}", error):
+                    return
             raise
+        self._forget_service_rejection(run)
         self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
         run.log.info("%s: created service %s", run.key, run.name)
+
+    async def _note_service_refusal(self, run: _ActionRun, message: str, error: ApiError) -> bool:
+        """Treat the refusal of the Service like that of a worker that needs it; return whether there is one."""
+        entries = entries_of(run.job).items()
+        windows = [name for name, entry in entries if isinstance(entry, PlannedWindow) and is_open(entry)]
+        if not (windows and needs_service(run.job)):
+            return False
+        passing = error.status == 403 and TRANSIENT_403.search(error.message) is not None
+        await self._note_refusal(run, Refusal(windows[0], SERVICE_REJECTED, message, passing), staging=False)
+        return True
+
+    def _forget_service_rejection(self, run: _ActionRun) -> None:
+        """Let the pods be created that waited for the Service."""
+        self._cache.forbidden.pop(run.key, None)
+        known = self._cache.rejections.get(run.key)
+        if known is not None and known.reason == SERVICE_REJECTED:
+            del self._cache.rejections[run.key]
+            run.requeue_after(0.0)
 
     async def _create_pods(self, run: _ActionRun, actions: list[CreatePod], *, staging: bool) -> None:
         if not actions:

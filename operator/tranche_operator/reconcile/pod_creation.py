@@ -17,6 +17,9 @@ from tranche_operator.settings import Settings
 STALE_SERVICE_SECONDS = 5.0
 """Delay in which the garbage collector removes the Service of a deleted job of the same name."""
 
+SERVICE_REJECTED = "ServiceRejected"
+"""Reason of a rejection of the Service; it names a pod that needs the Service."""
+
 MAX_CHUNKS_LENGTH = 80
 """Characters of the numbers of chunks in a message."""
 
@@ -42,25 +45,51 @@ def _holds_name(pod: PodView, job: TrainingJob, now: datetime) -> bool:
     return not overdue and (pod.owner is not None or pod.terminating)
 
 
-def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry]) -> list[Action]:
+def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Entry], now: datetime) -> list[Action]:
     """Create the Service of a job that has pods planned, by which they resolve each other's names."""
     if not is_current(job) or job.spec.suspend or is_alone(job):
         return []
-    if not any(is_open(entry) for entry in entries.values()):
+    planned = [entry for entry in entries.values() if is_open(entry)]
+    rejection = observed.rejection
+    if rejection is not None and rejection.reason == SERVICE_REJECTED:
+        if standing_rejection(rejection, {}, entries) is not None and now < rejection.until:
+            return []
+        planned = [entry for entry in planned if isinstance(entry, PlannedWindow)]
+    if not planned:
         return []
     match observed.service:
         case ServiceState.ABSENT:
             return [CreateService(manifests.service(job))]
         case ServiceState.STALE:
             return [RequeueAfter(STALE_SERVICE_SECONDS)]
+        case ServiceState.FOREIGN if needs_service(job):
+            return [CreateService(manifests.service(job))]  # the refusal names the Service
         case ServiceState.FOREIGN:
-            message = (
-                f"Service {job.metadata.name} does not belong to this job, so its pods cannot "
-                "resolve each other's names: delete that Service"
-            )
-            return [EmitEvent("Warning", "ServiceNameTaken", message)]
+            return [EmitEvent("Warning", "ServiceNameTaken", name_taken(job))]
         case ServiceState.OWN:
             return []
+
+
+def needs_service(job: TrainingJob) -> bool:
+    """Return whether pods of the job connect to each other, so that none may run without the Service."""
+    spec = job.spec
+    is_connected = spec.data is None or spec.parameter_servers is not None or spec.chief is not None
+    return is_connected and not is_alone(job)
+
+
+def name_taken(job: TrainingJob) -> str:
+    """Say that another Service has the name of the job's."""
+    return (
+        f"Service {job.metadata.name} does not belong to this job, so its pods cannot "
+        "resolve each other's names: delete that Service"
+    )
+
+
+def awaits_service(observed: Observed, job: TrainingJob) -> bool:
+    """Return whether new pods have to wait for the Service, because it was refused before."""
+    rejection = observed.rejection
+    was_refused = rejection is not None and rejection.reason == SERVICE_REJECTED
+    return was_refused and needs_service(job) and observed.service is not ServiceState.OWN
 
 
 def needs_site(entry: Entry) -> bool:
@@ -98,9 +127,13 @@ def waits_for_all(job: TrainingJob, rejection: Rejection | None) -> bool:
     return rejection is not None or (condition is not None and condition.status == "True")
 
 
-def standing_rejection(rejection: Rejection | None, missing: Mapping[str, Entry]) -> Rejection | None:
-    """Return the last refusal if it concerns a pod that is still missing, else None."""
-    return rejection if rejection is not None and rejection.pod in missing else None
+def standing_rejection(
+    rejection: Rejection | None, missing: Mapping[str, Entry], entries: Mapping[str, Entry]
+) -> Rejection | None:
+    """Return the last refusal if it concerns a pod that is still missing, or whose Service is; else None."""
+    if rejection is None or rejection.reason != SERVICE_REJECTED:
+        return rejection if rejection is not None and rejection.pod in missing else None
+    return rejection if rejection.pod in entries and is_open(entries[rejection.pod]) else None
 
 
 def pause(rejection: Rejection | None, now: datetime) -> list[Action]:

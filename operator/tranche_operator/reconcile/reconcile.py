@@ -94,14 +94,15 @@ def _actions_of_active_job(
     missing = {} if awaits else pod_creation.missing_pods(observed, job, entries, now)
     bringing = {name: entry for name, entry in missing.items() if isinstance(entry, PlannedStaging)}
     training = {name: entry for name, entry in missing.items() if name not in bringing}
-    rejection = pod_creation.standing_rejection(observed.rejection, training)
-    refused = pod_creation.standing_rejection(observed.staging_rejection, bringing)
+    rejection = pod_creation.standing_rejection(observed.rejection, training, entries)
+    refused = pod_creation.standing_rejection(observed.staging_rejection, bringing, entries)
+    possible = {} if pod_creation.awaits_service(observed, job) else training
     unwanted = pod_teardown.unwanted_pods(job, own, entries)
     actions = [
         *pod_teardown.clean_up_counted(job, own, entries, observed.reported, settings, now),
         *pod_teardown.evict(unwanted, entries, observed.refusals, now),
-        *pod_creation.open_service(observed, job, entries),
-        *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, training, settings)),
+        *pod_creation.open_service(observed, job, entries, now),
+        *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, possible, settings)),
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
         *pod_creation.ungate(job, own, entries),
     ]

@@ -50,6 +50,37 @@ def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operat
     assert operator.process.poll() is None
 
 
+@pytest.mark.parametrize("obstacle", ["quota", "name"])
+def test_gang_without_a_service_is_a_refusal(lab: Lab, obstacle: str) -> None:
+    """Its workers would fail, because they cannot resolve each other's names."""
+    if obstacle == "quota":
+        path, body = lab.core("resourcequotas"), {"metadata": {"name": "cats"}, "spec": {"hard": {"services": "0"}}}
+        lab.ask("POST", path, body)
+        eventually(lambda: "used" in lab.ask("GET", f"{path}/cats").get("status", {}))
+    else:
+        path, body = lab.core("services"), {"metadata": {"name": "cats"}, "spec": {"ports": [{"port": 80}]}}
+        lab.ask("POST", path, body)
+    lab.create(chunks=None, workers=2)
+    lab.plan(window(0, 1), window(1, 2))
+    eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
+    rejected = lab.condition("PodsRejected")
+    assert rejected["reason"] == "ServiceRejected"
+    assert {"quota": "exceeded quota", "name": "delete that Service"}[obstacle] in rejected["message"]
+    lab.plan()
+    lab.has_pods()
+    eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
+    lab.plan(window(0, 3), window(1, 4))
+    eventually(lambda: lab.condition("PodsRejected")["status"] == "True")
+    assert not lab.pods(), "the Service comes first now"
+    lab.ask("DELETE", f"{path}/cats")
+    lab.plan()
+    eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
+    lab.plan(window(0, 5), window(1, 6))
+    lab.has_pods("cats-worker-0-5", "cats-worker-1-6")
+    assert lab.ask("GET", lab.core("services", "cats"))["metadata"]["ownerReferences"]
+    eventually(lambda: not any(pod["spec"].get("schedulingGates") for pod in lab.pods().values()))
+
+
 def test_the_planner_ends_a_rejection_by_closing_the_window(lab: Lab) -> None:
     lab.create()
     set_quota(lab, 0)
