@@ -165,16 +165,20 @@ class ClusterTranslator:
             yield job_events.submission(resource, self._gpu_resources, self.objects.pods)
 
     def _events_since(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
-        """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything."""
+        """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything.
+
+        Those of pods that are where the plans say come first: others close windows that seem to have no pod or no room.
+        """
         self._has_adopted = True
+        for _, pod in sorted(self.objects.pods.items(), key=self._has_moved):
+            yield from self._pod_events(None, pod)
+        for key, pod in self.objects.pods.items():
+            yield from self._admission(key, pod)
         for submitted in found:
             resource = self.objects.jobs[submitted.job.key]
             for event in job_events.events_of(None, resource, self._gpu_resources, self.objects.pods):
                 if not isinstance(event, JobSubmitted):
                     yield event
-        for key, pod in self.objects.pods.items():
-            yield from self._admission(key, pod)
-            yield from self._pod_events(None, pod)
         for name in sorted(self.nodes.recount_all()):
             yield from self._node_events(name)
         for namespace in sorted({key.partition("/")[0] for key in self.objects.quotas}):
@@ -229,6 +233,11 @@ class ClusterTranslator:
             return run if run is not None and run.window.index == who.index else None
         is_chief = who.role == ROLE_CHIEF
         return next((s for s in state.servers if _identifies(s, who.index, who.attempt, is_chief=is_chief)), None)
+
+    def _has_moved(self, item: tuple[str, Pod]) -> bool:
+        """Whether kube-scheduler has bound a worker to another node than the planned one."""
+        entry = self._entry(item[1])
+        return isinstance(entry, TrackedWindow) and entry.window.node != item[1].spec.node_name
 
     def _admission(self, key: str, pod: Pod) -> Iterator[Event]:
         """The event about a pod that requests more than the planner reserves for it."""

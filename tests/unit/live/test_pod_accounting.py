@@ -21,7 +21,8 @@ from tranche.planner import JobSubmitted, ParameterServerEnded, PodOverdue, Work
 from tranche.state.job import JobState
 
 GPU = "nvidia.com/gpu"
-RUNS: dict[str, Any] = {"running": {"startedAt": datetime.fromtimestamp(NOW, UTC).isoformat()}}
+STAMP = datetime.fromtimestamp(NOW, UTC).isoformat()
+RUNS: dict[str, Any] = {"running": {"startedAt": STAMP}}
 CODE_0: dict[str, Any] = {"terminated": {"exitCode": 0}}
 
 
@@ -171,6 +172,36 @@ class TestTakeOver:
     def test_other_pods_of_a_restored_job_are_foreign(self) -> None:
         second = self.take_over(started(resource("j")), pod("j-worker-0-7", attempt=7))
         assert foreign(second) == 1
+
+    def take_over_three(self, *windows: tuple[str, str], refused: str = "") -> set[int]:
+        """Take over windows, given by node and state, of which the first two have pods on n1; return those that close.
+
+        Node n1 has room for two of three pods.
+        """
+        workers = [
+            {"index": n, "attempt": n + 1, "site": "default", "node": node, "chunks": [n], "state": state}
+            for n, (node, state) in enumerate(windows)
+        ]
+        condition = {"type": refused, "status": "True", "reason": "No", "message": "no", "lastTransitionTime": STAMP}
+        status: dict[str, Any] = {
+            "plan": {"term": 1, "revision": 1, "observedGeneration": 0, "attempts": 3, "workers": workers},
+            "conditions": [condition] if refused else [],
+        }
+        second = asyncio.run(taken_over(policy="chunk", term=3, nodes=2))
+        second.watches.jobs.store["default/j"] = resource("j", data={"chunks": 3}, **status)
+        pods = [pod(), pod("j-worker-1-2", index=1, attempt=2)]
+        second.watches.pods.store.update({one.key: one for one in pods})
+        second.restore()
+        runs = second.planner.cluster.jobs["default/j"].runs
+        return {attempt for attempt, run in runs.items() if run.closing}
+
+    @pytest.mark.parametrize(("refused", "closing"), [("PodsRejected", {2, 3}), ("EvictionsRefused", {3}), ("", {2})])
+    def test_refusal_before_a_takeover_stops_no_training(self, refused: str, closing: set[int]) -> None:
+        windows = [("n1", "Open"), ("n1", "Closing"), ("n1", "Open")]
+        assert self.take_over_three(*windows, refused=refused) == closing
+
+    def test_pod_on_a_fallback_before_a_takeover_stops_no_training(self) -> None:
+        assert self.take_over_three(("n2", "Open"), ("n1", "Open"), ("n1", "Open")) == {3}
 
     def test_pods_of_a_job_that_cannot_be_read_are_foreign(self) -> None:
         second = self.take_over(started(resource("j")), pod(), broken=True)
