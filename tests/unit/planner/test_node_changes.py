@@ -54,6 +54,22 @@ def test_node_that_loses_a_gpu_keeps_its_workers(policy: str) -> None:
     assert opened(p, NodeChanged(node("n", gpus=8)), SECONDS + 2) == 1
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
+@pytest.mark.parametrize("policy", ["chunk", "dorm", "optimus", "rrh", "oasis", "pd-ors-like"])
+def test_device_plugin_restart_stops_no_worker(policy: str, gpus: int) -> None:
+    p = planner(policy, [node("n1", gpus=2), node("n2", gpus=2)])
+    for key in ("a", "b"):
+        p.handle(JobSubmitted(job(key, chunks=2, seconds=SECONDS)), 0.0)
+    for key, state in p.cluster.jobs.items():
+        for attempt, window in list(state.runs.items()):
+            p.handle(WorkerBound(key, attempt, window.home.node or ""), 1.0)
+            p.handle(WorkerStarted(key, attempt, 1.0), 1.0)
+    assert [len(state.runs) for state in p.cluster.jobs.values()] == [2, 2]
+    for at, offered in ((10.0, gpus), (20.0, 2)):
+        assert of_type(CloseWindow, p.handle(NodeChanged(node("n1", gpus=offered)), at)) == []
+        assert of_type(CloseWindow, p.handle(Tick(), at + 5.0)) == []
+
+
 def test_gang_that_lost_a_gpu_waits_until_the_node_has_it_again() -> None:
     p = planner("chunk", [node("n", gpus=8)])
     attempts = run(p, p.handle(JobSubmitted(gang("a", members=8, seconds=SECONDS)), 0.0), 0.0)

@@ -102,6 +102,12 @@ class Draft:
         self._hosts: dict[tuple[str, PodShape], list[str]] = {}
         """Names of the nodes on which a pod of the job may start now."""
         self._rooms = {name: node.capacity - node.reserved for name, node in cluster.nodes.items()}
+        self._excess = {
+            name: node.reserved.larger(node.capacity) - node.capacity
+            for name, node in cluster.nodes.items()
+            if not node.reserved.fits(node.capacity)
+        }
+        """Resources that pods use beyond the capacity of their node, such as while its device plugin restarts."""
         self._unused = dict(self._rooms)
         """Free resources by node before any worker stops."""
         self._gpus = sum(room.gpus for room in self._rooms.values())
@@ -189,11 +195,15 @@ class Draft:
         """Return whether the draft has room where the unit's windows are."""
         if len(unit.taken) == 1:
             [(name, request)] = unit.taken
-            return request.fits(self._rooms[name])
+            return request.fits(self._room_of_running(name))
         requests: dict[str, Resources] = {}
         for name, request in unit.taken:
             requests[name] = requests.get(name, Resources()) + request
-        return all(request.fits(self._rooms[name]) for name, request in requests.items())
+        return all(request.fits(self._room_of_running(name)) for name, request in requests.items())
+
+    def _room_of_running(self, name: str) -> Resources:
+        """Return the room on a node for units that run there."""
+        return self._rooms[name] + self._excess[name] if name in self._excess else self._rooms[name]
 
     def _append(self, state: JobState, unit: Unit) -> None:
         self._units[state.job.key].append(unit)
