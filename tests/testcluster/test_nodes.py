@@ -51,7 +51,8 @@ def test_certificate_kubeconfig_names_user_and_group(cluster: Cluster) -> None:
     assert "system:nodes" in user["groups"]
 
 
-def test_kubelet_has_the_version_of_the_control_plane() -> None:
+def test_kubelet_has_version_of_newest_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRANCHE_KUBERNETES", raising=False)
     assert binary_cache.version("kubelet") == binary_cache.version("kube-apiserver")
     assert not {"kubelet", "kube-proxy", "device-plugin", "pause", "coredns"} & set(binary_cache.NAMES)
 
