@@ -31,7 +31,9 @@ def options_of(policy: Policy) -> list[Option]:
 
 def _default(value: Any) -> str:
     assert value is not MISSING, "each option has a default"
-    return "/".join(f"{number:g}" for number in value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return "/".join(_default(number) for number in value)
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _field_texts(kind: type) -> Iterator[tuple[str, str]]:

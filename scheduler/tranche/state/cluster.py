@@ -30,7 +30,7 @@ from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
 from tranche.state.tenant_usage import History, Shares
-from tranche.state.topology_fit import TopologyIndex, members_in, narrowest_fit
+from tranche.state.topology_fit import TopologyIndex, largest_room, members_in, narrowest_fit
 from tranche.state.window import UNKNOWN_REQUESTS, TrackedWindow
 
 T = TypeVar("T")
@@ -312,6 +312,11 @@ class ClusterState:
         """Return whether the members of a gang fit into the empty cluster at the topology level that they require."""
         return not state.job.required_level or self.narrowest_level(state) <= self.widest_level(state)
 
+    def largest_room(self, state: JobState) -> int:
+        """Return how many members of a gang fit into one group of the level that it requires, in the empty cluster."""
+        rooms, domains = self._rooms(state.job.worker, state.job.min_available)
+        return largest_room(rooms, domains, self.widest_level(state))
+
     def narrowest_level(self, state: JobState) -> int:
         """Return the narrowest topology level at which the members of a gang fit into the empty cluster.
 
@@ -327,13 +332,17 @@ class ClusterState:
         topology = self.places.topology
         if members == 1:
             return 0
-        hosts = self.eligible(shape)
-        rooms = {node.node.name: members_in(node.capacity, shape.requests, members) for node in hosts}
-        domains = {node.node.name: self.places.domain(node.node) for node in hosts}
+        rooms, domains = self._rooms(shape, members)
         fit = narrowest_fit(rooms, domains, members, topology.widest)
         if fit is not None:
             return fit.level
         return _fresh_level(topology, shape, members) if self.clouds else topology.widest
+
+    def _rooms(self, shape: PodShape, members: int) -> tuple[dict[str, int], dict[str, Domain]]:
+        """Return the room of each empty node for members of this shape, and its narrowest group."""
+        hosts = self.eligible(shape)
+        rooms = {node.node.name: members_in(node.capacity, shape.requests, members) for node in hosts}
+        return rooms, {node.node.name: self.places.domain(node.node) for node in hosts}
 
     def fresh_level(self, state: JobState) -> int:
         """Return the topology level of a gang at an unlimited site, whose nodes are created for it."""

@@ -5,6 +5,7 @@ Of several groups with room at the narrowest level, the one with the least room 
 groups as possible are used: the largest first, and for the rest the smallest one with enough room.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -83,6 +84,14 @@ def narrowest_fit(
         if fitting:
             return Fit(level, min(fitting)[1])
     return None
+
+
+def largest_room(rooms: Mapping[str, int], domains: Mapping[str, Domain], level: int) -> int:
+    """Return the number of members for which the largest group of a level has room."""
+    totals: Counter[Domain] = Counter()
+    for name, room in rooms.items():
+        totals[domains[name][level:]] += room
+    return max(totals.values(), default=0)
 
 
 def spread(rooms: Mapping[str, int], domains: Mapping[str, Domain], fit: Fit, members: int) -> list[str]:

@@ -22,7 +22,7 @@ def test_a_named_policy_is_described_with_its_options() -> None:
     output = CliRunner().invoke(main, ["policies", "chunk"]).stdout
     assert output.startswith(f"chunk: {POLICIES['chunk'].source}")
     assert "preempts: yes; priority classes: yes; weights: yes" in output
-    assert "aging (default 30.0)" in output
+    assert "aging (default 30)" in output
     assert "θ: a job that has waited θ times its ideal JCT" in " ".join(output.split())
 
 

@@ -177,7 +177,11 @@ def test_explanation_names_the_level_that_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("level", "sentence"),
     [
-        (RACK_LEVEL, "needs 3 workers of 1 GPU in one group of tranche.dev/rack, more than any group can hold"),
+        (
+            RACK_LEVEL,
+            "needs 3 workers of 1 GPU in one group of tranche.dev/rack, more than any group can hold: "
+            "the largest has room for 2",
+        ),
         (
             "zone",
             "requires zone, which is not a topology level of this installation "

@@ -229,7 +229,8 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
             level = state.job.required_level
             if reason.detail:
                 return f"requires {level}, {reason.detail}"
-            return f"needs {_gang(state.job, need)} in one group of {level}, more than any group can hold"
+            room = f"the largest has room for {cluster.largest_room(state)}"
+            return f"needs {_gang(state.job, need)} in one group of {level}, more than any group can hold: {room}"
         case WaitReasonKind.SERVER_SIZE:
             return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
     return "its workers do not fit beside its parameter servers"
