@@ -66,7 +66,15 @@ def queue_text(jobs: "Sequence[JobSummary]", namespace: str) -> str:
 
 
 def _expected(job: "JobSummary") -> list[str]:
-    return [moment(job.planned_start), _with_interval(job.planned_completion, job.completion_interval)]
+    """Format when a job has started and completed, or when it is planned to."""
+    start = job.started if _is_started(job) else job.planned_start
+    completion = moment(job.completed) or _with_interval(job.planned_completion, job.completion_interval)
+    return [moment(start), completion]
+
+
+def _is_started(job: "JobSummary") -> bool:
+    """Return whether a planned start would only be that of the next worker, or of the oldest one that still runs."""
+    return job.started is not None and (job.phase == "Running" or job.completed is not None)
 
 
 def plan_text(job: "JobDetail") -> str:
@@ -77,7 +85,7 @@ def plan_text(job: "JobDetail") -> str:
         ("why", job.explanation),
         ("done", job.chunks),
         ("trained", job.trained_share),
-        ("planned start", _with_interval(job.planned_start, job.start_interval)),
+        ("planned start", "" if _is_started(job) else _with_interval(job.planned_start, job.start_interval)),
         ("planned completion", _with_interval(job.planned_completion, job.completion_interval)),
         ("started", moment(job.started)),
         ("completed", moment(job.completed)),

@@ -60,6 +60,7 @@ class JobSummary(msgspec.Struct, frozen=True, rename="camel"):
     planned_completion: datetime | None
     explanation: str
     created: datetime | None
+    started: datetime | None
     completed: datetime | None
     batches: float | None
     """Mini-batches trained, as last written; None before the first plan."""
@@ -77,7 +78,6 @@ class JobDetail(JobSummary, frozen=True, rename="camel"):
     """Details of one job."""
 
     uid: str
-    started: datetime | None
     plan: str
     """Term and revision of the plan, such as ``3.17``; empty without a plan."""
     priority: str
@@ -146,7 +146,6 @@ def detail(job: TrainingJob, progress: Any = None) -> JobDetail:
     return JobDetail(
         **_summary(job) | _present_share(trained, plan.explanation if plan else ""),
         uid=job.metadata.uid,
-        started=job.status.start_time,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
         priority=job.spec.priority_class_name,
         weight=job.spec.weight,
@@ -237,6 +236,7 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "planned_completion": plan.estimated_completion if plan else None,
         "explanation": plan.explanation if plan else "",
         "created": job.metadata.creation_timestamp,
+        "started": job.status.start_time,
         "completed": job.status.completion_time,
         "batches": progress.batches if progress else None,
         "total_batches": total_batches(job),

@@ -65,6 +65,21 @@ def test_queue_and_plan_show_the_interval_of_the_completion() -> None:
     assert completion_text(job_views.summary(training_job(status={"phase": "Running", "plan": plan()}))) == ""
 
 
+@pytest.mark.parametrize("phase", ["Running", "Waiting"])
+def test_start_of_a_running_job_is_that_of_its_first_pod(phase: str) -> None:
+    next_window = plan(estimatedStart="2026-11-22T14:05:00Z")
+    job = training_job(status={"phase": phase, "startTime": "2026-11-22T14:00:00Z", "plan": next_window})
+    shown = {"Running": "2026-11-22 14:00:00Z", "Waiting": "2026-11-22 14:05:00Z"}
+    assert f"  {shown[phase]}  " in queue_text([job_views.summary(job)], "ns")
+    assert ("planned start" in plan_text(job_views.detail(job))) == (phase == "Waiting")
+
+
+def test_queue_shows_when_jobs_have_started_and_completed() -> None:
+    times = {"startTime": "2026-11-22T14:00:00Z", "completionTime": "2026-11-22T15:00:00Z"}
+    job = training_job(status={"phase": "Succeeded", "plan": plan(), **times})
+    assert "2026-11-22 14:00:00Z   2026-11-22 15:00:00Z" in queue_text([job_views.summary(job)], "ns")
+
+
 def test_queue_and_plan_show_the_trained_share() -> None:
     progress = {"chunks": "0/40", "batches": 5687.3, "trained": "23 %"}
     job = training_job(status={"phase": "Running", "plan": plan(), "progress": progress})
