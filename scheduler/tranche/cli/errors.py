@@ -33,6 +33,41 @@ class OneLineCommand(click.Command):
             raise InputError(error.format_message()) from None
 
 
+class OneLineGroup(click.Group):
+    """Group of commands with one-line usage errors."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments.
+
+        Raises:
+            InputError: they cannot be parsed.
+        """
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            raise InputError(f"{error.format_message()} {self._remedy(info_name)}") from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments.
+
+        Raises:
+            InputError: there is no command of that name.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise InputError(f"{error.format_message()} {self._remedy(ctx.info_name)}") from None
+
+    def _remedy(self, name: str | None) -> str:
+        return f"Use {name} --help for the list of commands."
+
+
 @contextmanager
 def input_errors() -> Iterator[None]:
     """Convert exceptions of readers and builders to an `InputError`."""

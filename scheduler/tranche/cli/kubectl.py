@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import tranche
-from tranche.cli.errors import InputError, OneLineCommand
+from tranche.cli.errors import InputError, OneLineCommand, OneLineGroup
 from tranche.cli.kubectl_tables import (
     attempts_text,
     chunks_text,
@@ -48,7 +48,7 @@ class NoSuchJobError(click.ClickException):
     exit_code = 3
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
 @click.version_option(tranche.__version__, prog_name="kubectl-tranche")
 def main() -> None:
     """Show what tranche plans: kubectl tranche COMMAND."""

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 import tranche
+from tranche.cli.errors import OneLineGroup
 
 COMMANDS = {
     "api": "Run the report API, the web page and the read API.",
@@ -31,7 +32,7 @@ SIMULATING = ("compare", "replay", "simulate")
 """Commands that use numpy, but multiply no matrices."""
 
 
-class Commands(click.Group):
+class Commands(OneLineGroup):
     """Group that imports a command when it is used, so that each process has only its own code in memory."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

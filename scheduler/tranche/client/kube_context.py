@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kubernetes import config
 
-from tranche.kube.client.credentials import chosen_file, uses_service_account
+from tranche.kube.client.credentials import chosen_file, reading, uses_service_account
 
 _OWN = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -19,7 +19,9 @@ def present_namespace(kubeconfig: str | None = None, context: str | None = None)
     try:
         if uses_service_account(kubeconfig, context):
             return _OWN.read_text(encoding="utf-8").strip() or "default"
-        contexts, current = config.list_kube_config_contexts(config_file=chosen_file(kubeconfig))  # type: ignore[no-untyped-call]
+        file = chosen_file(kubeconfig)
+        with reading(file):
+            contexts, current = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError, ValueError):
         return "default"  # the connection reports the error
     chosen = current if context is None else next((entry for entry in contexts if entry["name"] == context), {})

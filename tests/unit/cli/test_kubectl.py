@@ -164,3 +164,24 @@ def test_missing_kubeconfig_gives_one_error_line_with_a_remedy() -> None:
     result = CliRunner().invoke(main, ["queue", "--kubeconfig", "/nowhere"])
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "use --kubeconfig or --context, or set KUBECONFIG" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["# a page\n**no YAML", "[1, 2]", "clusters: 3\ncurrent-context: a", "\x00", "a: 1"]
+)
+def test_file_that_is_no_kubeconfig_gives_one_error_line(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(content)
+    result = CliRunner().invoke(main, ["queue", "--kubeconfig", str(file)])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), result.exception
+    assert str(file) in result.stderr
+    assert "use --kubeconfig or --context, or set KUBECONFIG" in result.stderr
+
+
+@pytest.mark.parametrize("group", [main, tranche_main], ids=["kubectl-tranche", "tranche"])
+@pytest.mark.parametrize("word", ["frobnicate", "--frobnicate", "é"])
+def test_unknown_command_or_option_gives_one_error_line(group: click.Group, word: str) -> None:
+    result = CliRunner().invoke(group, [word])
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert word in result.stderr
+    assert "--help" in result.stderr

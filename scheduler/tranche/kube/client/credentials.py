@@ -5,9 +5,11 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
+import yaml
 from kubernetes import client, config
 from kubernetes.client.rest import should_bypass_proxies
 
@@ -117,17 +119,29 @@ def chosen_file(kubeconfig: str | None) -> str | None:
     return kubeconfig or os.environ.get("KUBECONFIG")
 
 
+@contextmanager
+def reading(file: str | None) -> Iterator[None]:
+    """Convert the errors with which the package reads a file that is no kubeconfig.
+
+    Raises:
+        ConfigException: the content is not YAML, or not of the form of a kubeconfig.
+    """
+    try:
+        yield
+    except (yaml.YAMLError, AttributeError, LookupError, TypeError, UnicodeError) as error:
+        raise config.ConfigException(f"{file or 'the file'} is not a kubeconfig ({error})") from error
+
+
 def _configure(kubeconfig: str | None, context: str | None = None) -> Any:
     configuration = client.Configuration()
     if uses_service_account(kubeconfig, context):
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     else:
-        config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=chosen_file(kubeconfig),
-            context=context,
-            client_configuration=configuration,
-            persist_config=False,
-        )
+        file = chosen_file(kubeconfig)
+        with reading(file):
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=file, context=context, client_configuration=configuration, persist_config=False
+            )
     return configuration
 
 
