@@ -1,11 +1,20 @@
 """Options of policies: values that a policy cannot use are refused when it is chosen."""
 
 import re
+from dataclasses import fields
 
 import pytest
 
-from tranche.policies import get_policy
+from support.builders import gang, job, node
+from tranche.policies import POLICIES, get_policy
+from tranche.simulation.scenario import Scenario, run
 
+NUMBERS = [
+    f"{name}:{option.name}"
+    for name, policy in sorted(POLICIES.items())
+    for option in fields(policy)  # type: ignore[arg-type]
+    if isinstance(getattr(policy, option.name), float | tuple)
+]
 NUMBER = "is a number (several: separated by /), not"
 
 
@@ -19,8 +28,31 @@ NUMBER = "is a number (several: separated by /), not"
         ("chunk:price=-1", "chunk needs price ≥ 0"),
         ("chunk:fair=2", "chunk needs fair 0 or 1"),
         ("chunk:levels=-2", "chunk needs levels 0 or 1"),
+        ("chunk:halflife=inf", "chunk needs a finite halflife > 0"),
+        ("dorm:changes=inf", "dorm needs finite slack ≥ 0 and changes ≥ 0"),
+        ("fifo:workers=inf", "fifo needs a whole number of workers, at least 0, not inf"),
+        ("oasis:quanta=1e9", "oasis needs a finite slot ≥ 1, horizon from 0 to 10000 and quanta from 1 to 1000"),
+        (
+            "selector:jobs=inf",
+            "selector needs finite jobs of at least 1, and a margin of at least 0 and less than 1",
+        ),
     ],
 )
 def test_option_value_that_means_nothing_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         get_policy(text)
+
+
+@pytest.mark.parametrize("option", NUMBERS)
+@pytest.mark.parametrize("value", ["inf", "1e300", "1e-300"])
+def test_extreme_value_is_refused_at_once_or_works(option: str, value: str) -> None:
+    text = f"{option}={value}"
+    try:
+        policy = get_policy(text)
+    except ValueError as refusal:
+        assert option.partition(":")[0] in str(refusal)
+        return
+    jobs = [job("a", chunks=4), job("b", 10.0, chunks=3, seconds=20.0, max_workers=2)]
+    jobs += [gang("c", 20.0), gang("d", 30.0, members=1)] if policy.traits.supports_gangs else []
+    nodes = (node("n0", gpus=2), node("n1", "edge-b"))
+    assert len(run(Scenario(tuple(jobs), nodes, policy=text, seed=1)).jobs) == len(jobs)

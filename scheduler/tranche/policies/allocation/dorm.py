@@ -46,8 +46,8 @@ class Dorm(DistributingPolicy):
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
-        if not (self.slack >= 0 and self.changes >= 0):
-            raise ValueError("dorm needs slack ≥ 0 and changes ≥ 0")
+        if not (0 <= self.slack < inf and 0 <= self.changes < inf):
+            raise ValueError("dorm needs finite slack ≥ 0 and changes ≥ 0")
 
     def allocate_workers(self, cluster: ClusterState, now: float) -> Draft:
         """Return an allocation within both limits; else within that of shares; else as near to that as was found."""

@@ -40,7 +40,7 @@ class Optimus(DistributingPolicy):
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         if not (self.contention >= 0 and isfinite(self.contention)):
-            raise ValueError("optimus needs contention ≥ 0")
+            raise ValueError("optimus needs a finite contention ≥ 0")
 
     def speed(self, workers: int) -> float:
         """Return f(n), in workers without contention."""

@@ -90,7 +90,7 @@ class Chunk(QueuePolicy):
         if self.split and not self.split >= 1:
             raise ValueError("chunk needs split ≥ 1, or 0")
         if not 0 < self.halflife < float("inf"):
-            raise ValueError("chunk needs halflife > 0")
+            raise ValueError("chunk needs a finite halflife > 0")
         for name in ("copies", "aging", "price"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"chunk needs {name} ≥ 0")

@@ -30,7 +30,7 @@ class Fifo(PooledPolicy):
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
-        if self.workers < 0 or self.workers != int(self.workers):
+        if not (self.workers >= 0 and self.workers.is_integer()):
             raise ValueError(f"fifo needs a whole number of workers, at least 0, not {self.workers:g}")
 
     def worker_limit(self, state: JobState, cluster: ClusterState) -> int | None:

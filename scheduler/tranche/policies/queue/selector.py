@@ -57,8 +57,8 @@ class Selector(PooledPolicy):
         unknown = [name for name in names if name not in ORDERS]
         if unknown or len(set(names)) < max(2, len(names)):
             raise ValueError(f"selector chooses among different ones of {', '.join(ORDERS)}, not {self.members!r}")
-        if self.jobs < 1 or not 0 <= self.margin < 1:
-            raise ValueError("selector needs jobs of at least 1, and a margin of at least 0 and less than 1")
+        if not (1 <= self.jobs < inf and 0 <= self.margin < 1):
+            raise ValueError("selector needs finite jobs of at least 1, and a margin of at least 0 and less than 1")
 
     def rank_epoch(self, cluster: ClusterState) -> int:
         """Return the number of the member that decides."""

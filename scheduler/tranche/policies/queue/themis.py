@@ -47,7 +47,7 @@ class Themis(PooledPolicy):
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
         if not (self.lease >= 0 and isfinite(self.lease)):
-            raise ValueError("themis needs lease ≥ 0")
+            raise ValueError("themis needs a finite lease ≥ 0")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
         """Return the negative number of steps of ρ: the greatest ρ runs first."""

@@ -25,6 +25,7 @@ from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, machi
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 
+MAX_TRIES = 1_000
 FACTOR = 2.0
 """Factor in the least price of PD-ORS [R]."""
 ROUNDINGS = ("random", "ceil", "packing", "covering")
@@ -48,7 +49,7 @@ class PdOrs(SlotTablePolicy):
 
     quanta: float = 15.0
     """Number of equal parts into which the work of each job is divided, fewer than under `oasis`, since an offer takes
-    longer."""
+    longer; at most 1000."""
     locality: str = "on"
     """`on`: placements inside one machine are considered; `off`: only those on several."""
     rounding: str = "random"
@@ -57,7 +58,7 @@ class PdOrs(SlotTablePolicy):
     delta: float = 0.5
     """Bound of the probability of a violation, for the roundings `packing` and `covering`."""
     tries: float = 20.0
-    """Most roundings of one placement before it is repaired."""
+    """Most roundings of one placement before it is repaired, at most 1000."""
     internal: float = 0.0
     """Bandwidth inside a machine, in bit/s; 0: communication inside a machine takes no time."""
     external: float = 0.0
@@ -67,8 +68,10 @@ class PdOrs(SlotTablePolicy):
         SlotTablePolicy.__post_init__(self)
         if self.locality not in ("on", "off") or self.rounding not in ROUNDINGS:
             raise ValueError(f"pd-ors-like knows locality on and off, and rounding {', '.join(ROUNDINGS)}")
-        if not (0 < self.delta < 1 and self.tries >= 1 and min(self.internal, self.external) >= 0):
-            raise ValueError("pd-ors-like needs 0 < delta < 1, tries ≥ 1, internal ≥ 0 and external ≥ 0")
+        if not (0 < self.delta < 1 and 1 <= self.tries <= MAX_TRIES and min(self.internal, self.external) >= 0):
+            raise ValueError(
+                f"pd-ors-like needs 0 < delta < 1, tries from 1 to {MAX_TRIES}, internal ≥ 0 and external ≥ 0"
+            )
 
     def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
         """Return the pool of all machines."""

@@ -53,6 +53,8 @@ MAX_WORK = 2.0
 """Largest ratio of a plan's worker-slots to those of the job's work at its present speed, which differs from that at
 the offer."""
 GIB = 2**30
+MIN_SLOT, MAX_HORIZON, MAX_QUANTA = 1, 10_000, 1_000
+"""Limits of the options, in seconds, slots and parts: an offer takes time and memory in proportion to its cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,12 @@ class SlotTablePolicy(DistributingPolicy):
     """Cells of a slot table for each job whose utility exceeds their price."""
 
     slot: float = 3600.0
-    """Length of a slot, in seconds."""
+    """Length of a slot, in seconds, at least 1."""
     horizon: float = 0.0
-    """Number of slots in which a job may complete; 0: ten times the longest shortest duration, from 24 to 300."""
+    """Number of slots in which a job may complete; 0: ten times the longest shortest duration, from 24 to 300. At most
+    10000."""
     quanta: float = 50.0
-    """Number of equal parts into which the work of each job is divided."""
+    """Number of equal parts into which the work of each job is divided, at most 1000."""
     price_scale: float = 1.0
     """Factor of the ratio of the greatest to the least price; below 1 it is under-estimated."""
 
@@ -73,8 +76,11 @@ class SlotTablePolicy(DistributingPolicy):
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
-        if not (0 < self.slot < inf and self.horizon >= 0 and self.quanta >= 1 and 0 < self.price_scale < inf):
-            raise ValueError(f"{self.name} needs slot > 0, horizon ≥ 0, quanta ≥ 1 and price_scale > 0")
+        if not (MIN_SLOT <= self.slot < inf and 0 <= self.horizon <= MAX_HORIZON and 1 <= self.quanta <= MAX_QUANTA):
+            limits = f"horizon from 0 to {MAX_HORIZON} and quanta from 1 to {MAX_QUANTA}"
+            raise ValueError(f"{self.name} needs a finite slot ≥ {MIN_SLOT}, {limits}")
+        if not 0 < self.price_scale < inf:
+            raise ValueError(f"{self.name} needs a finite price_scale > 0")
         if self.price_ratio and not self.price_ratio > 1:
             raise ValueError(f"{self.name} needs price_ratio > 1, or 0 for no bound")
 

@@ -184,13 +184,18 @@ def test_present_windows_are_kept_where_nothing_changes(policy: str) -> None:
     "options",
     [
         "oasis:slot=0",
+        "oasis:slot=0.5",
+        "oasis:slot=inf",
+        "oasis:horizon=1e9",
         "oasis:quanta=0",
+        "oasis:quanta=1e9",
         "oasis:price_scale=0",
         "oasis:price_ratio=0.5",
         "pd-ors-like:locality=maybe",
         "pd-ors-like:rounding=none",
         "pd-ors-like:delta=1",
         "pd-ors-like:tries=0",
+        "pd-ors-like:tries=inf",
     ],
 )
 def test_options_without_meaning_are_refused(options: str) -> None:
