@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tranche.cli.option_types import LIVE_POLICY
+from tranche.cli.errors import OneLineCommand
+from tranche.cli.option_types import LIVE_POLICY, Finite
 
 
-@click.command()
+@click.command(cls=OneLineCommand)
 @click.option("--policy", default="chunk", show_default=True, type=LIVE_POLICY)
 @click.option(
     "--seed", default=1, show_default=True, help="Seed for what the real log does not contain (chunks, data site)."
@@ -17,14 +18,20 @@ from tranche.cli.option_types import LIVE_POLICY
     "--slower",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(min=1.0, max=100.0),
+    type=Finite(1, 100),
     help="Multiply all times of the jobs by this factor, so that delays of the control plane matter less.",
 )
 @click.option("--keep", is_flag=True, help="Leave everything running until Ctrl-C.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), help="Directory for logs and data [default: a temporary directory]."
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for logs and data [default: a temporary directory].",
 )
-@click.option("--picture", type=click.Path(path_type=Path), help="Write the screen at half-time to this SVG file.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the screen at half-time to this SVG file.",
+)
 def demo(policy: str, seed: int, slower: float, keep: bool, directory: Path | None, picture: Path | None) -> None:
     """Run a demo on a real Kubernetes control plane.
 

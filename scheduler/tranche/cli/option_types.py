@@ -68,9 +68,12 @@ class Size(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Convert to a number of bytes."""
         try:
-            return float(parse_bytes(value))
+            size = float(parse_bytes(value))
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
+        if size < 0:
+            self.fail(f"{value!r} is negative: a size is at least 0.", param, ctx)
+        return size
 
 
 class PolicyName(click.ParamType[str]):

@@ -144,7 +144,7 @@ class BatchQueue:
         loss = max(0.0, float(shares @ lost) / (rate * cycle))
         queue = float(shares @ (forming + areas)) / cycle
         served = float(shares @ sizes)
-        delay = queue / (rate * (1 - loss)) + float(shares @ (sizes * seconds)) / served
+        delay = queue * cycle / served + float(shares @ (sizes * seconds)) / served
         return BatchDelay(least, most, delay, loss, queue, served, served / cycle)
 
     def _probabilities(self, size: int) -> Floats:

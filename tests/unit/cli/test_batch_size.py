@@ -68,10 +68,17 @@ def test_measured_times_take_the_place_of_the_formula(tmp_path: Path) -> None:
         (["--rate", "2", "--places", "8"], "either --samples, or --base-time and --item-time"),
         ([*WORKED, "--base-memory", "9Gi", "--memory-limit", "8Gi"], "no batch keeps both limits"),
         (["--rate", "2", "--places", "8", "--base-time", "0"], "service times above 0"),
+        ([*WORKED, "--item-memory", "-1Gi"], "'-1Gi' is negative"),
     ],
-    ids=["no times", "no memory", "zero times"],
+    ids=["no times", "no memory", "zero times", "negative size"],
 )
 def test_impossible_options_are_one_line(arguments: list[str], message: str) -> None:
     result = asked(*arguments)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
+
+
+def test_server_that_loses_nearly_all_requests_has_a_delay() -> None:
+    overloaded = ["--rate", "1e9", "--places", "4", "--base-time", "1e9", "--item-time", "0", "--format", "json"]
+    result = asked(*overloaded)
+    assert result.exit_code == 0, result.exception
