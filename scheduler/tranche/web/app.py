@@ -9,6 +9,9 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from tranche import __version__
@@ -39,6 +42,8 @@ from tranche.web.static_files import SafeHeaders, etag, static_files
 
 MAX_PAGE_JOBS = 1000
 """Maximum number of jobs or chunks in one response."""
+MAX_SHOWN = 64
+"""Maximum length of an invalid value in an error."""
 MAX_LANES = 100
 """Maximum number of nodes in one response."""
 DEFAULT_JOBS = 50
@@ -135,6 +140,8 @@ def create_page_app(
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.include_router(static_files())
     app.include_router(_overview(context, guard))
     app.include_router(_many(context, guard))
@@ -326,3 +333,18 @@ async def _refused(request: Request, refusal: Exception) -> Response:
     status = refusal.status if isinstance(refusal, Refusal) else 500
     headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}.get(status, {})
     return JSONResponse({"error": str(refusal)}, status, {**headers, "Cache-Control": "no-store"})
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer a request whose path or method does not exist; `detail` is the framework's key, kept for old clients."""
+    assert isinstance(error, HTTPException)
+    text = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse({"error": text, "detail": error.detail}, error.status_code, error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Answer a request with invalid parameters; `detail` is the framework's list of them, kept for old clients."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    text = "; ".join(f"{one['loc'][-1]}={str(one['input'])[:MAX_SHOWN]!r}: {one['msg']}" for one in found)
+    return JSONResponse({"error": text, "detail": jsonable_encoder(found)}, 422)

@@ -160,8 +160,18 @@ def test_an_unknown_job_is_404() -> None:
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "namespace=" + "x" * 64])
 def test_a_query_out_of_bounds_is_refused(query: str) -> None:
+    name, _, value = query.partition("=")
     for route in ("jobs", "overview"):
-        assert Visited().ask(f"{route}?{query}").status_code == 422
+        response = Visited().ask(f"{route}?{query}")
+        assert response.status_code == 422
+        assert response.json()["error"].startswith(f"{name}={value!r}: ")
+        assert response.json()["detail"][0]["loc"] == ["query", name]
+
+
+def test_path_that_does_not_exist_has_the_key_error() -> None:
+    response = Visited().ask("nothing")
+    assert response.status_code == 404
+    assert response.json() == {"error": "GET /v1/nothing: Not Found", "detail": "Not Found"}
 
 
 def test_sites_tell_what_they_have_use_and_hold() -> None:
