@@ -82,3 +82,53 @@ def test_cost_of_the_network_model_is_that_of_the_results() -> None:
     contention = sorted(alone for _, alone in cost.values())
     expected = [cost["srsf"][0], cost["first-fit"][0], cost["lwf"][0], contention[0], contention[-1]]
     assert [float(one) for one in match.groups()] == pytest.approx(expected)
+
+
+def utilities() -> dict[int, dict[str, tuple[float, str]]]:
+    """Return the total utility and its ratio to that of `oasis`, by number of jobs and policy."""
+    heads, _, *rows = text(SYSTEMS / "oasis.md").partition("| jobs | oasis |")[2].partition("\n\n")[0].splitlines()
+    policies = ["oasis", *(head.partition(":")[0].strip() for head in heads.strip("|").split("|"))]
+    found: dict[int, dict[str, tuple[float, str]]] = {}
+    for row in rows:
+        cells = re.findall(r"([\d,]+) \(× ([\d.]+)\)", row)
+        figures = [(float(one.replace(",", "")), ratio) for one, ratio in cells]
+        pairs = list(zip(policies, figures, strict=True))
+        found[int(row.split("|")[1])] = dict(reversed(pairs))  # the first column of a policy has its defaults
+    return found
+
+
+def ratio(jobs: int, policy: str) -> str:
+    return utilities()[jobs][policy][1]
+
+
+def test_comparators_of_oasis_have_the_ratios_of_its_table() -> None:
+    sections = re.findall(
+        r"(?m)^\| (?:`(\w+)`)?[^\n]*? \| (\d+) jobs[^|]*\| `oasis` \| × ([\d.]+)", text(SYSTEMS / "comparators.md")
+    )
+    policies = ["dorm", "dorm", "rrh", "rrh"]
+    assert [one for _, _, one in sections] == [
+        ratio(int(jobs), policy) for policy, (_, jobs, _) in zip(policies, sections, strict=True)
+    ]
+
+
+def test_claim_of_oasis_has_the_ratios_of_its_table() -> None:
+    (row,) = [line for line in text(SYSTEMS / "oasis.md").splitlines() if line.startswith("| highest total utility")]
+    found = re.findall(r"× ([\d.]+)", row)
+    policies = ("rrh", "dorm", "drf", "fifo")
+    by_jobs = [ratio(jobs, policy) for policy in policies for jobs in (100, 200, 400)]
+    assert found == by_jobs
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "policy", "base"),
+    [
+        ("index.md", r"at 100 jobs, (\d+) % more total utility than `fifo`", "oasis", "fifo"),
+        ("index.md", r"(\d+) % less than `rrh`", "oasis", "rrh"),
+        ("pd-ors-like.md", r"and `fifo` by (\d+) %", "pd-ors-like", "fifo"),
+        ("pd-ors-like.md", r"not against `rrh`, which has (\d+) % more", "rrh", "pd-ors-like"),
+    ],
+)
+def test_repeated_difference_of_utilities_is_that_of_the_table(page: str, pattern: str, policy: str, base: str) -> None:
+    (shown,) = re.findall(pattern, text(SYSTEMS / page))
+    known = utilities()[100]
+    assert int(shown) == round(100 * abs(known[policy][0] / known[base][0] - 1))
