@@ -29,13 +29,14 @@ def average(trace: str, gpus: int, policy: str) -> float:
 def main() -> None:
     """Measure and print, as a table of Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", nargs="+", choices=get_args(Order), default=get_args(Order), metavar="ORDER")
     parser.add_argument("--promote", type=float, default=0.0, help="PROMOTEKNOB; 0: never, as in the figures")
     options = parser.parse_args()
     logs = [f"{trace} @{gpus}" for trace, (gpus, _) in TARGETS.items()]
     print(f"| order within a queue | {' | '.join(f'{log} | gap' for log in logs)} |")
     print(f"|:--|{'--:|--:|' * len(logs)}")
     print(f"| *authors' simulator* | {' | '.join(f'{target:,.1f} | ' for _, target in TARGETS.values())} |", flush=True)
-    for order in get_args(Order):
+    for order in options.orders:
         policy = f"tiresias:order={order}:promote={options.promote}"
         cells = []
         for trace, (gpus, target) in TARGETS.items():

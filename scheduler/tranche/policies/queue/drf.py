@@ -1,7 +1,7 @@
 """Dominant resource fairness between tenants or between jobs.
 
-Source: Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica, Dominant Resource Fairness, NSDI 2011, Alg. 1: the next
-task is launched for the user with the least dominant share, the largest of its shares of any resource. With
+Source: Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica, Dominant Resource Fairness, NSDI 2011, recalled [R]: the
+next task is launched for the user with the least dominant share, the largest of its shares of any resource. With
 ``users=jobs`` [I] each job is a user of its own, its share is divided by its weight, and it gets one worker at a time.
 With ``users=tenants`` [I] users are namespaces (virtual clusters of a trace), a user's jobs go in arrival order, and a
 job gets all its workers that fit before shares are compared again; with a single user this is fifo-skip. A job that

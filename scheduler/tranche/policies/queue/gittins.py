@@ -1,9 +1,12 @@
 """Tiresias-G: the discretized two-dimensional Gittins index, from the service that completed jobs needed.
 
-Source: Gu et al., Tiresias, NSDI 2019: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) / E[min(S − a, Δ) | S > a]``, S
-the service (GPUs × time) of a job, from history; largest first [P]. [I] the index is computed at geometric levels of
-attained service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have
-completed all jobs rank alike. After a restart the planner reads the history from completed TrainingJobs again.
+Source: named after Tiresias-G (Gu et al., NSDI 2019), which was not read. The simulator that its authors published
+ranks jobs by P/E of their attained service, largest first, from a history of jobs, with one Δ of 3,250 GPU-seconds, and
+counts whole services in E [C]. The index here is the usual one of Gittins [R]: ``G(a) = sup_Δ P(S − a ≤ Δ | S > a) /
+E[min(S − a, Δ) | S > a]``, S the service (GPUs × time) of a job. [I] it is computed at geometric levels of attained
+service, with Δ from one level to a later one, and history is that of this cluster so far: until ten jobs have completed
+all jobs rank alike. After a restart the planner reads the history from completed TrainingJobs again.
+Worked numbers: docs/explanation/algorithms.md, "The others".
 """
 
 from bisect import bisect_right
@@ -33,7 +36,9 @@ class Gittins(PooledPolicy):
     """Largest Gittins index first, by levels of attained GPU-seconds."""
 
     name: ClassVar[str] = "gittins"
-    source: ClassVar[str] = "Tiresias-G, Gittins index of attained service from completed jobs (Gu et al., NSDI 2019)"
+    source: ClassVar[str] = (
+        "Gittins index of attained service from completed jobs [R], as in Tiresias-G (Gu et al., NSDI 2019), not read"
+    )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="which is likelier to complete soon by the history of this cluster",
         preemptive=True,

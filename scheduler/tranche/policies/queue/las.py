@@ -1,8 +1,8 @@
 """Least attained service first, in classes that double: for jobs of unknown length.
 
-Source: two-dimensional LAS of Tiresias (Gu et al., NSDI 2019); classes at powers of two instead of a few
-queues are the multi-level feedback of Nuyens and Wierman, The foreground-background queue, Perf. Eval. 65(3), 2008.
-[I] the first class and the factor.
+Source: two-dimensional LAS of the simulator that the authors of Tiresias (Gu et al., NSDI 2019) published [C]; classes
+at powers of two instead of a few queues are the multi-level feedback of Nuyens and Wierman, The foreground-background
+queue, Perf. Eval. 65(3), 2008 [R]. [I] the first class and the factor.
 """
 
 from dataclasses import dataclass

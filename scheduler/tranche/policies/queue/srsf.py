@@ -1,6 +1,7 @@
 """Shortest remaining service first: remaining time × GPUs, preemptive.
 
-Source: Gu et al., Tiresias: A GPU Cluster Manager for Distributed Deep Learning, NSDI 2019 (SRSF).
+Source: the schedule shortest-gpu of the simulator that the authors of Tiresias (Gu et al., NSDI 2019) published [C];
+its name is recalled from that paper, which was not read [R].
 """
 
 from dataclasses import dataclass
