@@ -1,7 +1,8 @@
 """Gangs under the production policy against SRSF: durations known, predicted, or unknown; restarts free or not.
 
 ``python benchmarks/gang_bars.py`` prints the ratio of average JCTs for the shared logs, its spread over seeds where
-something is drawn, and its bound, and exits with 1 if a bound is broken (about six minutes, one process).
+something is drawn, and its bound, and exits with 1 if a bound is broken (about six minutes, one process). ``--unknown``
+measures jobs of unknown duration only.
 """
 
 import argparse
@@ -76,21 +77,27 @@ def averages(measured: list[Outcome], baseline: Outcome) -> tuple[float, ...]:
     return tuple(outcome.summary.average_jct_seconds / baseline.summary.average_jct_seconds for outcome in measured)
 
 
-def bars(log: str) -> list[Bar]:
-    """Return all figures of one log."""
+def unknown(log: str, free: Outcome) -> Bar:
+    """Return the ratio of average JCTs with unknown durations to those of SRSF with known ones."""
+    return Bar(log, "nothing known / SRSF exact", averages(outcomes(log, POLICY, unsized=1.0), free), None)
+
+
+def bars(log: str, *, unknown_only: bool) -> list[Bar]:
+    """Return the figures of one log."""
     (free,) = outcomes(log, "srsf")
+    if unknown_only:
+        return [unknown(log, free)]
     known_durations = [Bar(log, "known durations / SRSF", averages(outcomes(log, POLICY), free), 1.002)]
     if log in KNOWN_ONLY:
         return known_durations
     (paid,) = outcomes(log, "srsf", restart_seconds=RESTART_SECONDS)
     restarted = outcomes(log, POLICY, restart_seconds=RESTART_SECONDS)
     predicted = outcomes(log, POLICY, SEEDS.get(log, (1, 2, 3)), estimate_sigma=SIGMA)
-    unknown = outcomes(log, POLICY, unsized=1.0)
     figures = [
         *known_durations,
         Bar(log, "restarts of 60 s / SRSF", averages(restarted, paid), PAID_BOUND),
         Bar(log, "predicted (σ = 1) / SRSF exact", averages(predicted, free), 1.12 if log in WIDE else 1.05),
-        Bar(log, "nothing known / SRSF exact", averages(unknown, free), None),
+        unknown(log, free),
     ]
     if log == "elasticflow_cluster06":
         summary = restarted[0].summary
@@ -105,10 +112,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", choices=LOGS, default=list(LOGS), metavar="NAME")
+    parser.add_argument("--unknown", action="store_true", help="Measure jobs of unknown duration only.")
+    options = parser.parse_args()
     kept = True
     print(f"{'log':<24}{'figure':<36}{'bound':>8}{'measured':>10}  spread over seeds")
-    for log in parser.parse_args().logs:
-        for bar in bars(log):
+    for log in [log for log in options.logs if not (options.unknown and log in KNOWN_ONLY)]:
+        for bar in bars(log, unknown_only=options.unknown):
             kept &= bar.kept
             print(bar, flush=True)
     sys.exit(not kept)
