@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable
 from math import inf
+from typing import Any
 
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import Job, Utility
+from tranche.model import Job, Node, PodShape, Resources, Utility
 from tranche.planner import CloseWindow, JobSubmitted, Planner, PlannerSettings, Tick, WorkerStarted
 from tranche.policies import get_policy
+from tranche.policies.slot_table.machine_table import MachineTable
+from tranche.policies.slot_table.offer import PricedTable
+from tranche.policies.slot_table.pooled_table import PooledTable
 from tranche.policies.slot_table.slot_job import Amounts
 from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, amounts, machines_of, workers_in
 from tranche.simulation.engine.simulation import Simulation, prepare
@@ -50,6 +54,39 @@ class Watched:
                     cells += 1
         assert all(amount.fit(capacity[name]) for (_, name), amount in used.items()), policy.name
         return cells
+
+
+def worked_table(policy: str, nodes: list[Node], **changes: Any) -> PricedTable:
+    """Return the table for the job of the worked example: 10,000 samples, 20 workers, 10 parameter servers, T = 20."""
+    shapes = {
+        role: PodShape(Resources(cpu=cores * 1000, memory=0, gpus=gpus, pods=1))
+        for role, cores, gpus in (("worker", 4, 1), ("server", 2, 0))
+    }
+    given: dict[str, Any] = {"batches_per_chunk": 500, "step_seconds": 1.0, "servers": 10, **shapes, **changes}
+    made = planner(policy, nodes)
+    made.handle(JobSubmitted(job("a", chunks=20, utility=Utility(100.0, 0.5 / 600, 3000.0), **given)), 0.0)
+    assert isinstance(made.policy, SlotTablePolicy)
+    return made.policy.table(made.cluster, list(made.cluster.jobs.values()), 20)
+
+
+def test_bounds_of_pd_ors_follow_from_the_job_and_the_nodes() -> None:
+    """g γ / F = 8e7 bit: 1.0016 s for a sample inside a machine, and 1.32 s outside."""
+    policy = "pd-ors-like:slot=600:internal=1e11:external=5e8"
+    table = worked_table(policy, [node("n0", gpus=8), node("n1", gpus=8)], gradient_bits=8e7)
+    assert isinstance(table, MachineTable)
+    prices = table.pool.prices
+    assert prices.least == pytest.approx(7.41575e-6, rel=1e-6)
+    assert prices.most[:2] == pytest.approx((88.0797, 14.6800), rel=1e-5)
+
+
+def test_bounds_of_oasis_follow_from_the_job_and_the_nodes() -> None:
+    """17 worker-slots: 1/η = 17 · 5/(20 · 144) for workers, and 17 · 2/(20 · 64) for parameter servers on n2."""
+    table = worked_table("oasis:slot=600", [node("n0", gpus=8), node("n1", gpus=8), node("n2", gpus=0)])
+    assert isinstance(table, PooledTable)
+    least = [0.0552779 / 4 / (17 * 5) * (17 * 5 / 2880), 0.0552779 / 4 / (17 * 2) * (17 * 2 / 1280)]
+    assert [table.workers.prices.least, table.servers.prices.least] == pytest.approx(least, rel=1e-5)
+    assert table.workers.prices.most[:2] == pytest.approx((88.0797, 88.0797 / 4), rel=1e-5)
+    assert table.servers.prices.most.cores == pytest.approx(88.0797 / 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("policy", BOTH)
