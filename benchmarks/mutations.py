@@ -42,7 +42,7 @@ class Mutation:
     """Promise, and the change that breaks it."""
 
     point: str
-    """Group of the promise, 1 to 9, in the table of docs/explanation/enactment.md."""
+    """Group of the promise, 1 to 10, in the table of docs/explanation/enactment.md."""
     sentence: str
     file: str
     old: str
@@ -96,7 +96,7 @@ class Mutation:
 def read() -> list[Mutation]:
     """Return all listed mutations, by group."""
     mutations = [Mutation(**entry) for entry in tomllib.loads(LIST.read_text())["mutation"]]
-    return sorted(mutations, key=lambda mutation: mutation.point)
+    return sorted(mutations, key=lambda mutation: int(mutation.point))
 
 
 def misfits(mutations: list[Mutation]) -> list[str]:
