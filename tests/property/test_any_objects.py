@@ -13,7 +13,7 @@ from support.live_controller import reported, taken_over, written
 from support.structural_objects import SEED, drawn
 from tranche.kube.api.core_types import NodeObject, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 
 logger = logging.getLogger(__name__)
 CALM = "calm"

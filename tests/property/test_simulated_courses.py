@@ -16,7 +16,7 @@ from support.controller_course import DISTRIBUTING, Course, gang_of, submitted, 
 from support.live_controller import NOW, noted, taken_over
 from tranche.kube.api.core_types import NodeObject
 from tranche.kube.api.resources import TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.planner_config import PlannerConfig
 from tranche.model.topology import RACK_LEVEL
 from tranche.planner import Event, JobSubmitted, NodeChanged, SiteChanged, Tick

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.client.what_if import PlanningInputs, WhatIf, answer
 from tranche.kube.api.resources import TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.planner_config import PlannerConfig
 from tranche.model import JobPlan
 from tranche.model.explanation_text import as_what_if, without_moments

@@ -10,8 +10,8 @@ from support.live_controller import NOW, reported, resource, written
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import TrainingJob
-from tranche.live import Controller
 from tranche.live.cluster_translator import restore_planner
+from tranche.live.controller import Controller
 from tranche.live.informers import ClusterObjects
 from tranche.live.lease_annotations import read_learned_state
 from tranche.live.planner_config import PlannerConfig

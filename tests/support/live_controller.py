@@ -8,7 +8,7 @@ import msgspec
 
 from tranche.kube.api.core_types import NodeObject, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics

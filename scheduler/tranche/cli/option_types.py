@@ -10,7 +10,6 @@ from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model.gpu_kind import GPU_KIND_LABELS
 from tranche.model.quantity import parse_bytes, parse_quantity
 from tranche.model.topology import Topology
-from tranche.policies import Policy, get_live_policy, get_policy
 
 Item = TypeVar("Item")
 LONGEST_SECONDS = 10**9
@@ -81,20 +80,22 @@ class PolicyName(click.ParamType[str]):
 
     name = "policy"
 
-    def __init__(self, read: Callable[[str], Policy] = get_policy) -> None:
-        self._read = read
+    def __init__(self, *, live: bool = False) -> None:
+        self._live = live
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the policy and return the text unchanged."""
+        from tranche.policies import get_live_policy, get_policy  # extender and API need no policies
+
         try:
-            self._read(str(value))
+            (get_live_policy if self._live else get_policy)(str(value))
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
         return str(value)
 
 
 POLICY = PolicyName()
-LIVE_POLICY = PolicyName(get_live_policy)
+LIVE_POLICY = PolicyName(live=True)
 SIZE = Size()
 SECONDS = Finite(0, LONGEST_SECONDS)
 SIGMA = Finite(0, 5)

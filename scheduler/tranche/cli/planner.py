@@ -19,12 +19,13 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.leader_election import Leadership, LeadershipLostError
 from tranche.kube.convert.tenancy import TenancyDirectory
-from tranche.live import Controller, ControllerSettings
+from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.job_events import submission
 from tranche.live.journal_file import JournalError, journal
 from tranche.live.lease_annotations import config_annotation
 from tranche.live.planner_config import PlannerConfig
+from tranche.live.settings import ControllerSettings
 from tranche.metrics.scheduler import PLANNER, Metrics, count_jobs
 from tranche.model import WhatIf
 from tranche.planner import HealthSettings, Planner

@@ -49,6 +49,11 @@ def test_simulation_imports_its_policy_alone() -> None:
     assert imported(SIMULATE, names) == "['tranche.policies.queue.srsf']"
 
 
+@pytest.mark.parametrize("name", ["extender", "api"])
+def test_process_without_planner_does_not_import_one(name: str) -> None:
+    assert imported([name, "--help"], ("tranche.planner", "tranche.policies", "tranche.state")) == "[]"
+
+
 def test_help_of_the_plugin_imports_no_client() -> None:
     assert imported(["--help"], (*HEAVY, "tranche.client", "tranche.planner"), "kubectl") == "[]"
 

@@ -7,6 +7,7 @@ import pytest
 
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert import pod_shape
 from tranche.kube.convert.node import node_allocatable
 from tranche.kube.convert.pod_shape import pod_requests, pod_usage
 from tranche.kube.convert.resource_quota import quota_of
@@ -45,6 +46,17 @@ def test_pod_requests_name_the_resource_if_there_are_several() -> None:
 def test_usage_of_a_pod_has_the_gpus_of_each_resource() -> None:
     both = pod(**{NVIDIA: "1", AMD: "3", "cpu": "1"})
     assert pod_usage(both, BOTH) == (Resources(1000, 0, 1, 1), Resources(1000, 0, 3, 1))
+
+
+def test_equal_usages_are_held_once() -> None:
+    assert pod_usage(pod("n", cpu="1"), BOTH) is pod_usage(pod("m", cpu="1"), BOTH)
+
+
+def test_number_of_held_usages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_shape, "_MAX_USAGES", 3)
+    found = [pod_usage(pod(cpu=f"{number}m"), (NVIDIA,)) for number in range(10)]
+    assert found == [(Resources(number, 0, 0, 1),) for number in range(10)]
+    assert len(pod_shape._usages) <= 3
 
 
 def test_node_with_several_resources_is_planned_with_the_first() -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.job_events import submission
 from tranche.live.planner_config import PlannerConfig

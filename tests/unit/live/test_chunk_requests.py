@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from support.live_controller import reported, resource, taken_over, written
-from tranche.live import Controller, chunk_requests
+from tranche.live import chunk_requests
+from tranche.live.controller import Controller
 from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import Event, Instruction
 

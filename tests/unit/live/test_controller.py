@@ -11,7 +11,7 @@ from support.live_controller import NOW, condition_alone, noted, reported, resou
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.pods.pod_check import Question
 from tranche.model import Report
 from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted

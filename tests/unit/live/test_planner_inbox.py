@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.live_controller import Stopwatch
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig
 from tranche.live.planner_inbox import Backlog, Change

@@ -6,7 +6,7 @@ from typing import Any
 
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, PlannerMetrics
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics

@@ -13,7 +13,7 @@ from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import PodShape, Resources

@@ -10,11 +10,12 @@ from support.builders import job, node, planner, worker
 from support.operator_objects import plan, window
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
-from tranche.live import ControllerSettings, job_events
+from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods import pod_events
 from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
+from tranche.live.settings import ControllerSettings
 from tranche.model import Resources, Site
 from tranche.planner import (
     ChiefEnded,

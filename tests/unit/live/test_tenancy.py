@@ -7,7 +7,7 @@ from typing import Any
 from support.live_controller import resource, taken_over
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.tenancy import TenancyDirectory
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.lease_annotations import config_annotation, read_config
 from tranche.live.planner_config import PlannerConfig
 from tranche.model import Preemption

@@ -8,7 +8,7 @@ import pytest
 
 from support.live_controller import NOW
 from tranche.kube.client.client import ApiClient
-from tranche.live import Controller
+from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig
 from tranche.metrics.scheduler import Metrics

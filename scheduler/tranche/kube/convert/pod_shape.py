@@ -14,6 +14,9 @@ from tranche.model.node_constraints import Operator
 from tranche.model.quantity import parse_bytes, parse_millicores
 
 T = TypeVar("T")
+_MAX_USAGES = 10_000
+"""Maximum number of distinct usages that are kept, far more than a cluster has kinds of pods."""
+_usages: dict[tuple[Resources, ...], tuple[Resources, ...]] = {}
 
 
 def pod_of_template(template: Mapping[str, Any]) -> Pod:
@@ -70,10 +73,15 @@ def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resou
 def pod_usage(pod: Pod, gpu_resources: GpuResources) -> tuple[Resources, ...]:
     """Return the requests of a pod once for each of the GPU resources, each time with the GPUs of that resource.
 
+    Equal usages are one object, because indexes keep that of each of tens of thousands of pods.
+
     Raises:
         ValueError: a quantity cannot be read.
     """
-    return tuple(_requests(pod, name) for name in gpu_resources)
+    usage = tuple(_requests(pod, name) for name in gpu_resources)
+    if len(_usages) >= _MAX_USAGES:
+        _usages.clear()
+    return _usages.setdefault(usage, usage)
 
 
 def usage_index(gpu_resource: str, gpu_resources: GpuResources) -> int:
