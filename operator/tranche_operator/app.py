@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.steady_clock import SteadyClock
 from tranche.runtime.supervision import run_until_first_exit
 from tranche_operator import api_paths
@@ -107,6 +108,7 @@ class Operator:
             events=self._events.serve(),
             watches=self._follow(),
             report_ca=self._follow_report_ca(),
+            garbage=freeze_periodically(asyncio.sleep(0)),
         )
 
     async def _follow_report_ca(self) -> None:

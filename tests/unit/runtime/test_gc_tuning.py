@@ -2,12 +2,17 @@
 
 import asyncio
 import gc
+import json
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tranche.kube.client.client import ApiClient
 from tranche.runtime import gc_tuning
+from tranche_operator.app import Operator
+from tranche_operator.settings import Settings
 
 
 class Ring:
@@ -60,3 +65,20 @@ def test_ring_set_aside_before_it_is_garbage_is_found_by_full_gc(
 ) -> None:
     monkeypatch.setattr(gc_tuning, "ROUNDS", 4)
     assert tended(6, [Ring()], let_go_after=2) == [True, True, True, True, False, False]
+
+
+def test_operator_lets_python_make_no_full_collections(tmp_path: Path) -> None:
+    cluster, context = {"server": "http://127.0.0.1:9"}, {"cluster": "c", "user": "u"}
+    parts = {"clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "c", "context": context}]}
+    config = tmp_path / "config"
+    config.write_text(json.dumps({**parts, "users": [{"name": "u", "user": {}}], "current-context": "c"}))
+
+    async def serve() -> None:
+        async with ApiClient.connect(str(config)) as client, asyncio.timeout(30.0):
+            serving = asyncio.create_task(Operator(client, Settings(), str(config)).serve())
+            while gc.get_threshold()[2] != gc_tuning.NEVER:
+                await asyncio.sleep(0)
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    asyncio.run(serve())
