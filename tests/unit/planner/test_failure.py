@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.builders import job, node, of_type, planner, worker
+from support.builders import gang, job, node, of_type, planner, worker
 from support.policy_groups import BY_RANK
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
@@ -235,3 +235,31 @@ def test_job_that_the_operator_ends_counts_its_pods() -> None:
     assert (progress.attained_gpu_seconds, len(progress.history)) == (64.0, 2)
     assert all("the job failed" in line for line in progress.history)
     assert len(p.plan_of("default/next", 33.0).windows) == 2, "the GPUs are free for others"
+
+
+@pytest.mark.parametrize("members", [2, 8])
+def test_gang_whose_members_fail_together_has_one_failure(members: int) -> None:
+    """The others lose their connections to the first one, and exit before they are stopped."""
+    p = planner("chunk", [node(f"n{i}", gpus=1) for i in range(members)])
+    p.handle(JobSubmitted(gang("g", members=members)), 0.0)
+    state = p.cluster.jobs["default/g"]
+    for attempt in list(state.runs):
+        p.handle(WorkerStarted("default/g", attempt, 0.0), 0.0)
+    for attempt in list(state.runs):
+        p.handle(WorkerEnded("default/g", attempt, "Failed", 60.0, exit_code=1), 60.0)
+    assert (state.failures, state.failed, state.ended) == (1, False, {"Failed": members})
+
+
+def test_workers_that_fail_with_their_server_do_not_count() -> None:
+    p = planner("chunk", [node("n1", gpus=4)])
+    p.handle(JobSubmitted(job("j", chunks=4, servers=1, server=worker(gpus=0))), 0.0)
+    state = p.cluster.jobs["default/j"]
+    state.failures = 1
+    (server,) = state.servers
+    attempts = list(state.runs)
+    for attempt in attempts:
+        p.handle(WorkerStarted("default/j", attempt, 0.0), 0.0)
+    p.handle(ParameterServerEnded("default/j", 0, server.planned.attempt, "Failed", exit_code=1), 60.0)
+    for attempt in attempts:
+        p.handle(WorkerEnded("default/j", attempt, "Failed", 60.0, exit_code=1), 60.0)
+    assert state.failures == 2
