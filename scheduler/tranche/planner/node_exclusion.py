@@ -44,7 +44,7 @@ def note_problem(
     *,
     counted: bool = False,
     lasted: float = 0.0,
-) -> None:
+) -> PodResult | None:
     """Record that a pod of the job failed or was refused on a node, and exclude the node if that is one of several.
 
     Args:
@@ -54,11 +54,14 @@ def note_problem(
         problem: What happened, in a few words without the name of the job, because all users may read it.
         counted: Whether it counts towards the back-off limit of the job; a node that explains it takes it back.
         lasted: Time in seconds for which the pod ran.
+
+    Returns:
+        What was recorded; None if nothing was.
     """
     cluster, now = context.cluster, context.now
     health, node = cluster.health, cluster.nodes.get(name or "")
     if node is None:
-        return
+        return None
     result = PodResult(state.job.key, now, problem[:LONGEST_DETAIL], counted, lasted)
     health.note(node.node.name, result)
     known = health.exclusions.get(node.node.name)
@@ -71,6 +74,17 @@ def note_problem(
             _take_back(context, state, result)
     _end_unfounded(context)
     _take_back_failures(context, node.node.name, state)
+    return result
+
+
+def excuse_gang(context: PlannerContext, state: JobState, run: TrackedWindow) -> None:
+    """Take back the failure that stopped a gang when another member of it turns out to be lost with its node.
+
+    The members that remain lose their connections and fail long before the node counts as lost.
+    """
+    result = state.gang_failure
+    if result is not None and result.counted and result.at > run.opened and not state.failed:
+        _take_back(context, state, result)
 
 
 def _take_back_failures(context: PlannerContext, node: str, last: JobState) -> None:

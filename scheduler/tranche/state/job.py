@@ -21,6 +21,7 @@ from tranche.model import (
     Timings,
 )
 from tranche.state.helper import MissingHelper, Server, helpers_of
+from tranche.state.node_health import PodResult
 from tranche.state.phases import JobPhase, WindowPhase
 from tranche.state.placement_record import PlacementRecord
 from tranche.state.site_usage import JobUse
@@ -157,6 +158,8 @@ class JobState:
     """Why the operator has ended the job without success, as a sentence; empty if it has not."""
     uncounted_failures: int = 0
     """Number of failed pods that do not count because their nodes explain it; 0 after a change of leader."""
+    gang_failure: PodResult | None = None
+    """Failure of the member that stopped the gang last."""
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)

@@ -15,6 +15,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
+    Outcome,
     ParameterServerEnded,
     Planner,
     Tick,
@@ -248,6 +249,36 @@ def test_gang_whose_members_fail_together_has_one_failure(members: int) -> None:
     for attempt in list(state.runs):
         p.handle(WorkerEnded("default/g", attempt, "Failed", 60.0, exit_code=1), 60.0)
     assert (state.failures, state.failed, state.ended) == (1, False, {"Failed": members})
+
+
+@pytest.mark.parametrize(("lost", "failures"), [("Lost", 0), ("Preempted", 1)])
+def test_gang_that_lost_a_node_has_no_failure(lost: Outcome, failures: int) -> None:
+    p = planner("chunk", [node(f"n{i}", gpus=1) for i in range(3)])
+    p.handle(JobSubmitted(gang("g", members=3)), 0.0)
+    state = p.cluster.jobs["default/g"]
+    first, second, last = state.runs
+    for attempt in (first, second, last):
+        p.handle(WorkerStarted("default/g", attempt, 0.0), 0.0)
+    p.handle(WorkerEnded("default/g", first, "Failed", 60.0, exit_code=1), 60.0)
+    p.handle(WorkerEnded("default/g", second, "Failed", 60.0, exit_code=1), 60.0)
+    assert state.failures == 1
+    p.handle(WorkerEnded("default/g", last, lost, 180.0), 180.0)
+    assert state.failures == failures
+
+
+def test_later_loss_of_a_node_excuses_no_earlier_failure() -> None:
+    p = planner("chunk", [node(f"n{i}", gpus=1) for i in range(4)])
+    p.handle(JobSubmitted(gang("g", members=2)), 0.0)
+    state = p.cluster.jobs["default/g"]
+    ends: list[tuple[Outcome, Outcome, float]] = [("Failed", "Preempted", 60.0), ("Lost", "Lost", 1000.0)]
+    for one, other, at in ends:
+        for attempt in state.runs:
+            p.handle(WorkerStarted("default/g", attempt, at - 1.0), at - 1.0)
+        first, second = state.runs
+        p.handle(WorkerEnded("default/g", first, one, at), at)
+        p.handle(WorkerEnded("default/g", second, other, at), at)
+        p.handle(Tick(), at + 100.0)
+    assert state.failures == 1
 
 
 def test_workers_that_fail_with_their_server_do_not_count() -> None:

@@ -183,6 +183,8 @@ def _note_node_problem(
     Workers that fail while they are to stop are ignored: other members of their gang have failed first.
     """
     node = run.window.node
+    if event.outcome == "Lost" and closing and run.started is not None:
+        node_exclusion.excuse_gang(context, state, run)
     if event.outcome == "Refused":
         if not closing:
             reason = f"{node or run.window.site} refused worker {run.window.index}: {event.reason or NO_REASON}"
@@ -191,7 +193,8 @@ def _note_node_problem(
         node_exclusion.note_problem(context, state, node, event.reason or NO_REASON)
     elif event.outcome == "Failed" and not closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=trained)
+        result = node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=trained)
+        state.gang_failure = result if state.job.is_gang else None
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
     elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
