@@ -31,7 +31,8 @@ def test_ports_on_pages_are_ports_of_the_chart() -> None:
 
 
 def test_versions_on_pages_are_those_that_are_tested() -> None:
-    builds = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "testcluster").rglob("*.py"))
+    files = [*(ROOT / "testcluster").rglob("*.py"), *(ROOT / "testcluster").rglob("go.mod")]
+    builds = "".join(p.read_text(encoding="utf-8") for p in files)
     for page in ("README.md", "docs/reference/compatibility.md"):
         versions = re.findall(r"\b1\.3\d\.\d+\b", text(page))
         assert versions, page
