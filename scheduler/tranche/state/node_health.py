@@ -275,9 +275,10 @@ class NodeHealth:
         return any(n >= fewest and n > counts.get(node, none).failed for node, n in training.items())
 
     def explained(self, node: str, since: float = -inf) -> list[PodResult]:
-        """Return the problems on a node if pods of several jobs had them, and at least half of its last pods.
+        """Return the problems that explain the failure of a job on a node; empty if too few jobs or pods had them.
 
-        Jobs that fail everywhere count here, so this is no reason to exclude the node.
+        Several jobs and at least half of the last pods must have had one. Jobs that fail everywhere count here, so
+        this is no reason to exclude the node: that is `evidence`.
         """
         fewest = self.settings.jobs
         results = [result for result in self._results.get(node, ()) if result.at >= since]
@@ -286,8 +287,9 @@ class NodeHealth:
         return problems if enough else []
 
     def evidence(self, node: str, since: float = -inf) -> list[PodResult]:
-        """Return the problems for which a node is to be excluded; empty if they do not suffice.
+        """Return the problems that are a reason to exclude a node; empty if they do not suffice.
 
+        Unlike `explained`, jobs that fail everywhere do not count.
         The pods of one job suffice if several had a problem on the node and some have trained on other nodes.
         """
         fewest = self.settings.jobs
