@@ -6,7 +6,10 @@ one are found by bisection in each list: O(lists · log jobs).
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from tranche.policies import TieredRank
@@ -75,16 +78,26 @@ class RunningJobs:
                 total -= gpus
         return total
 
-    def jobs_behind(self, state: JobState, rank: TieredRank, now: float) -> list[tuple[RankKey, JobState]]:
-        """Return the other jobs that rank behind the given one with their sort keys, best rank first."""
+    def jobs_behind(self, state: JobState, rank: TieredRank, now: float) -> Iterator[tuple[RankKey, JobState]]:
+        """Yield the other jobs that rank behind the given one with their sort keys, worst rank first.
+
+        Most preemptions need only the first few. Meanwhile, no job may be removed that is still to be yielded.
+        """
         (tier, first, second), arrival = rank, state.arrival
-        found: list[RankKey] = []
+        found = []
         for (slope, _, _), places in self._lists.items():
             fall = slope * now
-            later = places[bisect_right(places, (tier, first + fall, second, arrival)) :]
-            found += [(place[0], place[1] - fall, place[2], place[3]) for place in later]
+            found.append(_worst_first(places[bisect_right(places, (tier, first + fall, second, arrival)) :], fall))
         own = state.job.key
-        return [(place, self._where[place[3].key][2]) for place in sorted(found) if place[3].key != own]
+        for place in merge(*found, reverse=True):
+            if place[3].key != own:
+                yield place, self._where[place[3].key][2]
+
+
+def _worst_first(places: Sequence[RankKey], fall: float) -> Iterator[RankKey]:
+    """Yield the sort keys of jobs of one slope, the last first, after their ranks have fallen that far."""
+    for tier, anchor, second, arrival in reversed(places):
+        yield tier, anchor - fall, second, arrival
 
 
 class RunningJobsBySite:
@@ -126,13 +139,14 @@ class RunningJobsBySite:
             total += one.gpus_behind(state, rank, now, any_resource=any_resource)
         return total
 
-    def jobs_behind(self, state: JobState, rank: TieredRank, site: str, now: float) -> list[JobState]:
-        """Return the other jobs with windows there that rank behind the given one, best rank first."""
-        lists = self._lists_at(site)
-        if len(lists) == 1:
-            return [other for one in lists for _, other in one.jobs_behind(state, rank, now)]
-        found = [place for one in lists for place in one.jobs_behind(state, rank, now)]
-        return list({state.job.key: state for _, state in sorted(found, key=lambda pair: pair[0])}.values())
+    def jobs_behind(self, state: JobState, rank: TieredRank, site: str, now: float) -> Iterator[JobState]:
+        """Yield the other jobs with windows there that rank behind the given one, worst rank first."""
+        found = [one.jobs_behind(state, rank, now) for one in self._lists_at(site)]
+        last = None
+        for _, other in merge(*found, key=itemgetter(0), reverse=True) if len(found) > 1 else chain(*found):
+            if other is not last:  # at several sites, a job has the same rank
+                yield other
+            last = other
 
     def _lists_at(self, site: str) -> Collection[RunningJobs]:
         if not site:

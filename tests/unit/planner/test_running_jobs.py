@@ -1,5 +1,7 @@
 """Running jobs by rank, while their ranks fall."""
 
+from collections.abc import Iterable
+
 from support.builders import job
 from tranche.planner.running_jobs import RankKey, RunningJobs, RunningJobsBySite
 from tranche.state.job import JobState
@@ -9,7 +11,7 @@ def state(name: str, submitted: float = 0.0) -> JobState:
     return JobState(job(name, submitted))
 
 
-def names(found: list[tuple[RankKey, JobState]]) -> list[str]:
+def names(found: Iterable[tuple[RankKey, JobState]]) -> list[str]:
     return [one.job.key.removeprefix("default/") for _, one in found]
 
 
@@ -18,8 +20,8 @@ def test_rank_falls_with_time_and_fast_job_overtakes_slow_one() -> None:
     slow, fast, new = state("slow"), state("fast"), state("new")
     running.put(slow, (0.0, 100.0, 0.0), 1.0, 2, now=0.0)
     running.put(fast, (0.0, 150.0, 0.0), 8.0, 4, now=0.0)
-    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=0.0)) == ["slow", "fast"]
-    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=10.0)) == ["fast", "slow"]
+    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=0.0)) == ["fast", "slow"]
+    assert names(running.jobs_behind(new, (0.0, 50.0, 0.0), now=10.0)) == ["slow", "fast"]
     assert running.gpus_behind(new, (0.0, 80.0, 0.0), now=10.0) == 2
     assert running.gpus_behind(new, (0.0, 69.0, 0.0), now=10.0) == 6
 
@@ -58,7 +60,7 @@ def test_job_with_windows_at_two_sites_ranks_at_both() -> None:
     one, new = state("one"), state("new")
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"a": 2, "b": 3}, now=0.0)
     assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b", "c", "")] == [2, 3, 0, 5]
-    assert running.jobs_behind(new, (0.0, 50.0, 0.0), "", 0.0) == [one]
+    assert list(running.jobs_behind(new, (0.0, 50.0, 0.0), "", 0.0)) == [one]
     running.put(one, (0.0, 100.0, 0.0), 1.0, {"b": 1}, now=0.0)
     assert [running.gpus_behind(new, (0.0, 50.0, 0.0), site, 0.0) for site in ("a", "b")] == [0, 1]
     running.remove("default/one")

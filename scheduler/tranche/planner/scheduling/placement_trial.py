@@ -69,13 +69,13 @@ class PreemptionRequest:
     """Time that one of its chunks would train there."""
     now: float
 
-    def victims(self, behind: Sequence[JobState]) -> Iterator[Victim]:
+    def victims(self, behind: Iterable[JobState]) -> Iterator[Victim]:
         """Yield the windows that the policy allows it to preempt, worst rank first; those of a gang together.
 
         Args:
-            behind: Jobs that may be preempted, best rank first.
+            behind: Jobs that may be preempted, worst rank first.
         """
-        for victim in reversed(behind):
+        for victim in behind:
             above = self.policy.min_remaining_to_preempt(self.state, self.seconds, victim, self.now)
             if above > -inf and above >= longest_rest_seconds(victim, self.now):
                 continue

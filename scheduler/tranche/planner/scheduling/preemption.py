@@ -7,6 +7,7 @@ node, `tranche.extender.eviction_cost` compares what the training pods there wou
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import preempt_window
@@ -65,7 +66,7 @@ def preempt(
 
 
 def _trial(
-    request: PreemptionRequest, cluster: ClusterState, behind: list[JobState], free: list[NodeState]
+    request: PreemptionRequest, cluster: ClusterState, behind: Iterable[JobState], free: list[NodeState]
 ) -> PlacementTrial:
     """Return a new trial; for a gang with a topology level, in the group where it stops the fewest windows.
 
@@ -140,7 +141,7 @@ def free_quota(
         context: Context of the planner, with the jobs and the queue.
         request: Request of the job that its quotas hold back.
         nodes: Nodes that it could use.
-        behind: Jobs that may be preempted, best rank first.
+        behind: Jobs that may be preempted, worst rank first.
     """
     state, now = request.state, request.now
     workers = state.job.min_available

@@ -268,7 +268,8 @@ def _serve(
         return False
     nodes = free_hosts(context.cluster, state, site, now)
     if context.cluster.shortage(state) is not None:
-        behind = queue.running.jobs_behind(state, rank, "", now) if preempts_any(context.cluster, policy, state) else []
+        preempts = preempts_any(context.cluster, policy, state)
+        behind = list(queue.running.jobs_behind(state, rank, "", now)) if preempts else []
         return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
