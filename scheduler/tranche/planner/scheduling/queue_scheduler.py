@@ -120,10 +120,7 @@ class SchedulingCycle:
         found = self._next()
         if found is None:
             return False
-        (rank, _, number, one, state), free, may_preempt = found
-        if self._is_too_large(one, state, rank, free, may_preempt=may_preempt):
-            one.last_tried = state
-            return True
+        (rank, _, number, one, state), may_preempt = found
         queue, now, before = self.queue, self.now, len(state.runs)
         preempted = _serve(
             self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
@@ -169,15 +166,14 @@ class SchedulingCycle:
             self.full.add(one.site)
         return False
 
-    def _is_too_large(
-        self, one: DemandClass, state: JobState, rank: TieredRank, free: int, *, may_preempt: bool
-    ) -> bool:
+    def _is_too_large(self, candidate: Candidate, free: int, *, may_preempt: bool) -> bool:
         """Return whether the job gets no worker by the number of GPUs alone, as most heads of classes do not.
 
         Its class needs no further consideration then, and the site is full if no GPU is free or held by jobs behind.
         Quotas, unlimited sites and strict queues need more consideration, and so does a job that waits for a reason of
         its own.
         """
+        rank, _, _, one, state = candidate
         slots = one.slots
         if free >= slots:
             return False
@@ -195,10 +191,10 @@ class SchedulingCycle:
             self.full.add(site)
         return True
 
-    def _next(self) -> tuple[Candidate, int, bool] | None:
-        """Return the first candidate that is still valid and may get capacity.
+    def _next(self) -> tuple[Candidate, bool] | None:
+        """Return the first candidate that is still valid, may get capacity and is not too large for it.
 
-        It has its current rank, and comes with the number of free GPUs at its site and whether it may preempt others.
+        It has its current rank, and comes with whether it may preempt others.
         """
         queue, cluster, heap, full = self.queue, self.context.cluster, self.heap, self.full
         clouds = cluster.clouds
@@ -217,9 +213,12 @@ class SchedulingCycle:
                 continue
             if self.coming and any(short.limit_counts(current.state.job) for short in self.coming):
                 continue
-            if current is candidate or current.position == candidate.position:
-                return current, free, may_preempt
-            heappush(heap, current)
+            if current is not candidate and current.position != candidate.position:
+                heappush(heap, current)
+            elif self._is_too_large(current, free, may_preempt=may_preempt):
+                one.last_tried = current.state
+            else:
+                return current, may_preempt
         return None
 
 
