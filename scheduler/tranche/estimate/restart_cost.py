@@ -27,8 +27,13 @@ class _NamespaceMeans:
     def recall(self, seconds: float | None) -> None:
         self.seconds = self._recalled = None if seconds is None else min(seconds, MAX_SECONDS)
 
-    def add(self, namespace: str, seconds: float) -> None:
-        self._means[namespace] = _mean(self._means.get(namespace, self._recalled), min(seconds, MAX_SECONDS))
+    def add(self, namespace: str, seconds: float, namespaces: int) -> None:
+        """Count a measurement; the value changes only with the mean of its namespace."""
+        before = self._means.get(namespace)
+        mean = _mean(self._recalled if before is None else before, min(seconds, MAX_SECONDS))
+        if mean != before:
+            self._means[namespace] = mean
+            self.settle(namespaces)
 
     def settle(self, namespaces: int) -> None:
         """Compute the value; if the cluster has jobs of several namespaces, two of them must have measurements."""
@@ -68,13 +73,11 @@ class CommonRestarts:
 
     def started(self, namespace: str, seconds: float) -> None:
         """Record a start of a worker of the namespace."""
-        self._start.add(namespace, seconds)
-        self._start.settle(len(self._namespaces))
+        self._start.add(namespace, seconds, len(self._namespaces))
 
     def saved(self, namespace: str, seconds: float) -> None:
         """Record a stop of a worker of the namespace."""
-        self._save.add(namespace, seconds)
-        self._save.settle(len(self._namespaces))
+        self._save.add(namespace, seconds, len(self._namespaces))
 
 
 @dataclass(slots=True)

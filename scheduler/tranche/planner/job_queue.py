@@ -85,6 +85,8 @@ class DemandClass:
     """Head of the class when the class last tried to preempt."""
     training: dict[str, JobState] = field(default_factory=dict)
     """Jobs of the class with workers that train already, so that their rank values decrease."""
+    removed: bool = False
+    """Whether the queue has removed it, because it was empty."""
     scope: PreemptionScope = field(init=False)
     """For how many windows at a time one of these jobs may preempt others."""
     gpu_resource: str = field(init=False)
@@ -166,16 +168,13 @@ class JobQueue:
             self.stale.update(dict.fromkeys(self._sites))
         stale, self.stale = self.stale, {}
         for key in stale:
-            state = self.cluster.jobs.get(key)
-            if state is None:
-                self.forget(key)
-                yield key, None
-                continue
+            state = self.cluster.jobs[key]
             self._refresh(state, now)
             yield key, self.policy.next_rank_change(state, self.cluster, now) if state.active else None
 
     def forget(self, key: str) -> None:
         """Remove a job that does not exist any more."""
+        self.stale.pop(key, None)
         self.engaged.pop(key, None)
         self.running.remove(key)
         for site in self._sites.pop(key, ()):
@@ -248,8 +247,9 @@ class JobQueue:
             entry = self.candidate(one, number, now)
             if entry is not None:
                 heap.append(entry)
-            else:
-                self._classes[one.site].pop(one.demand, None)
+            elif not one.removed:
+                one.removed = True
+                del self._classes[one.site][one.demand]
         heapify(heap)
         self._changed_classes = {}
         self.freed_sites.clear()
@@ -463,7 +463,7 @@ class JobQueue:
         scope = self.cluster.preemption_scope(state)
         known = self._class_of_entry.get((job.key, site))
         same = known is not None and known[0] is job and known[1].demand[3:] == (group, scope)
-        if known is not None and same and self._classes.get(site, {}).get(known[1].demand) is known[1]:
+        if known is not None and same and not known[1].removed:
             return known[1]
         members = job.min_available
         joining = (job.chief, job.server, job.servers, job.required_level) if job.is_gang else ()

@@ -3,6 +3,7 @@
 `tranche.state.placement_record` has the rules.
 """
 
+from collections.abc import Mapping
 from math import inf
 
 from tranche.model import Admission, UnplacedPods
@@ -165,8 +166,10 @@ def note_placed(context: PlannerContext, state: JobState, site: str, *, started:
         context.publish(state.job.key)
 
 
-def _refusals(context: PlannerContext, state: JobState, placed_at: str) -> dict[str, SiteRefusal]:
+def _refusals(context: PlannerContext, state: JobState, placed_at: str) -> Mapping[str, SiteRefusal]:
     """Return the sites where pods of a job found no place, when one is placed at another site."""
+    if not state.placement.nodes:
+        return state.placement.refusals
     record, settings, known = state.placement, context.settings, dict(state.placement.refusals)
     sites = {context.cluster.nodes[name].node.site: name for name in record.nodes if name in context.cluster.nodes}
     for site, name in sites.items():

@@ -322,5 +322,6 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     context.phases.pop(key, None)
     if context.queue is not None:
         context.queue.forget(key)
+    context.timers.change(None, key)
     context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
