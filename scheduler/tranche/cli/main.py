@@ -1,5 +1,6 @@
 """``tranche``: the entry point and its commands."""
 
+import atexit
 import gc
 import os
 from importlib import import_module
@@ -46,6 +47,7 @@ class Commands(OneLineGroup):
         if cmd_name in SIMULATING:  # OpenBLAS starts threads when numpy is imported, which takes 0.1 s of CPU time
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             gc.set_threshold(GC_THRESHOLD)
+            atexit.register(gc.freeze)  # the memory of a process that ends needs no search for garbage
         module = import_module(f"tranche.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
