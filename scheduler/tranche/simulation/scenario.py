@@ -143,9 +143,11 @@ def prepared(scenario: Scenario, on_progress: OnProgress | None = None) -> Simul
     misled = scenario.estimate_sigma > 0 or scenario.unsized > 0
 
     def batch_seconds(job: Job, window: Window) -> float:
-        declared = planner.cluster.declared_batch_seconds(planner.cluster.jobs[job.key], window.site, node=window.node)
+        state = planner.cluster.jobs[job.key]
+        declared = planner.cluster.declared_batch_seconds(state, window.site, node=window.node)
+        computing = planner.cluster.computing_seconds(state, window.site, window.node)
         speed = lognormal(scenario.speed_sigma, scenario.seed, window.node or window.site, "speed")
-        return declared / belief[job.key] / speed
+        return (computing / belief[job.key] + (declared - computing)) / speed
 
     def link_factor(source: str, target: str) -> float:
         return lognormal(scenario.link_sigma, scenario.seed, source, target, "link")

@@ -248,8 +248,7 @@ class ClusterState:
         cluster has the data. The site "" stands for the inside of any site.
         """
         host = self.nodes.get(node) if node is not None else None
-        place = host.node if host is not None else self.sites.get(site)
-        speed = state.job.speed_on(place.gpu_kind, place.speed) if place is not None else 1.0
+        speed = self._speed_of(state, site, host)
         if state.job.servers == 0 and self.level_network is not None:
             seconds = batch_seconds(state.job, None, speed)
             shared = self.level_of(state) if level is None else level
@@ -263,6 +262,15 @@ class ClusterState:
         else:
             bandwidth = bits_per_second(self.network, self.sites, site, server_site)
         return batch_seconds(state.job, bandwidth, speed)
+
+    def computing_seconds(self, state: JobState, site: str, node: str | None = None) -> float:
+        """Return the part of `declared_batch_seconds` in which its workers compute."""
+        host = self.nodes.get(node) if node is not None else None
+        return batch_seconds(state.job, None, self._speed_of(state, site, host))
+
+    def _speed_of(self, state: JobState, site: str, host: NodeState | None) -> float:
+        place = host.node if host is not None else self.sites.get(site)
+        return state.job.speed_on(place.gpu_kind, place.speed) if place is not None else 1.0
 
     def communication_seconds(self, state: JobState, site: str, node: str | None = None) -> float:
         """Return the part of `declared_batch_seconds` in which its workers communicate; 0 without network model."""

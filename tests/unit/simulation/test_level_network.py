@@ -47,6 +47,14 @@ def test_without_network_model_communication_takes_no_time() -> None:
     assert (result.completed, result.communication_seconds) == (100.0, 0.0)
 
 
+@pytest.mark.parametrize("misled", [{"unsized": 1.0}, {"estimate_sigma": 2.0, "seed": 3}], ids=str)
+def test_wrong_duration_does_not_change_communication(misled: dict[str, float]) -> None:
+    elastic = job("b", gradient_bits=1e9, servers=1, server=worker(0), data_site="edge-a")
+    for known, cluster in ((GANG, nodes(1, "xxyy")), (elastic, nodes(1, "x"))):
+        (right,), (wrong,) = simulated((known,), cluster).jobs, simulated((known,), cluster, **misled).jobs
+        assert wrong.completed == pytest.approx(right.completed, rel=1e-9)
+
+
 def test_one_pod_with_four_gpus_communicates_within_its_node() -> None:
     one = job("a", gradient_bits=1e9, worker=worker(4))
     (result,) = simulated((one,), nodes(4, "x")).jobs
