@@ -151,15 +151,16 @@ def applied_in_order(
 def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     """Count the durable batches and the time of an ended worker, and record why it ended.
 
-    A worker that fails while its window closes is no failure of its job: most often, it has lost the connection to a
-    member of its gang, or to a parameter server, whose end is counted.
+    A worker that connects to other pods and fails while its window closes is no failure of its job: most often, it has
+    lost the connection to a member of its gang, or to a parameter server, whose end is counted.
 
     Returns the mini-batches that it trained as far as reports are known.
     """
     trained, lost = count_batches(state, run, event)
     reason: str = event.outcome
     if event.outcome == "Failed":
-        state.failures += not run.closing
+        is_connected = state.job.is_gang or state.job.helper_count > 0
+        state.failures += not (run.closing and is_connected)
     elif event.outcome in ("Preempted", "Lost"):
         if run.started is None:
             reason = run.start_failure or "NotStarted"
