@@ -87,7 +87,12 @@ class Jobs:
         return eventually(true, what, seconds=seconds)
 
     def until_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> dict[str, Any]:
-        self.until(f"{name} {phase}", lambda: self.status(name).get("phase") == phase, seconds)
+        """Wait until a job has this phase, and return its status, which the text of a failure has too."""
+        eventually(
+            lambda: self.status(name).get("phase") == phase,
+            lambda: f"{name} {phase}, but {self.status(name)}",
+            seconds=seconds,
+        )
         return self.status(name)
 
     def delete(self, *names: str) -> None:
