@@ -147,7 +147,7 @@ systems: setup  ## Measure each published system beside its comparators: docs/re
 		"benchmarks/utility_policies.py utility --jobs 15 30 45 --seeds 2" \
 		"benchmarks/utility_policies.py utility --jobs 100 --seeds 5 --jobs-per-node 7.5" \
 		"benchmarks/utility_policies.py utility --jobs 200 --seeds 5 --jobs-per-node 7.5" \
-		"benchmarks/utility_policies.py utility --jobs 400 --seeds 1 --jobs-per-node 7.5" \
+		"benchmarks/utility_policies.py utility --jobs 400 --seeds 5 --jobs-per-node 7.5" \
 		"benchmarks/utility_policies.py lateness --jobs 200 --jobs-per-node 7.5" \
 		"benchmarks/utility_policies.py table --jobs 100 --jobs-per-node 7.5" \
 		"benchmarks/utility_optimum.py" \
