@@ -38,7 +38,7 @@ from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
 MIN_HORIZON, MAX_HORIZON = 24, 300
-"""Bounds of the number of slots in which a job may complete."""
+"""Bounds of the number of slots in which a job may complete, unless it is chosen."""
 LENGTHS = 10
 """Horizon in shortest durations of the longest job."""
 KNOWN_JOBS = 100
@@ -53,7 +53,7 @@ MAX_WORK = 2.0
 """Largest ratio of a plan's worker-slots to those of the job's work at its present speed, which differs from that at
 the offer."""
 GIB = 2**30
-MIN_SLOT, MAX_HORIZON, MAX_QUANTA = 1, 10_000, 1_000
+MIN_SLOT, MAX_CHOSEN_HORIZON, MAX_QUANTA = 1, 10_000, 1_000
 """Limits of the options, in seconds, slots and parts: an offer takes time and memory in proportion to its cells."""
 
 
@@ -76,8 +76,9 @@ class SlotTablePolicy(DistributingPolicy):
 
     def __post_init__(self) -> None:
         PooledPolicy.__post_init__(self)
-        if not (MIN_SLOT <= self.slot < inf and 0 <= self.horizon <= MAX_HORIZON and 1 <= self.quanta <= MAX_QUANTA):
-            limits = f"horizon from 0 to {MAX_HORIZON} and quanta from 1 to {MAX_QUANTA}"
+        is_affordable = 0 <= self.horizon <= MAX_CHOSEN_HORIZON and 1 <= self.quanta <= MAX_QUANTA
+        if not (MIN_SLOT <= self.slot < inf and is_affordable):
+            limits = f"horizon from 0 to {MAX_CHOSEN_HORIZON} and quanta from 1 to {MAX_QUANTA}"
             raise ValueError(f"{self.name} needs a finite slot ≥ {MIN_SLOT}, {limits}")
         if not 0 < self.price_scale < inf:
             raise ValueError(f"{self.name} needs a finite price_scale > 0")

@@ -218,6 +218,16 @@ def test_present_windows_are_kept_where_nothing_changes(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "hours", "slots"),
+    [("", 1.0, 24), ("", 10.0, 100), ("", 100.0, 300), (":horizon=1000", 100.0, 1000)],
+)
+def test_horizon_is_bounded_unless_chosen(options: str, hours: float, slots: int) -> None:
+    made = submitted(f"oasis{options}", [job("a", seconds=hours * HOUR)], gpus=1)
+    assert isinstance(made.policy, SlotTablePolicy)
+    assert made.policy.horizon_slots(list(made.cluster.jobs.values())) == slots
+
+
+@pytest.mark.parametrize(
     "options",
     [
         "oasis:slot=0",
