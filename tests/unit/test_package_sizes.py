@@ -1,6 +1,7 @@
-"""Packages stay small enough to be read as a list, and functions to be read at once."""
+"""Packages stay small enough to be read as a list, and functions to be read at once; constants are assigned once."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,29 @@ def test_a_function_has_at_most_60_lines(top: str) -> None:
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > MAX_LINES
     ]
     assert long == []
+
+
+def assigned_twice(tree: ast.Module) -> list[str]:
+    names = (
+        name.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and name.id.isupper()
+    )
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_a_module_assigns_each_constant_once(top: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if (names := assigned_twice(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {}
+
+
+def test_constant_that_is_assigned_twice_is_found() -> None:
+    assert assigned_twice(ast.parse("LEAST, MOST = 24, 300\nSTEP, MOST = 1, 10_000")) == ["MOST"]
