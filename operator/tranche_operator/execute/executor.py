@@ -19,7 +19,7 @@ from tranche.kube.api.resources import API_VERSION, PlannedWindow, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
-from tranche_operator.execute.pod_creator import TRANSIENT_403, Refusal, create_pods
+from tranche_operator.execute.pod_creator import Refusal, create_pods, is_transient_403
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.execute.template_check import admitted_verdict, check_template
 from tranche_operator.reconcile.actions import (
@@ -41,8 +41,15 @@ from tranche_operator.reconcile.actions import (
 )
 from tranche_operator.reconcile.event_merge import OPENED, merged
 from tranche_operator.reconcile.event_rules import eviction_events, victim_events
-from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, entries_of, is_open
-from tranche_operator.reconcile.pod_creation import SERVICE_REJECTED, name_taken, needs_service, ungate
+from tranche_operator.reconcile.observed import (
+    SERVICE_REJECTED,
+    Observed,
+    PodView,
+    ServiceState,
+    entries_of,
+    is_open,
+)
+from tranche_operator.reconcile.pod_creation import name_taken, needs_service, ungate
 from tranche_operator.settings import Settings
 from tranche_operator.watch.pod_decoder import read_pod
 
@@ -388,15 +395,15 @@ class ActionExecutor:
         windows = [name for name, entry in entries if isinstance(entry, PlannedWindow) and is_open(entry)]
         if not (windows and needs_service(run.job)):
             return False
-        passing = error.status == 403 and TRANSIENT_403.search(error.message) is not None
-        await self._note_refusal(run, Refusal(windows[0], SERVICE_REJECTED, message, passing), staging=False)
+        refusal = Refusal(windows[0], SERVICE_REJECTED, message, is_transient_403(error))
+        await self._note_refusal(run, refusal, staging=False)
         return True
 
     def _forget_service_rejection(self, run: _ActionRun) -> None:
         """Let the pods be created that waited for the Service."""
         self._cache.forbidden.pop(run.key, None)
         known = self._cache.rejections.get(run.key)
-        if known is not None and known.reason == SERVICE_REJECTED:
+        if known is not None and known.is_of_service:
             del self._cache.rejections[run.key]
             run.requeue_after(0.0)
 

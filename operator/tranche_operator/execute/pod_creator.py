@@ -25,12 +25,17 @@ _REFUSED = frozenset({400, 403, 413, 422})
 CREATION_SECONDS = 40.0
 """Time for a request: longer than a webhook may take (30 s), so that the API server names the one that did not answer.
 """
-TRANSIENT_403 = re.compile(
+_TRANSIENT_403 = re.compile(
     'User ".*" cannot create resource|not yet ready to handle request|'
     "status unknown for quota|looking up service account"
 )
 """Messages of transient 403 responses: an API server that has just started has not loaded RBAC, a new namespace has no
 service account yet, or the usage of a new quota is not computed yet."""
+
+
+def is_transient_403(error: ApiError) -> bool:
+    """Return whether the API server forbids a creation only until it has loaded or computed something."""
+    return error.status == 403 and _TRANSIENT_403.search(error.message) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,7 @@ async def _explain(client: ApiClient, job: TrainingJob, name: str, error: ApiErr
     """
     if error.status in _REFUSED or is_object_rejected(error):
         reason = "QuotaExceeded" if "exceeded quota" in error.message else re.sub(r"[^A-Za-z]", "", error.reason)
-        passing = error.status >= 500 or (error.status == 403 and TRANSIENT_403.search(error.message) is not None)
-        return Refusal(name, reason or "Refused", error.message, passing)
+        return Refusal(name, reason or "Refused", error.message, error.status >= 500 or is_transient_403(error))
     if error.status != 409:
         raise error
     found = await client.request("GET", api_paths.pod(job.metadata.namespace, name))

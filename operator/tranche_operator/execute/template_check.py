@@ -9,7 +9,7 @@ from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, REASO
 from tranche.kube.api.resources import AdmittedPods, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.convert.admitted_pod import admitted_pod
-from tranche_operator.execute.pod_creator import TRANSIENT_403, post_pod
+from tranche_operator.execute.pod_creator import is_transient_403, post_pod
 from tranche_operator.reconcile.actions import CheckTemplate
 from tranche_operator.reconcile.observed import TemplateVerdict
 from tranche_operator.reconcile.status import ConditionUpdate, Truth
@@ -130,7 +130,7 @@ def _next_check(
     """Return the number of results that were not final, and the time of the next dry run."""
     again = known is not None and known.generation == action.generation and known.until is not None
     count = known.count + 1 if known is not None and again else 1
-    passing = error is not None and error.status == 403 and TRANSIENT_403.search(error.message) is not None
+    passing = error is not None and is_transient_403(error)
     first = _FIRST_TRANSIENT_PAUSE_SECONDS if passing else settings.check_backoff_seconds
     pause = max(first * 2.0 ** min(count - 1, 32), (error.retry_after or 0.0) if error is not None else 0.0)
     return count, now + timedelta(seconds=min(pause, settings.longest_check_backoff_seconds))

@@ -70,6 +70,10 @@ class ServiceState(Enum):
     """The Service does not belong to a TrainingJob."""
 
 
+SERVICE_REJECTED = "ServiceRejected"
+"""Reason of a rejection of the Service; it names a pod that needs the Service."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """A refusal by the API server to create or evict a pod."""
@@ -82,6 +86,11 @@ class Rejection:
     """Earliest time of the next try."""
     count: int = 1
     """Number of consecutive refusals."""
+
+    @property
+    def is_of_service(self) -> bool:
+        """Whether the Service was refused, and not the pod, which needs it."""
+        return self.reason == SERVICE_REJECTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,6 @@ from tranche_operator.settings import Settings
 STALE_SERVICE_SECONDS = 5.0
 """Delay in which the garbage collector removes the Service of a deleted job of the same name."""
 
-SERVICE_REJECTED = "ServiceRejected"
-"""Reason of a rejection of the Service; it names a pod that needs the Service."""
-
 MAX_CHUNKS_LENGTH = 80
 """Characters of the numbers of chunks in a message."""
 
@@ -51,7 +48,7 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
         return []
     planned = [entry for entry in entries.values() if is_open(entry)]
     rejection = observed.rejection
-    if rejection is not None and rejection.reason == SERVICE_REJECTED:
+    if rejection is not None and rejection.is_of_service:
         if standing_rejection(rejection, {}, entries) is not None and now < rejection.until:
             return []
         planned = [entry for entry in planned if isinstance(entry, PlannedWindow)]
@@ -88,7 +85,7 @@ def name_taken(job: TrainingJob) -> str:
 def awaits_service(observed: Observed, job: TrainingJob) -> bool:
     """Return whether new pods have to wait for the Service, because it was refused before."""
     rejection = observed.rejection
-    was_refused = rejection is not None and rejection.reason == SERVICE_REJECTED
+    was_refused = rejection is not None and rejection.is_of_service
     return was_refused and needs_service(job) and observed.service is not ServiceState.OWN
 
 
@@ -131,7 +128,7 @@ def standing_rejection(
     rejection: Rejection | None, missing: Mapping[str, Entry], entries: Mapping[str, Entry]
 ) -> Rejection | None:
     """Return the last refusal if it concerns a pod that is still missing, or whose Service is; else None."""
-    if rejection is None or rejection.reason != SERVICE_REJECTED:
+    if rejection is None or not rejection.is_of_service:
         return rejection if rejection is not None and rejection.pod in missing else None
     return rejection if rejection.pod in entries and is_open(entries[rejection.pod]) else None
 

@@ -16,6 +16,17 @@ class InputError(click.ClickException):
         super().__init__(" ".join(message.split()))
 
 
+@contextmanager
+def _one_line(remedy: str = "") -> Iterator[None]:
+    """Convert usage errors to an `InputError`, but not that of a group without arguments, which prints its help."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise InputError(f"{error.format_message()} {remedy}") from None
+
+
 class OneLineCommand(click.Command):
     """Command with one-line usage errors."""
 
@@ -27,10 +38,8 @@ class OneLineCommand(click.Command):
         Raises:
             InputError: they cannot be parsed.
         """
-        try:
+        with _one_line():
             return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            raise InputError(error.format_message()) from None
 
 
 class OneLineGroup(click.Group):
@@ -44,12 +53,8 @@ class OneLineGroup(click.Group):
         Raises:
             InputError: they cannot be parsed.
         """
-        try:
+        with _one_line(_list_of_commands(info_name)):
             return super().make_context(info_name, args, parent, **extra)
-        except click.exceptions.NoArgsIsHelpError:
-            raise
-        except click.UsageError as error:
-            raise InputError(f"{error.format_message()} {self._remedy(info_name)}") from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -59,13 +64,12 @@ class OneLineGroup(click.Group):
         Raises:
             InputError: there is no command of that name.
         """
-        try:
+        with _one_line(_list_of_commands(ctx.info_name)):
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            raise InputError(f"{error.format_message()} {self._remedy(ctx.info_name)}") from None
 
-    def _remedy(self, name: str | None) -> str:
-        return f"Use {name} --help for the list of commands."
+
+def _list_of_commands(name: str | None) -> str:
+    return f"Use {name} --help for the list of commands."
 
 
 @contextmanager

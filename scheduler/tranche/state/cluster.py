@@ -278,9 +278,7 @@ class ClusterState:
             return 0.0
         if state.job.servers == 0:
             return self.level_network.ring_seconds(state.job, self.level_of(state))
-        return self.declared_batch_seconds(state, site, None, node) - self.declared_batch_seconds(
-            state, site, True, node
-        )
+        return self.declared_batch_seconds(state, site, None, node) - self.computing_seconds(state, site, node)
 
     def _level_to_servers(self, state: JobState, host: NodeState) -> int:
         """Return the topology level that the node shares with the job's parameter servers at its site."""

@@ -290,8 +290,8 @@ class Rollout:
 
     def _begin(self, state: JobState, site: str, opened: float, *, has_node: bool = False) -> float:
         """Return when a worker begins to train; at an unlimited site, each new pod waits for a new node."""
-        known = self.planner.context.cluster.sites.get(site)
-        node_seconds = known.start_seconds if known is not None and known.unlimited and not has_node else 0.0
+        cluster = self.planner.context.cluster
+        node_seconds = cluster.sites[site].start_seconds if cluster.is_unlimited(site) and not has_node else 0.0
         return opened + node_seconds + state.job.restart_seconds
 
     def _pace(self, state: JobState, run: TrackedWindow) -> float:
