@@ -19,7 +19,9 @@ from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.metrics import OperatorMetrics
 from tranche_operator.queue.deferred_actions import DeferredActionQueue
 from tranche_operator.queue.event_queue import EventQueue
+from tranche_operator.queue.quiet_time import START_SECONDS
 from tranche_operator.queue.resync import Resync
+from tranche_operator.queue.status_queue import StatusQueue
 from tranche_operator.queue.work_queue import Runner
 from tranche_operator.reconcile import stuck_pod
 from tranche_operator.reconcile.observed import PodView
@@ -64,9 +66,14 @@ class Operator:
         )
         client.observe = self.metrics.observe_api_request
         self._budgets = Budgets(client)
+        self._started_at = float("-inf")
+        """Time of the last relevant event of a pod on a node."""
         self._restored = asyncio.Event()
         self._pods = pod_informer(client, self._note_pod, self._restored.set)
-        self._events = EventQueue(EventRecorder(client, now).emit, now, time.monotonic, lambda: self._runner.busy)
+        self._events = EventQueue(EventRecorder(client, now).emit, now, time.monotonic, self._is_busy)
+        self._statuses = StatusQueue(
+            lambda key: self._runner.add(key), settings.status_settle_seconds, time.monotonic, self._is_busy
+        )
         executor = ActionExecutor(
             client,
             cache,
@@ -75,15 +82,19 @@ class Operator:
             now,
             self.metrics.count_pod,
             self._budgets.may_have_budget,
+            self._statuses.postpone,
+            self._statuses.forget,
         )
         self._deferred = DeferredActionQueue(
             executor.execute,
             lambda key, delay: self._runner.add(key, delay),
             settings.deferral_seconds,
             time.monotonic,
-            lambda: self._runner.busy,
+            self._is_busy,
         )
-        controller = Controller(reader, executor, self._deferred, cache, settings, now, lambda: self._runner.waiting)
+        controller = Controller(
+            reader, executor, self._deferred, self._statuses, cache, settings, now, lambda: self._runner.waiting
+        )
         self._runner = Runner(
             lambda key: self.metrics.measure(controller.run(key)),
             clock=time.monotonic,
@@ -105,6 +116,7 @@ class Operator:
         await run_until_first_exit(
             queue=self._runner.serve(),
             deferred_actions=self._deferred.serve(),
+            statuses=self._statuses.serve(),
             events=self._events.serve(),
             watches=self._follow(),
             report_ca=self._follow_report_ca(),
@@ -119,6 +131,7 @@ class Operator:
         await report_ca.follow(self._client, authority, *source, self._reader.all_pods)
 
     def _note_job(self, key: str, job: Mapping[str, Any] | None, relevant: bool) -> None:
+        self._cache.jobs.heard(time.monotonic())
         if job is None:
             self._cache.jobs.drop(key)
         else:
@@ -130,10 +143,16 @@ class Operator:
         self._cache.jobs.clear()
         self._resync.request()
 
+    def _is_busy(self) -> bool:
+        """Return whether reconciles run or pods start."""
+        return self._runner.busy or time.monotonic() - self._started_at < START_SECONDS
+
     def _note_pod(self, key: str, pod: PodView, gone: bool) -> None:
         known = self._cache.pods
         if known.drop(pod.uid) if gone else known.note(key, pod, watched=True):
             self._runner.add(key)
+            if pod.node and pod.phase in ("Pending", "Running"):
+                self._started_at = time.monotonic()
 
     async def _follow(self) -> None:
         while True:

@@ -8,8 +8,9 @@ from tranche_operator.execute.executor import ActionExecutor
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.queue.deferred_actions import DeferredActionQueue, split_deferrable
+from tranche_operator.queue.status_queue import StatusQueue
 from tranche_operator.reconcile import pod_teardown
-from tranche_operator.reconcile.actions import SAFE_WITH_CACHED_JOB, Action, WriteStatus
+from tranche_operator.reconcile.actions import CREATIONS, SAFE_WITH_CACHED_JOB, Action, WriteStatus
 from tranche_operator.reconcile.observed import Observed, entries_of
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
@@ -23,6 +24,7 @@ class Controller:
         reader: Reader,
         executor: ActionExecutor,
         deferred: DeferredActionQueue,
+        statuses: StatusQueue,
         cache: ReconcilerCache,
         settings: Settings,
         clock: Callable[[], datetime],
@@ -31,6 +33,7 @@ class Controller:
         self._reader = reader
         self._executor = executor
         self._deferred = deferred
+        self._statuses = statuses
         self._cache = cache
         self._settings = settings
         self._clock = clock
@@ -50,17 +53,20 @@ class Controller:
             ValueError: if an object cannot be decoded.
         """
         observed, actions = await self._observe_and_decide(key, fresh=False)
-        if not observed.is_fresh and not all(isinstance(action, SAFE_WITH_CACHED_JOB) for action in actions):
+        safe = (*SAFE_WITH_CACHED_JOB, *CREATIONS) if observed.may_create else SAFE_WITH_CACHED_JOB
+        if not observed.is_fresh and not all(isinstance(action, safe) for action in actions):
             observed, actions = await self._observe_and_decide(key, fresh=True)
         if observed.job is None and not observed.pods:
             self._cache.forget(key)
+            self._statuses.forget(key)
             return None
         if observed.job is not None:
             unwanted = pod_teardown.unwanted_pods(observed.job, observed.pods, entries_of(observed.job))
             self._cache.keep_refusals(key, {pod.name for pod in unwanted})
             self._cache.keep_reported(key, {pod.uid for pod in observed.pods})
         if not any(isinstance(action, WriteStatus) for action in actions):
-            self._cache.unwritten.pop(key, None)
+            self._cache.times.pop(key, None)
+            self._statuses.forget(key)
         now, later = split_deferrable(observed, actions)
         self._deferred.put(observed, later)
         return await self._executor.execute(observed, now)

@@ -55,11 +55,7 @@ class Settings:
     """Time that a job must wait for the same thing before a Pending event says so; most jobs that start at once never
     wait that long."""
     status_settle_seconds: float = 0.5
-    """Time that the phase Waiting or Starting, or the pod counts, must last before the status is written again."""
-    status_settle_seconds_each: float = 0.01
-    """Further time for each other job whose status waits: if many start at once, few phases Starting are written."""
-    longest_status_settle_seconds: float = 3.0
-    """Upper bound of that time."""
+    """Time that a status that only reports must last before it is written (`tranche_operator.queue.status_queue`)."""
     deferral_seconds: float = 1.0
     """Delay before finished and counted pods are released and deleted, so that their successors are created first."""
     parallel_jobs: int = 20
@@ -67,7 +63,7 @@ class Settings:
     except while it creates pods."""
     busy_jobs: int = 32
     """Number of waiting jobs from which on new jobs wait for their plan before a dry run."""
-    busy_check_seconds: float = 3.0
-    """Longest such time. The planner stops other jobs for a job only after its dry run."""
+    busy_check_seconds: float = 30.0
+    """Longest such time. A plan without pods ends it: the planner stops other jobs for a job only after its dry run."""
     settle_seconds: float = 0.02
     """Pause between an event and the reconcile: a burst of events of one job becomes one reconcile."""

@@ -140,6 +140,8 @@ class ActionExecutor:
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
         may_have_budget: Callable[[str], bool] = lambda namespace: True,
+        postpone_status: Callable[[str], bool] = lambda key: False,
+        status_written: Callable[[str], None] = lambda key: None,
     ) -> None:
         """Store the arguments.
 
@@ -151,7 +153,11 @@ class ActionExecutor:
             clock: Returns the current time, with a time zone.
             count: Called for every pod with its role and the result: created, evicted, deleted or refused.
             may_have_budget: Returns whether pods of a namespace may have a disruption budget.
+            postpone_status: Returns whether a status that may wait has to; the job is reconciled again later.
+            status_written: Called with the key of a job whose status was written.
         """
+        self._postpone_status = postpone_status
+        self._status_written = status_written
         self._may_have_budget = may_have_budget
         self._count = count
         self._client = client
@@ -454,8 +460,8 @@ class ActionExecutor:
         run.requeue_after(0.0)
 
     async def _write_status(self, run: _ActionRun, action: WriteStatus) -> None:
-        if action.in_time and (pause := self._cache.pause_of(run.key, self._settings, self._clock())):
-            run.requeue_after(pause)
+        if action.may_wait and self._postpone_status(run.key):
+            self._cache.times[run.key] = action.times
             return
         if self._cache.jobs.has_newer(run.key, action.resource_version):
             run.requeue_after(0.0)
@@ -481,7 +487,8 @@ class ActionExecutor:
             run.requeue_after(CHANGED_SECONDS if repeated else 0.0)
             return
         self._cache.forget_changes(run.key, path)
-        self._cache.unwritten.pop(run.key, None)
+        self._cache.times.pop(run.key, None)
+        self._status_written(run.key)
         run.events += action.news
         before, phase = run.job.status.phase, action.status["phase"]
         if phase != "Waiting":

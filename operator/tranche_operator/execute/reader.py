@@ -18,6 +18,7 @@ from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
+from tranche_operator.reconcile.status import NO_TIMES
 from tranche_operator.watch.pod_decoder import read_pods, view
 
 PAGE = 500
@@ -61,14 +62,15 @@ class Reader:
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = None if fresh or not known.complete else self._cache.jobs.get(key)
-        if job is not None and missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now()):
-            job = None  # pods are created from a fresh read only
+        if job is not None and not self._may_create(pods) and self._is_missing_pods(key, job, pods):
+            job = None
         is_fresh = job is None
         if job is None:
             job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
-        observed = self.combine(key, job, pods, is_fresh=is_fresh)
+        may_create = is_fresh or self._may_create(pods)
+        observed = self.combine(key, job, pods, is_fresh=is_fresh, may_create=may_create)
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
@@ -90,11 +92,30 @@ class Reader:
             refusals=observed.refusals,
             reported=observed.reported,
             wait=observed.wait,
+            times=observed.times,
             is_fresh=is_fresh,
+            may_create=may_create,
         )
 
+    def _may_create(self, pods: tuple[PodView, ...]) -> bool:
+        """Return whether the pods of a job may be created by the plan in the cache.
+
+        Pods of a plan that has just changed are stopped again at once. Those of a job that has pods are created by a
+        plan that was read after these pods: what has ended and been counted must not be created again.
+        """
+        return not pods and self._cache.jobs.is_current(time.monotonic())
+
+    def _is_missing_pods(self, key: str, job: TrainingJob, pods: tuple[PodView, ...]) -> bool:
+        return bool(missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now()))
+
     def combine(
-        self, key: str, job: TrainingJob | None, pods: tuple[PodView, ...], *, is_fresh: bool = True
+        self,
+        key: str,
+        job: TrainingJob | None,
+        pods: tuple[PodView, ...],
+        *,
+        is_fresh: bool = True,
+        may_create: bool = True,
     ) -> Observed:
         """Combine a job and pods that were read already with the cached results."""
         cache = self._cache
@@ -108,7 +129,9 @@ class Reader:
             refusals=dict(cache.refusals.get(key, {})),
             reported=frozenset(cache.reported.get(key, ())),
             wait=cache.waits.get(key, Wait()),
+            times=cache.times.get(key, NO_TIMES),
             is_fresh=is_fresh,
+            may_create=may_create,
         )
 
     async def all_jobs(self) -> AsyncIterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from tranche.kube.api.resources import SiteSpec
 from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 from tranche_operator.reconcile.observed import Rejection, TemplateVerdict, Wait
+from tranche_operator.reconcile.status import PodTimes
 from tranche_operator.settings import Settings
 from tranche_operator.watch.job_cache import JobCache
 from tranche_operator.watch.pod_cache import PodCache
@@ -34,8 +35,8 @@ class ReconcilerCache:
     waits: dict[str, Wait] = field(default_factory=dict)
     changes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Consecutive requests, by path, that found the object changed or the disruption budget not computed yet."""
-    unwritten: dict[str, datetime] = field(default_factory=dict)
-    """Time until which a status write that may wait is delayed."""
+    times: dict[str, PodTimes] = field(default_factory=dict)
+    """Times of a status that waits to be written."""
     next_event_slot: datetime | None = None
     """Time of the next free slot for a Pending event."""
 
@@ -65,13 +66,6 @@ class ReconcilerCache:
         refusals = self.refusals.setdefault(key, {})
         refusal = refusals[pod] = _repeated(refusals.get(pod), pod, reason, message, settings, now)
         return refusal.count
-
-    def pause_of(self, key: str, settings: Settings, now: datetime) -> float:
-        """Return the seconds until a delayed status write is due; 0.0 if it is due now."""
-        settle = settings.status_settle_seconds + settings.status_settle_seconds_each * len(self.unwritten)
-        settle = min(settle, max(settings.status_settle_seconds, settings.longest_status_settle_seconds))
-        due = self.unwritten.setdefault(key, now + timedelta(seconds=settle))
-        return max(0.0, (due - now).total_seconds())
 
     def keep_refusals(self, key: str, pods: Collection[str]) -> None:
         """Forget refused evictions of all other pods of the job."""
@@ -129,7 +123,7 @@ class ReconcilerCache:
         self.services.pop(key, None)
         self.waits.pop(key, None)
         self.changes.pop(key, None)
-        self.unwritten.pop(key, None)
+        self.times.pop(key, None)
 
 
 def _repeated(

@@ -21,6 +21,8 @@ from tranche_operator.reconcile.event_merge import AT_ONCE, SPACING_SECONDS, mer
 
 logger = logging.getLogger(__name__)
 
+PATIENCE_SECONDS = 30.0
+"""Longest time for which an event waits for running reconciles."""
 MAX_WAITING = 10_000
 """Largest number of waiting events; further ones are dropped."""
 BACKLOG = 50
@@ -96,7 +98,7 @@ class EventQueue:
         """Write events until cancelled."""
         while True:
             due = await self._first_due()
-            await wait_until_idle(self._busy, self._clock, due)
+            await wait_until_idle(self._busy, self._clock, due, PATIENCE_SECONDS)
             taken = self._take()
             await asyncio.gather(*(self._write(one.job, one.event, one.at, one.count) for one in taken))
 

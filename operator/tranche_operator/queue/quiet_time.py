@@ -1,21 +1,26 @@
-"""Times without reconciles, in which requests that can wait compete with no pod."""
+"""Times without reconciles and starts of pods, in which requests that can wait compete with no pod."""
 
 import asyncio
 from collections.abc import Callable
 
 BUSY_SECONDS = 0.1
 """Interval of the checks whether reconciles are running."""
+START_SECONDS = 2.0
+"""Time after the binding of a pod during which others are expected to start."""
 PATIENCE_SECONDS = 5.0
-"""Longest wait for running reconciles."""
+"""Longest wait of a clean-up for running reconciles."""
 
 
-async def wait_until_idle(busy: Callable[[], bool], clock: Callable[[], float], since: float) -> None:
-    """Wait until no reconcile is running, at most until `PATIENCE_SECONDS` after `since`.
+async def wait_until_idle(
+    busy: Callable[[], bool], clock: Callable[[], float], since: float, patience_seconds: float = PATIENCE_SECONDS
+) -> None:
+    """Wait until no reconcile is running, at most until `patience_seconds` after `since`.
 
     Args:
         busy: Returns whether a reconcile is running.
         clock: Monotonic clock of the event loop, in seconds.
         since: Time from which the request could be sent, by this clock.
+        patience_seconds: Longest wait.
     """
-    while busy() and clock() < since + PATIENCE_SECONDS:
+    while busy() and clock() < since + patience_seconds:
         await asyncio.sleep(BUSY_SECONDS)

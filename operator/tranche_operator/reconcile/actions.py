@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tranche.kube.api.names import LABEL_ROLE
+from tranche_operator.reconcile.status import NO_TIMES, PodTimes
 
 Manifest = dict[str, Any]
 
@@ -121,8 +122,10 @@ class WriteStatus:
     status: dict[str, Any]
     news: tuple[EmitEvent, ...] = ()
     """Events to emit once the status is written."""
-    in_time: bool = False
-    """Whether the write may be delayed, because the status is likely to change again soon."""
+    may_wait: bool = False
+    """Whether the status only reports, so that pods of other jobs go first."""
+    times: PodTimes = NO_TIMES
+    """Times in the status, to keep if it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,8 @@ The Service is created after the pods, since DNS names are first looked up when 
 """
 
 
+CREATIONS = (CreatePod, CreateService, CheckByCreation)
+"""Actions that create the first pods of a job."""
 SAFE_WITH_CACHED_JOB = (CheckTemplate, WriteStatus, EmitEvent, EmitPendingEvent, RequeueAfter)
 """Actions that an old version of the job cannot turn against its pods: a status is written only over the version that
 was read, and the others change no object that the plan is about."""

@@ -17,7 +17,7 @@ from tranche.kube.api.resources import (
     TrainingJob,
 )
 from tranche.kube.convert.container_start import StartDelay
-from tranche_operator.reconcile.status import ConditionUpdate
+from tranche_operator.reconcile.status import NO_TIMES, ConditionUpdate, PodTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,14 @@ class Observed:
     reported: frozenset[str] = frozenset()
     """UIDs of preempted pods whose end an event has reported."""
     wait: Wait = Wait()
+    times: PodTimes = NO_TIMES
+    """Times of a status that waits to be written."""
     is_busy: bool = False
     """Whether many other jobs wait for a reconcile."""
     is_fresh: bool = True
     """Whether the job was read from the API server after its pods were looked up; else it is from the cache."""
+    may_create: bool = True
+    """Whether pods may be created by this plan; it may be from the cache if the job has no pods."""
 
 
 Entry = PlannedWindow | PlannedParameterServer | PlannedStaging

@@ -32,9 +32,10 @@ from tranche_operator.reconcile.status import (
     compute_phase,
     condition_of,
     deadline_of,
-    may_wait,
     new_status,
+    only_reports,
     own_status,
+    pod_times,
 )
 from tranche_operator.settings import Settings
 
@@ -182,13 +183,14 @@ def _report(
     """Write the status if it changes, with the events about the change."""
     verdict = _verdict_of(observed, job)
     admitted = verdict.admitted if verdict is not None else None
-    status, before = new_status(job, counts, job_phase, updates, now, admitted, directory), own_status(job.status)
+    times = pod_times(job, counts, job_phase, now, observed.times)
+    status = new_status(job, counts, job_phase, updates, now, times, admitted, directory)
+    before = own_status(job.status)
     if status == before:
         return []
     news = tuple(event_rules.phase_events(job, job_phase))
-    starts = job.status.phase is None and job_phase.phase == "Starting"  # most often it runs soon
-    in_time = starts or may_wait(status, before)
-    return [WriteStatus(job.metadata.resource_version, status, news, in_time=in_time)]
+    may_wait = only_reports(job, counts, status, before)
+    return [WriteStatus(job.metadata.resource_version, status, news, may_wait=may_wait, times=times)]
 
 
 def _is_checked(job: TrainingJob) -> bool:

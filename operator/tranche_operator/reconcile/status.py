@@ -4,7 +4,7 @@ The phases Succeeded and Failed are final. This module computes only the fields 
 status.plan, status.progress and condition Planned belong to the planner, and server-side apply leaves them unchanged.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -20,6 +20,13 @@ Truth = Literal["True", "False", "Unknown"]
 TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
 _PASSING = frozenset({"Waiting", "Starting"})
 """Phases that a job passes through for a short time when it starts or is preempted."""
+_PRESENT = frozenset({"Starting", "Running"})
+"""Phases of a job that has pods."""
+_POD_FIELDS = frozenset({"activeWorkers", "activeParameterServers", "firstPodTime", "sites"})
+"""Fields that every pod changes."""
+_FIRST_FIELDS = frozenset({"phase", "observedGeneration", "admitted", "startTime", "checkpointDirectory"})
+"""Further fields of the first status of a job that has its pods. A job with a checkpoint volume has its directory in
+the status before it has pods."""
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
@@ -51,6 +58,21 @@ class PodCounts:
     """Whether any of the existing worker pods has ever run."""
     sites: tuple[str, ...] = ()
     """Sites of the active pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTimes:
+    """When the operator first saw pods of a job."""
+
+    uid: str = ""
+    """UID of the job."""
+    first_pod: datetime | None = None
+    """First pod that is no staging pod."""
+    start: datetime | None = None
+    """First worker that ran."""
+
+
+NO_TIMES = PodTimes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +149,26 @@ def _was_suspended(job: TrainingJob) -> bool:
     return find_condition(job.status.conditions, names.CONDITION_SUSPENDED) is not None
 
 
-def _first_pod_time(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: datetime) -> datetime | None:
-    """Return the creation of the first pod; None while the job is suspended, until it has a pod again."""
+def pod_times(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: datetime, known: PodTimes) -> PodTimes:
+    """Return the times of the first pod and of the start.
+
+    That of the first pod is None while the job is suspended, until it has a pod again.
+
+    Args:
+        job: The job as read.
+        counts: Counts of its pods.
+        job_phase: Its phase.
+        now: Current time, with a time zone.
+        known: Times of a status that waits to be written; those of another job count for nothing.
+    """
+    uid, status = job.metadata.uid, job.status
+    known = known if known.uid == uid else NO_TIMES
+    start = status.start_time or known.start or (now if counts.started else None)
     if job_phase.phase == "Suspended":
-        return None
+        return PodTimes(uid, None, start)
     active = counts.active_workers or counts.active_servers or counts.active_chiefs
     has_pod = active if _was_suspended(job) else counts.any_pod  # after a suspension, ended pods may be kept
-    return job.status.first_pod_time or (now if has_pod else None)
+    return PodTimes(uid, status.first_pod_time or known.first_pod or (now if has_pod else None), start)
 
 
 def new_status(
@@ -142,6 +177,7 @@ def new_status(
     job_phase: JobPhase,
     updates: Iterable[ConditionUpdate],
     now: datetime,
+    times: PodTimes,
     admitted: AdmittedPods | None = None,
     checkpoint_directory: str | None = None,
 ) -> dict[str, Any]:
@@ -153,6 +189,7 @@ def new_status(
         job_phase: Its phase.
         updates: Conditions that change, besides those that follow from the phase.
         now: Current time, with a time zone.
+        times: Result of `pod_times`.
         admitted: Result of a new dry run; None keeps the one in the status.
         checkpoint_directory: Directory of the job on its checkpoint volume.
     """
@@ -171,9 +208,9 @@ def new_status(
             active_workers=counts.active_workers,
             active_parameter_servers=counts.active_servers,
             sites=", ".join(counts.sites)[:4096] or None,
-            first_pod_time=_first_pod_time(job, counts, job_phase, now),
+            first_pod_time=times.first_pod,
             checkpoint_directory=checkpoint_directory or status.checkpoint_directory,
-            start_time=status.start_time or (now if counts.started else None),
+            start_time=times.start,
             completion_time=(status.completion_time or now) if terminal else None,
         )
     )
@@ -185,22 +222,39 @@ def own_status(status: TrainingJobStatus) -> dict[str, Any]:
     return _document(status.model_copy(update={"conditions": sorted(own, key=lambda condition: condition.type)}))
 
 
-def may_wait(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether a status differs only in fields that every pod of a starting or stopping gang changes.
+def only_reports(job: TrainingJob, counts: PodCounts, status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Return whether nothing in the cluster waits for a status.
+
+    That is a status that differs only in what every pod of a starting or stopping gang changes, or that says of a job
+    with all of its workers that the API server has admitted them and that they start or run.
 
     Args:
+        job: The job as read.
+        counts: Counts of its pods.
         status: Result of `new_status`.
         before: Result of `own_status` for the status that is written.
     """
-    passing = before.get("phase") is not None and status["phase"] in _PASSING
-    ignored = {"activeWorkers", "activeParameterServers", "firstPodTime", "sites", *(("phase",) if passing else ())}
-    return _without(status, ignored, passing) == _without(before, ignored, passing)
+    fields, conditions = set(_POD_FIELDS), set[str]()
+    if before.get("phase") is not None and status["phase"] in _PASSING:
+        fields.add("phase")
+        conditions.add(names.CONDITION_RUNNING)
+    # A job that waits for further workers may need the result of the dry run, for which the planner stops other jobs.
+    if status["phase"] in _PRESENT and counts.active_workers >= job.spec.workers.max_replicas:
+        fields |= _FIRST_FIELDS
+        conditions |= {names.CONDITION_RUNNING, *_accepted(status)}
+    return _without(status, fields, conditions) == _without(before, fields, conditions)
 
 
-def _without(status: Mapping[str, Any], fields: Collection[str], passing: bool) -> dict[str, Any]:
+def _accepted(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield condition InvalidTemplate if it is False."""
+    for condition in status["conditions"]:
+        if condition["type"] == names.CONDITION_INVALID_TEMPLATE and condition["status"] == "False":
+            yield condition["type"]
+
+
+def _without(status: Mapping[str, Any], fields: Collection[str], conditions: Collection[str]) -> dict[str, Any]:
     kept = {field: value for field, value in status.items() if field not in fields}
-    conditions = status.get("conditions", ())
-    return kept | {"conditions": [c for c in conditions if not (passing and c["type"] == names.CONDITION_RUNNING)]}
+    return kept | {"conditions": [one for one in status.get("conditions", ()) if one["type"] not in conditions]}
 
 
 def condition_of(job: TrainingJob, kind: str) -> Condition | None:

@@ -1,14 +1,18 @@
 """Cache of TrainingJobs, from the watch and from responses to the operator's own status writes.
 
 It saves a read of the job for each reconcile that writes nothing but the job's status. Such a write carries the
-resourceVersion of the job as it was read here, so that the API server rejects it if the job has changed since. A
-reconcile that acts on pods reads the job from the API server first (decision 14).
+resourceVersion of the job as it was read here, so that the API server rejects it if the job has changed since. It also
+saves the read before the first pods of a job while the watch is current. Any other reconcile that acts on pods reads
+the job from the API server first (decision 14).
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
+
+CURRENT_SECONDS = 1.0
+"""Time after an event of any job during which the watch counts as current."""
 
 
 class JobCache:
@@ -17,6 +21,16 @@ class JobCache:
     def __init__(self) -> None:
         self._jobs: dict[str, Mapping[str, Any] | TrainingJob] = {}
         """Jobs as JSON until they are needed."""
+        self._heard_at = float("-inf")
+        """Time of the last event of the watch, on the monotonic clock."""
+
+    def heard(self, now: float) -> None:
+        """Record that the watch has delivered an event."""
+        self._heard_at = now
+
+    def is_current(self, now: float) -> bool:
+        """Return whether the watch has just delivered an event, so that it does not hang."""
+        return now - self._heard_at <= CURRENT_SECONDS
 
     def note(self, key: str, raw: Mapping[str, Any]) -> None:
         """Store a job, unless a later version of it is known."""
@@ -40,6 +54,7 @@ class JobCache:
     def clear(self) -> None:
         """Forget all jobs: events may have been missed."""
         self._jobs.clear()
+        self._heard_at = float("-inf")
 
     def get(self, key: str) -> TrainingJob | None:
         """Return a job, or None if it is not known here.

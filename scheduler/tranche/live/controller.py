@@ -37,7 +37,7 @@ from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
 from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import EstimateRenewal, ProgressRenewal
-from tranche.live.status_writer import StatusWriter
+from tranche.live.status_writer import Priority, StatusWriter
 from tranche.metrics.scheduler import Metrics
 from tranche.model import WindowState
 from tranche.planner import (
@@ -54,8 +54,10 @@ from tranche.planner import (
     PublishPlan,
     TenancyChanged,
     Tick,
+    WorkerBound,
     WorkerEnded,
     WorkerRejected,
+    WorkerStarted,
 )
 from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import LearnedState, learned_state_of
@@ -320,9 +322,9 @@ class Controller:
                     self._note_scheduler(responds=timeout.responds)
         now = self.clock()
         for key in self._estimates.outdated(self._forecasts.refresh(now), now):
-            self._publish(key, lazy=True)
+            self._publish(key, Priority.REPORT)
         if outdated := self._progress.outdated(self._share, now):
-            self._publish(outdated, lazy=True)
+            self._publish(outdated, Priority.REPORT)
         self._sites.refresh(now)
         self._decisions.flush(now)
         if elapsed >= self._next_tenancy:
@@ -353,10 +355,12 @@ class Controller:
         self._decisions.decided(instructions, events, self.clock())
         if not all(isinstance(event, Tick) for event in events):
             self._forecasts.note_event()
+        if any(isinstance(event, WorkerBound | WorkerStarted) for event in events):
+            self.writer.hold_reports()
         urgent = {i.job for i in instructions if not isinstance(i, PublishPlan)}
         urgent.update(event.request.job for event in events if isinstance(event, ChunksRequested))
         for key in self.planner.changed:
-            self._publish(key, lazy=key not in urgent and self._has_not_ended(key))
+            self._publish(key, Priority.REPORT if key not in urgent and self._has_not_ended(key) else Priority.HIGH)
         self._unpublished.difference_update((e.job, e.attempt) for e in events if isinstance(e, WorkerEnded))
         if any(isinstance(instruction, CloseWindow) for instruction in instructions):
             self._next_timeouts = 0.0  # the pod of the closing window may be missing
@@ -394,11 +398,13 @@ class Controller:
         state = self.planner.cluster.jobs.get(key)
         return state is not None and not (state.finished or state.failed)
 
-    def _publish(self, key: str, *, lazy: bool = False) -> None:
+    def _publish(self, key: str, priority: Priority = Priority.HIGH) -> None:
         resource = self.watches.jobs.store.get(key)
         if resource is None:
             return
-        self.writer.put(status_path(resource), lambda: self._status(key), lazy=lazy)
+        if priority is Priority.REPORT and resource.status.plan is None:
+            priority = Priority.LOW  # the operator waits for the first plan before it checks the template
+        self.writer.put(status_path(resource), lambda: self._status(key), priority)
 
     def _share(self, key: str) -> float | None:
         """Return the trained fraction of a job; None if it does not run."""

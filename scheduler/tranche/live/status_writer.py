@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tranche.kube.api.names import REJECTION_MANAGER, SCHEDULER_MANAGER
@@ -44,7 +45,14 @@ LAZY_SECONDS_EACH = 0.01
 """Further delay for each waiting low-priority write above `FEW_LAZY`: if many jobs start at once, the changes of each,
 such as bound, started and estimated, become one write."""
 LONGEST_LAZY_SECONDS = 2.0
-"""Longest delay of a low-priority write."""
+"""Longest such delay."""
+QUIET_SECONDS = 2.0
+"""Time without high-priority writes and without starts of pods after which statuses that only report are written: if
+hundreds of jobs start at once, the plans that open windows and their pods come first."""
+REPORT_GAP_SECONDS = 0.5
+"""Time between two writes of statuses that only report, before that time without starts."""
+PATIENCE_SECONDS = 60.0
+"""Longest time for which a status that only reports waits for starts."""
 LAZY_GAP_SECONDS = 0.03
 """Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
 LAZY_PER_GAP = 50
@@ -55,6 +63,17 @@ takes over."""
 DOUBTFUL_PARALLEL = 4
 """Number of workers for objects whose last write failed, and for namespaces whose last write was slow."""
 DOUBTFUL_PER_NAMESPACE = 2
+
+
+class Priority(Enum):
+    """Priority of a write."""
+
+    HIGH = "high"
+    """At once: something acts on the status."""
+    LOW = "low"
+    """After `LAZY_SECONDS`, or longer if many wait. Later changes become part of the write."""
+    REPORT = "report"
+    """As `LOW`, and after all writes of high priority: the status only reports."""
 
 
 def _always() -> bool:
@@ -122,29 +141,41 @@ class StatusWriter:
         self._busy: set[str] = set()
         self._urgent: set[str] = set()
         """Paths in progress that have a new high-priority change."""
-        self._lazy: dict[str, float] = {}
+        self._lazy: dict[str, tuple[float, Priority]] = {}
         """Low-priority paths with the time of their first change, in that order."""
+        self._pressing: set[str] = set()
+        """High-priority paths in the queues or in progress."""
+        self._pressed_at = float("-inf")
+        """Time at which the last of them was written, or at which `hold_reports` was called."""
+        self._reported_at = float("-inf")
+        """Time of the last write of a status that only reports."""
         self._has_lazy = asyncio.Event()
         self._conditions: dict[str, Build] = {}
         """Conditions to apply alone, by path."""
 
-    def put(self, path: str, build: Build, *, lazy: bool = False) -> None:
+    def put(self, path: str, build: Build, priority: Priority = Priority.HIGH) -> None:
         """Queue a write of the object at this path; a later call for the same path replaces an earlier one.
 
         Args:
             path: API path of the object's status.
             build: Builds the object at the time of the write.
-            lazy: Low priority: wait `LAZY_SECONDS`, or longer if many do, and merge later changes into the write.
+            priority: Priority of the write.
         """
         self._builds[path] = build
         if path in self._busy:
-            if not lazy:
+            if priority is Priority.HIGH:
                 self._urgent.add(path)
-        elif not lazy:
+        elif priority is Priority.HIGH:
             self._lazy.pop(path, None)
+            if path not in self._failures:
+                self._pressing.add(path)
             self._enqueue(path)
-        elif path not in self._lazy and path not in self._queued:
-            self._postpone(path)
+        elif path not in self._queued:
+            self._postpone(path, priority)
+
+    def hold_reports(self) -> None:
+        """Delay statuses that only report: pods are starting."""
+        self._pressed_at = self._clock()
 
     def put_condition(self, path: str, build: Build) -> None:
         """Queue a condition, which is applied alone under a field manager of its own, at most one per path.
@@ -167,8 +198,9 @@ class StatusWriter:
             failure.timer.cancel()
             self._enqueue(path)
 
-    def _postpone(self, path: str) -> None:
-        self._lazy[path] = self._clock()
+    def _postpone(self, path: str, priority: Priority = Priority.REPORT) -> None:
+        since, known = self._lazy.get(path, (self._clock(), priority))
+        self._lazy[path] = (since, Priority.LOW if Priority.LOW in (known, priority) else priority)
         self._has_lazy.set()
 
     def _enqueue(self, path: str, *, waits: bool = True) -> None:
@@ -214,15 +246,26 @@ class StatusWriter:
                 self._has_lazy.clear()
                 await self._has_lazy.wait()
             delay = min(LAZY_SECONDS + LAZY_SECONDS_EACH * max(0, len(self._lazy) - FEW_LAZY), LONGEST_LAZY_SECONDS)
-            since = next(iter(self._lazy.values()))
-            if (wait := since + delay - self._clock()) > 0.0:
-                await asyncio.sleep(min(wait, LAZY_SECONDS))
-                continue
-            due = [path for path, since in self._lazy.items() if since + delay <= self._clock()]
+            due = self._due_lazily(delay)
             for path in due[: 1 + len(due) // LAZY_PER_GAP]:
                 del self._lazy[path]
                 self._enqueue(path)
-            await asyncio.sleep(LAZY_GAP_SECONDS)
+            first = next(iter(self._lazy.values()), (0.0,))[0] + delay - self._clock()
+            await asyncio.sleep(LAZY_GAP_SECONDS if due else first if 0.0 < first < LAZY_SECONDS else LAZY_SECONDS)
+
+    def _due_lazily(self, delay: float) -> list[str]:
+        """Return the low-priority paths that are due after this delay."""
+        now = self._clock()
+        due = [path for path, (since, _) in self._lazy.items() if since <= now - delay]
+        if not self._pressing and now - self._pressed_at >= QUIET_SECONDS:
+            return due
+        reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
+        late = [path for path in reports if self._lazy[path][0] <= now - PATIENCE_SECONDS]
+        if not late and now - self._reported_at >= REPORT_GAP_SECONDS:
+            late = reports[:1]
+        if late:
+            self._reported_at = now
+        return [path for path in due if self._lazy[path][1] is Priority.LOW] + late
 
     async def _serve(self, namespace: str, path: str) -> float | None:
         """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""
@@ -234,6 +277,12 @@ class StatusWriter:
             self._busy.discard(path)
         urgent = path in self._urgent
         self._urgent.discard(path)
+        if path in self._pressing:
+            self._pressed_at = self._clock()
+        if not urgent or path in self._failures:
+            self._pressing.discard(path)
+        else:
+            self._pressing.add(path)
         if path in self._conditions:
             self._enqueue(path, waits=False)
         elif path in self._builds and (urgent or path in self._failures):

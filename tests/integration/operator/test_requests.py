@@ -35,7 +35,7 @@ from tranche_operator.reconcile.actions import (
     WriteStatus,
 )
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState
-from tranche_operator.reconcile.status import PodCounts, compute_phase, new_status
+from tranche_operator.reconcile.status import NO_TIMES, PodCounts, compute_phase, new_status
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings()
@@ -194,7 +194,7 @@ class TestPods:
 
 class TestJobs:
     def status(self, job: TrainingJob) -> dict[str, Any]:
-        return new_status(job, PodCounts(), compute_phase(job, PodCounts(), now()), (), now())
+        return new_status(job, PodCounts(), compute_phase(job, PodCounts(), now()), (), now(), NO_TIMES)
 
     def test_a_status_for_an_earlier_job_of_the_name_is_not_written(self, lab: Lab) -> None:
         lab.create()

@@ -1,7 +1,7 @@
 """Time and frequency of status writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from tranche.kube.api.names import REJECTION_MANAGER
 from tranche.kube.client.client import ApiError
 from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.live import status_writer
-from tranche.live.status_writer import StatusWriter
+from tranche.live.status_writer import PATIENCE_SECONDS, REPORT_GAP_SECONDS, Priority, StatusWriter
 
 
 def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def told(*puts: tuple[float, str, bool]) -> list[tuple[float, str, Any]]:
         writing = asyncio.ensure_future(writer.run())
         for number, (at, path, lazy) in enumerate(puts):
             await asyncio.sleep(max(0.0, at - loop.time()))
-            writer.put(path, value(number), lazy=lazy)
+            writer.put(path, value(number), Priority.LOW if lazy else Priority.HIGH)
         await asyncio.sleep(8.0)
         writing.cancel()
         await asyncio.wait([writing])
@@ -92,6 +92,96 @@ def test_what_has_none_is_written_at_once_with_what_has_waited() -> None:
 def test_change_during_write_is_written_after_it_or_later() -> None:
     assert told((1.0, "/a", False), (1.01, "/a", True)) == [(1.0, "/a", 0), (1.15, "/a", 1)]
     assert told((1.0, "/a", False), (1.01, "/a", True), (1.02, "/a", False)) == [(1.0, "/a", 0), (1.05, "/a", 2)]
+
+
+class Burst:
+    """A writer to which plans that open windows are given without a break."""
+
+    def __init__(self, loop: JumpingLoop) -> None:
+        self.api = Slow(loop)
+        self.writer = StatusWriter(self.api, lambda _: None, clock=loop.time)  # type: ignore[arg-type]
+        self.loop = loop
+
+    async def open_windows(self, seconds: float) -> None:
+        until = self.loop.time() + seconds
+        while self.loop.time() < until:
+            self.writer.put("/open", value(0))
+            await asyncio.sleep(0.1)
+
+    def written(self, prefix: str) -> list[float]:
+        return [at for at, path, _ in self.api.written if path.startswith(prefix)]
+
+
+def play(steps: Callable[[Burst], Awaitable[None]]) -> None:
+    async def main(loop: JumpingLoop) -> None:
+        burst = Burst(loop)
+        writing = asyncio.ensure_future(burst.writer.run())
+        await steps(burst)
+        writing.cancel()
+        await asyncio.wait([writing])
+
+    run(main)
+
+
+def test_few_reports_are_written_while_windows_open() -> None:
+    async def steps(burst: Burst) -> None:
+        for number in range(100):
+            burst.writer.put(f"/report/{number}", value(number), Priority.REPORT)
+        await burst.open_windows(10.0)
+        assert 15 <= len(burst.written("/report")) <= 10.0 / REPORT_GAP_SECONDS
+        await asyncio.sleep(10.0)
+        assert len(burst.written("/report")) == 100
+
+    play(steps)
+
+
+def test_reports_wait_while_pods_start() -> None:
+    async def steps(burst: Burst) -> None:
+        for number in range(100):
+            burst.writer.put(f"/report/{number}", value(number), Priority.REPORT)
+        for _ in range(50):
+            burst.writer.hold_reports()
+            await asyncio.sleep(0.1)
+        assert len(burst.written("/report")) <= 5.0 / REPORT_GAP_SECONDS
+
+    play(steps)
+
+
+def test_a_late_report_is_written_while_windows_open() -> None:
+    async def steps(burst: Burst) -> None:
+        for number in range(1000):
+            burst.writer.put(f"/report/{number}", value(number), Priority.REPORT)
+        await burst.open_windows(PATIENCE_SECONDS - 1.0)
+        assert len(burst.written("/report")) <= PATIENCE_SECONDS / REPORT_GAP_SECONDS
+        await burst.open_windows(10.0)
+        assert len(burst.written("/report")) == 1000
+
+    play(steps)
+
+
+def test_a_first_plan_is_no_report() -> None:
+    async def steps(burst: Burst) -> None:
+        burst.writer.put("/first", value(1), Priority.LOW)
+        await burst.open_windows(1.0)
+        assert burst.written("/first") == [0.1]
+
+    play(steps)
+
+
+def test_an_unfinished_write_holds_no_reports_once_it_has_failed() -> None:
+    async def main(loop: JumpingLoop) -> None:
+        api = Api(loop, {"bad": NO_WEBHOOK}, {})
+        writer = StatusWriter(api, lambda _: None, clock=loop.time)  # type: ignore[arg-type]
+        writing = asyncio.ensure_future(writer.run())
+        writer.put("/bad", value(0))
+        for number in range(50):
+            writer.put(f"/report/{number}", value(number), Priority.REPORT)
+        await asyncio.sleep(8.0)
+        assert len(api.written) == 50
+        writing.cancel()
+        await asyncio.wait([writing])
+
+    run(main)
 
 
 DENIED = ApiError(403, "Forbidden", 'admission webhook "policy.example.com" denied the request')

@@ -2,19 +2,15 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from support.operator_objects import NOW, observed, pod, training_job
+from support.operator_objects import observed, pod, training_job
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.client.client import ApiError
-from tranche_operator.execute.executor import ActionExecutor
-from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.queue.deferred_actions import RETRY_SECONDS, DeferredActionQueue, split_deferrable
-from tranche_operator.reconcile.actions import Action, DeletePod, EvictPod, ReleasePod, RequeueAfter
+from tranche_operator.reconcile.actions import Action, DeletePod, EvictPod, ReleasePod
 from tranche_operator.reconcile.observed import Observed
-from tranche_operator.settings import Settings
 
 OVER, RUNS = pod(0, 1, phase="Succeeded"), pod(1, 2)
 RELEASE = ReleasePod(OVER.name, OVER.uid, OVER.finalizers)
@@ -144,11 +140,3 @@ def test_much_of_it_is_done_side_by_side() -> None:
         await asyncio.wait([serving])
 
     run(main)
-
-
-def test_deferred_actions_do_not_postpone_a_pending_status() -> None:
-    cache, settings, seen = ReconcilerCache(), Settings(), observed(training_job())
-    assert cache.pause_of(seen.key, settings, NOW) == settings.status_settle_seconds
-    executor = ActionExecutor(None, cache, None, settings, lambda: NOW)  # type: ignore[arg-type]
-    asyncio.run(executor.execute(seen, [RequeueAfter(9.0)]))
-    assert cache.pause_of(seen.key, settings, NOW + timedelta(seconds=settings.status_settle_seconds)) == 0.0

@@ -10,8 +10,7 @@ from support.operator_objects import NOW, training_job
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.api.resources import TrainingJob
 from tranche_operator.queue import event_queue
-from tranche_operator.queue.event_queue import EventQueue
-from tranche_operator.queue.quiet_time import PATIENCE_SECONDS
+from tranche_operator.queue.event_queue import PATIENCE_SECONDS, EventQueue
 from tranche_operator.reconcile.actions import EmitEvent
 from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 

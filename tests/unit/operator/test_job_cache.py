@@ -1,6 +1,7 @@
 """The cache of TrainingJobs, and when a reconcile reads the job from the API server all the same."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 import pytest
 
 from support.operator_objects import observed, plan, pod, training_job, window
+from tranche.kube.client.client import ApiError
 from tranche_operator.controller import Controller
+from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.actions import Action, CreatePod, WriteStatus
 from tranche_operator.reconcile.observed import Observed
 from tranche_operator.settings import Settings
-from tranche_operator.watch.job_cache import JobCache
+from tranche_operator.watch.job_cache import CURRENT_SECONDS, JobCache
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -50,6 +53,43 @@ def test_job_cache_forgets(forget: Any) -> None:
     assert cache.get("lab/cats") is None
 
 
+def test_watch_is_current_for_a_second_after_an_event() -> None:
+    cache = JobCache()
+    assert not cache.is_current(0.0)
+    cache.heard(10.0)
+    assert cache.is_current(10.0 + CURRENT_SECONDS)
+    assert not cache.is_current(10.1 + CURRENT_SECONDS)
+    cache.clear()
+    assert not cache.is_current(10.0)
+
+
+class Gets:
+    """API server with one job, which counts the reads of it."""
+
+    def __init__(self, version: int) -> None:
+        self.job = raw(version) | {"status": {"plan": plan(window(0, 1), revision=version)}}
+        self.reads = 0
+
+    async def request(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        assert method == "GET"
+        if path.endswith("/trainingjobs/cats"):
+            self.reads += 1
+            return self.job
+        raise ApiError(404, "NotFound", "no such Site")
+
+
+@pytest.mark.parametrize(("age", "pods", "reads"), [(0.0, (), 0), (9.0, (), 1), (0.0, (pod(0, 1, phase="Failed"),), 1)])
+def test_job_with_missing_pods_is_read_unless_they_are_the_first(age: float, pods: Any, reads: int) -> None:
+    server, cache = Gets(9), ReconcilerCache()
+    cache.jobs.note("lab/cats", server.job | {"status": {"plan": plan(window(0, 2), revision=8)}})
+    cache.jobs.heard(time.monotonic() - age)
+    cache.pods.sync([("lab/cats", one) for one in pods], time.monotonic())
+    seen = asyncio.run(Reader(server, cache, lambda: NOW).observe("lab/cats", fresh=False))  # type: ignore[arg-type]
+    assert server.reads == reads
+    assert seen.may_create
+    assert seen.is_fresh is bool(reads)
+
+
 class Sources:
     """Reader with one version in the cache and another on the server; executor that records its actions."""
 
@@ -67,6 +107,9 @@ class Sources:
         del seen
         self.actions += actions
 
+    def forget(self, key: str) -> None:
+        del key
+
     def put(self, seen: Observed, actions: list[Action]) -> None:
         del seen
         self.actions += actions
@@ -74,16 +117,23 @@ class Sources:
 
 def run(cached: Observed, served: Observed) -> Sources:
     sources = Sources(cached, served)
-    controller = Controller(sources, sources, sources, ReconcilerCache(), Settings(), lambda: NOW)  # type: ignore[arg-type]
+    controller = Controller(sources, sources, sources, sources, ReconcilerCache(), Settings(), lambda: NOW)  # type: ignore[arg-type]
     asyncio.run(controller.run("lab/cats"))
     return sources
 
 
 def from_cache(seen: Observed) -> Observed:
-    return replace(seen, is_fresh=False)
+    return replace(seen, is_fresh=False, may_create=False)
 
 
-def test_pods_are_created_from_a_fresh_read_only() -> None:
+def test_first_pods_need_no_read_while_the_watch_is_current() -> None:
+    seen = observed(training_job(chunks=None, workers=1, status={"plan": plan(window(0, 1))}))
+    sources = run(replace(seen, is_fresh=False, may_create=True), observed(None))
+    assert sources.reads == [False]
+    assert [type(action) for action in sources.actions].count(CreatePod) == 1
+
+
+def test_pods_are_created_after_a_read_if_watch_may_hang() -> None:
     old = observed(training_job(chunks=None, workers=1, status={"plan": plan(window(0, 1))}))
     new = observed(training_job(chunks=None, workers=1, status={"plan": plan()}))
     sources = run(from_cache(old), new)

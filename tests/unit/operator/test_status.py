@@ -8,12 +8,14 @@ import pytest
 from support.operator_objects import NOW, plan, server, training_job
 from tranche.kube.api.resources import TrainingJob
 from tranche_operator.reconcile.status import (
+    NO_TIMES,
     ConditionUpdate,
     PodCounts,
     compute_phase,
-    may_wait,
     new_status,
+    only_reports,
     own_status,
+    pod_times,
 )
 
 RUNNING = PodCounts(active_workers=2, running_workers=1, started=True, sites=("cloud", "edge-a"))
@@ -23,7 +25,8 @@ def status_of(
     job: TrainingJob, counts: PodCounts = RUNNING, *updates: ConditionUpdate, after: float = 0.0
 ) -> dict[str, Any]:
     now = NOW + timedelta(seconds=after)
-    return new_status(job, counts, compute_phase(job, counts, now), updates, now)
+    phase = compute_phase(job, counts, now)
+    return new_status(job, counts, phase, updates, now, pod_times(job, counts, phase, now, NO_TIMES))
 
 
 def conditions_of(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -169,23 +172,53 @@ def test_a_gang_is_not_suspended_before_its_chief_has_gone() -> None:
     assert compute_phase(job, PodCounts(), NOW).phase == "Suspended"
 
 
+NO_POD, STARTING, RUNS = PodCounts(), PodCounts(active_workers=2), PodCounts(active_workers=2, running_workers=2)
+FEWER = PodCounts(active_workers=1, running_workers=1)
+
+
+def waits(job: TrainingJob, counts: PodCounts, *updates: ConditionUpdate) -> bool:
+    return only_reports(job, counts, status_of(job, counts, *updates), own_status(job.status))
+
+
 @pytest.mark.parametrize(
-    ("before", "counts", "waits"),
+    ("before", "counts", "expected"),
     [
-        (PodCounts(active_workers=2, running_workers=1), PodCounts(active_workers=1, running_workers=1), True),
-        (PodCounts(active_workers=2, running_workers=2, sites=("a",)), PodCounts(active_workers=2), True),
-        (PodCounts(active_workers=2, running_workers=1), PodCounts(), True),
-        (PodCounts(active_workers=2), PodCounts(active_workers=2, running_workers=2), False),
+        (RUNS, FEWER, True),
+        (RUNS, STARTING, True),
+        (RUNS, NO_POD, True),
+        (STARTING, RUNS, True),
+        (NO_POD, RUNS, True),
+        (NO_POD, FEWER, False),
+        (NO_POD, STARTING, True),
     ],
 )
-def test_status_may_wait_if_workers_decrease_but_not_if_all_run(
-    before: PodCounts, counts: PodCounts, waits: bool
-) -> None:
-    job = training_job(status={"plan": plan()})
-    first = status_of(job, before)
-    assert not may_wait(first, own_status(job.status)), "the first one does not wait"
-    now = written(job, first)
-    assert may_wait(status_of(now, counts), own_status(now.status)) is waits
-    assert not may_wait(
-        status_of(now, counts, ConditionUpdate("PodsRejected", "True", "Quota", "no")), own_status(now.status)
-    )
+def test_status_only_reports_unless_workers_are_missing(before: PodCounts, counts: PodCounts, expected: bool) -> None:
+    job = training_job(workers=2, status={"plan": plan()})
+    assert waits(written(job, status_of(job, before)), counts) is expected
+
+
+@pytest.mark.parametrize(("counts", "expected"), [(NO_POD, False), (FEWER, False), (STARTING, True), (RUNS, True)])
+def test_first_status_only_reports_if_all_workers_exist(counts: PodCounts, expected: bool) -> None:
+    accepted = ConditionUpdate("InvalidTemplate", "False", "TemplateAccepted", "yes")
+    assert waits(training_job(workers=2, status={"plan": plan()}), counts, accepted) is expected
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        ConditionUpdate("PodsRejected", "True", "Quota", "no"),
+        ConditionUpdate("InvalidTemplate", "True", "TemplateRejected", "no"),
+        ConditionUpdate("InvalidTemplate", "Unknown", "NotChecked", "no"),
+        ConditionUpdate("PodsNotStarting", "True", "ImagePullBackOff", "no"),
+    ],
+    ids=lambda update: f"{update.type}-{update.status}",
+)
+def test_status_with_a_fault_does_not_wait(update: ConditionUpdate) -> None:
+    job = training_job(workers=2, status={"plan": plan()})
+    assert not waits(job, RUNS, update)
+    assert not waits(written(job, status_of(job, RUNS)), STARTING, update)
+
+
+def test_status_of_the_end_does_not_wait() -> None:
+    job = training_job(workers=2, status={"plan": plan(), "progress": {"done": "0-3"}})
+    assert not waits(job, RUNS)

@@ -1,0 +1,85 @@
+"""Queue of jobs whose status may wait, so that a status that only reports delays no pod.
+
+Such a status says that the job waits, or that its pods exist or run. It has to last for a moment, and it is written
+while no pods start: if hundreds of jobs start at once, their pods come first, and only a few statuses each second are
+written meanwhile. The queue reconciles the job again at that time, because its status may have changed.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from tranche_operator.queue.quiet_time import BUSY_SECONDS, wait_until_idle
+
+GAP_SECONDS = 0.5
+"""Time between two statuses while pods start."""
+PATIENCE_SECONDS = 60.0
+"""Longest time for which a status waits for starts."""
+BACKLOG = 10
+"""Number of waiting statuses for each additional one that is due at the same time."""
+
+
+class StatusQueue:
+    """Jobs whose status waits, in the order of their first request."""
+
+    def __init__(
+        self,
+        again: Callable[[str], None],
+        settle_seconds: float,
+        clock: Callable[[], float],
+        busy: Callable[[], bool],
+    ) -> None:
+        """Store the arguments; nothing becomes due before `serve`.
+
+        Args:
+            again: Called with the key of a job whose status is due.
+            settle_seconds: Time for which a status must last.
+            clock: Monotonic clock of the event loop, in seconds.
+            busy: Returns whether a reconcile is running.
+        """
+        self._again = again
+        self._settle_seconds = settle_seconds
+        self._clock = clock
+        self._busy = busy
+        self._waiting: dict[str, float] = {}
+        """Time of the first request, by key of the job."""
+        self._due: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def postpone(self, key: str) -> bool:
+        """Return whether the status of a job has to wait; the job is reconciled again when it is due."""
+        if key in self._due:
+            return False
+        self._waiting.setdefault(key, self._clock())
+        self._changed.set()
+        return True
+
+    def forget(self, key: str) -> None:
+        """Forget a job whose status has been written, or needs no write any more."""
+        self._waiting.pop(key, None)
+        self._due.discard(key)
+
+    async def serve(self) -> None:
+        """Reconcile jobs whose status is due until cancelled, the longest waiting first."""
+        while True:
+            while not self._waiting:
+                self._changed.clear()
+                await self._changed.wait()
+            settled = next(iter(self._waiting.values())) + self._settle_seconds
+            await asyncio.sleep(max(0.0, settled - self._clock()))
+            await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
+            for key in self._take(1 if self._busy() else 1 + len(self._waiting) // BACKLOG):
+                self._due.add(key)
+                self._again(key)
+            await asyncio.sleep(BUSY_SECONDS)
+
+    def _take(self, count: int) -> list[str]:
+        """Remove and return up to this number of jobs whose status has lasted long enough, and those that are late."""
+        latest, late = self._clock() - self._settle_seconds, self._clock() - PATIENCE_SECONDS
+        chosen = [
+            key
+            for place, (key, since) in enumerate(self._waiting.items())
+            if since <= (latest if place < count else late)
+        ]
+        for key in chosen:
+            del self._waiting[key]
+        return chosen
