@@ -30,20 +30,32 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 
 {{/* A file of the repository's manifests, labelled and in the release's namespace, without the Namespace object.
-"drop" names objects to leave out, "accounts" gives the accounts their annotations. */}}
+"drop" names objects or kinds to leave out, "accounts" gives the accounts their annotations, and "only" limits the
+ClusterRole of a name to some resources. */}}
 {{- define "tranche.manifest" -}}
 {{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
 {{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %s" .root.Release.Namespace) }}
 {{- $moved = $moved | replace "serviceaccount:tranche-system:" (printf "serviceaccount:%s:" .root.Release.Namespace) }}
 {{- $drop := .drop | default list }}
 {{- $accounts := .accounts | default dict }}
+{{- $only := .only | default dict }}
 {{- range splitList "\n---\n" $moved }}
 {{- $object := fromYaml . }}
 {{- $metadata := $object.metadata }}
-{{- if not (or (eq $object.kind "Namespace") (has $metadata.name $drop)) }}
+{{- if not (or (eq $object.kind "Namespace") (has $metadata.name $drop) (has $object.kind $drop)) }}
 {{- $_ := set $metadata "labels" (merge $metadata.labels $common) }}
 {{- if eq $object.kind "ServiceAccount" }}
 {{- with get $accounts $metadata.name }}{{ $_ := set $metadata "annotations" . }}{{ end }}
+{{- end }}
+{{- if eq $object.kind "ClusterRole" }}
+{{- with get $only $metadata.name }}
+{{- $resources := . }}
+{{- $rules := list }}
+{{- range $object.rules }}
+{{- if has (first .resources) $resources }}{{ $rules = append $rules . }}{{ end }}
+{{- end }}
+{{- $_ := set $object "rules" $rules }}
+{{- end }}
 {{- end }}
 ---
 {{ toYaml $object }}

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -61,7 +62,13 @@ SETS: dict[str, dict[str, Any]] = {
         "dashboards": {"enabled": True, "annotations": {"grafana_folder": "tranche"}, "namespace": "monitoring"},
         "podDisruptionBudget": {"maxUnavailable": "50%"},
     },
-    "shadow": {"mode": "shadow", "gpuResource": "amd.com/gpu"},
+    "shadow": {
+        "mode": "shadow",
+        "gpuResource": "amd.com/gpu",
+        "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "reports": {"tls": {"existingSecret": "mine"}},
+    },
     "two vendors": {
         "gpuResources": ["nvidia.com/gpu", "amd.com/gpu"],
         "gpuKindLabels": ["example.org/gpu"],
@@ -213,7 +220,51 @@ def test_gpu_settings_reach_the_planner(render: Render, chosen: Callable[[dict[s
 def test_shadow_mode_installs_nothing_that_can_change_pods(render: Render) -> None:
     objects = render("--set", "mode=shadow")
     assert "--shadow" in containers(objects)["scheduler"]["args"]
+    assert set(containers(objects)) == {"scheduler"}
     assert not [o for o in objects if o["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "operator"]
+
+
+def test_account_of_shadow_mode_has_rights_to_read_only(render: Render) -> None:
+    objects = render("--set", "mode=shadow")
+    bindings = [one for one in objects if one["kind"].endswith("RoleBinding")]
+    assert [(one["kind"], one["roleRef"]["name"]) for one in bindings] == [("ClusterRoleBinding", "tranche-scheduler")]
+    (role,) = [
+        one for one in objects if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "tranche-scheduler"
+    ]
+    granted = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    watched = ("nodes", "pods", "resourcequotas", "sites", "trainingjobs")
+    assert granted == {(kind, verb) for kind in watched for verb in ("list", "watch")} | {("pods", "get")}
+
+
+def test_alerts_of_shadow_mode_expect_no_leader_and_no_operator(render: Render) -> None:
+    def alerts(*values: str) -> list[str]:
+        objects = render("--set=prometheusRule.enabled=true", *values)
+        (groups,) = [one["spec"]["groups"] for one in objects if one["kind"] == "PrometheusRule"]
+        return [rule["alert"] for group in groups for rule in group["rules"]]
+
+    live = alerts()
+    never_quiet = {"TrancheNoLeader", "TrancheOperatorNotReady"}
+    assert never_quiet < set(live)
+    assert alerts("--set=mode=shadow") == [alert for alert in live if alert not in never_quiet]
+
+
+@pytest.mark.parametrize(
+    "values", ["mode=live", "mode=shadow", "reports.tls.enabled=false", "mode=shadow,reports.tls.enabled=false"]
+)
+def test_helm_test_asks_only_for_addresses_that_are_served(render: Render, values: str) -> None:
+    objects = render("--set", values)
+    (test,) = [one for one in objects if one["kind"] == "Pod"]
+    served = {
+        (one["metadata"]["name"], port["port"])
+        for one in objects
+        if one["kind"] == "Service"
+        for port in one["spec"]["ports"]
+        if port["targetPort"] in {p["name"] for c in containers(objects).values() for p in c["ports"]}
+    }
+    _, *urls = test["spec"]["containers"][0]["args"]
+    for url in map(urlsplit, urls):
+        assert ((url.hostname or "").partition(".")[0], url.port or {"https": 443, "http": 80}[url.scheme]) in served
+    assert len(urls) == (2 if "shadow" in values else 6)
 
 
 def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Path) -> None:

@@ -209,6 +209,14 @@ def test_the_job_in_the_notes_can_be_planned(helm: Run, resource: str) -> None:
     assert to_job(job, (resource,)).gpus == 1
 
 
+def test_notes_of_shadow_mode_read_results_and_start_no_job(helm: Run, render: Render) -> None:
+    words = ("--dry-run=client", "-n", SYSTEM, "--set", "mode=shadow")
+    notes = helm("install", "tranche", "tranche", *words).stdout.partition("\nNOTES:\n")[2]
+    assert "kubectl apply" not in notes
+    assert "port-forward deployment/tranche-scheduler 10262" in notes
+    assert "--port=10262" in containers(render("--set", "mode=shadow"))["scheduler"]["args"]
+
+
 def test_every_value_is_explained() -> None:
     lines = (ROOT / "helm" / "tranche" / "values.yaml").read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines):
