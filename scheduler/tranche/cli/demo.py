@@ -16,7 +16,7 @@ from tranche.cli.option_types import LIVE_POLICY, Finite
 )
 @click.option(
     "--slower",
-    default=1.0,
+    default=1,
     show_default=True,
     type=Finite(1, 100),
     help="Multiply all times of the jobs by this factor, so that delays of the control plane matter less.",

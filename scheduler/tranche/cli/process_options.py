@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, TOPOLOGY_LEVELS, Finite
+from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, SECONDS, TOPOLOGY_LEVELS, Finite
 from tranche.kube.client.errors import ApiError
 from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, LogSettings, log_to_stderr
@@ -24,8 +24,10 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
     """Parse share weights by namespace."""
     weights: dict[str, float] = {}
     for value in values:
-        namespace, _, number = value.partition("=")
-        weights[namespace] = Finite(0, 1e6, min_open=True).convert(number, parameter, context)
+        namespace, equals, number = value.partition("=")
+        if not (namespace and equals):
+            raise click.BadParameter(f"{value!r} is not NAMESPACE=WEIGHT", context, parameter)
+        weights[namespace] = Finite(0, 10**6, min_open=True).convert(number, parameter, context)
     return weights
 
 
@@ -113,26 +115,26 @@ API = (
 START_LIMITS = (
     click.option(
         "--start-error-seconds",
-        default=60.0,
+        default=60,
         show_default=True,
-        type=Finite(0, 1e9),
+        type=SECONDS,
         help="Seconds after which a pod fails that cannot start without a change, such as a missing ConfigMap.",
     ),
     click.option(
         "--image-pull-seconds",
-        default=600.0,
+        default=600,
         show_default=True,
-        type=Finite(0, 1e9),
+        type=SECONDS,
         help="Seconds after which a pod fails whose image cannot be pulled.",
     ),
     click.option(
         "--pod-start-seconds",
-        default=1800.0,
+        default=1800,
         show_default=True,
-        type=Finite(0, 1e9),
+        type=SECONDS,
         help="Seconds after which a pod with a node fails whose containers have not started for no reported reason.",
     ),
-    click.option("--verdict-seconds", default=630.0, show_default=True, type=Finite(1, 1e9), hidden=True),
+    click.option("--verdict-seconds", default=630, show_default=True, type=Finite(1, 10**9), hidden=True),
 )
 NODE_HEALTH = (
     click.option(
@@ -144,16 +146,16 @@ NODE_HEALTH = (
     ),
     click.option(
         "--node-exclusion-seconds",
-        default=300.0,
+        default=300,
         show_default=True,
-        type=Finite(1, 1e9),
+        type=Finite(1, 10**9),
         help="Seconds for which a node is excluded first; doubles with each failed trial.",
     ),
     click.option(
         "--node-exclusion-max-seconds",
-        default=3600.0,
+        default=3600,
         show_default=True,
-        type=Finite(1, 1e9),
+        type=Finite(1, 10**9),
         help="Longest time in seconds for which a node is excluded.",
     ),
     click.option(
@@ -197,15 +199,16 @@ PLANNER = (
     click.option("--seed", default=0, show_default=True, help="Seed of the policy's random choices."),
     click.option(
         "--estimate-seconds",
-        default=300.0,
+        default=300,
         show_default=True,
+        type=SECONDS,
         help="Write planned times again when they moved by more than this number of seconds.",
     ),
     click.option(
         "--server-idle-seconds",
-        default=300.0,
+        default=300,
         show_default=True,
-        type=Finite(0, 1e9),
+        type=SECONDS,
         help="Seconds after which parameter servers without workers save and stop, if later ones can load what they "
         "saved.",
     ),

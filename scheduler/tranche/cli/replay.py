@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @click.option("--cluster", type=FILE, help="Replay on the sites and nodes of this YAML file.")
 @click.option(
     "--restart-seconds",
-    default=30.0,
+    default=30,
     show_default=True,
     type=SECONDS,
     help="ρ: restart cost in seconds, added at every pod start.",

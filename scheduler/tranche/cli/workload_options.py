@@ -225,27 +225,27 @@ _OPTIONS = (
     ),
     click.option(
         "--restart-seconds",
-        default=0.0,
+        default=0,
         show_default=True,
         type=SECONDS,
         help="ρ: restart cost in seconds, added at every pod start.",
     ),
     click.option(
-        "--period", default=0.0, show_default=True, type=SECONDS, help="Seconds between decisions; 0: at every event."
+        "--period", default=0, show_default=True, type=SECONDS, help="Seconds between decisions; 0: at every event."
     ),
     click.option(
         "--estimate-sigma",
-        default=0.0,
+        default=0,
         show_default=True,
         type=SIGMA,
         help="Log-normal σ of the error of estimated durations.",
     ),
-    click.option("--speed-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of worker speeds."),
+    click.option("--speed-sigma", default=0, show_default=True, type=SIGMA, help="Log-normal σ of worker speeds."),
     click.option(
-        "--link-sigma", default=0.0, show_default=True, type=SIGMA, help="Log-normal σ of upload times on links."
+        "--link-sigma", default=0, show_default=True, type=SIGMA, help="Log-normal σ of upload times on links."
     ),
     click.option(
-        "--unsized", default=0.0, show_default=True, type=SHARE, help="Share of jobs without a declared duration."
+        "--unsized", default=0, show_default=True, type=SHARE, help="Share of jobs without a declared duration."
     ),
     click.option(
         "--utility",
@@ -256,7 +256,7 @@ _OPTIONS = (
     ),
     click.option(
         "--speed-factor",
-        default=1.0,
+        default=1,
         show_default=True,
         type=FACTOR,
         help="1 + ε: factor on the speed of all workers; arrivals and uploads stay the same.",

@@ -116,9 +116,8 @@ def _converted(name: str, key: str, value: str, example: object) -> object:
             return tuple(_number(part) for part in value.split("/"))
         return _number(value) if isinstance(example, float) else value
     except ValueError:
-        raise ValueError(
-            f"option {key} of policy {name} is a number (several: separated by /), not {value!r}"
-        ) from None
+        wanted = "numbers separated by /" if isinstance(example, tuple) else "a number"
+        raise ValueError(f"option {key} of policy {name} needs {wanted}, not {value!r}") from None
 
 
 def _number(text: str) -> float:

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from tranche.cli import process_options
 from tranche.cli.option_types import TOPOLOGY_LEVELS
+from tranche.cli.planner import planner
 from tranche.cli.process_options import run_process
 from tranche.estimate import LevelNetwork
 from tranche.kube.client.errors import ApiError
@@ -56,3 +57,18 @@ def test_level_bandwidths_are_the_network_of_the_planner(
         assert network in result.output
     else:
         assert PlannerConfig(level_bandwidths=given[0]).settings().level_network == network
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--share-weight", "research"), "'research' is not NAMESPACE=WEIGHT"),
+        (("--share-weight", "=2"), "'=2' is not NAMESPACE=WEIGHT"),
+        (("--estimate-seconds", "nan"), "'nan' is not a finite number"),
+        (("--estimate-seconds", "-1"), "-1.0 is not in the range 0<=x<=1000000000"),
+    ],
+)
+def test_option_of_the_planner_that_means_nothing_is_refused(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(planner, [*words, "--planner-port", "0"])
+    assert result.exit_code == 2
+    assert message in result.output

@@ -92,6 +92,10 @@ def test_comments_are_of_the_value_below_them() -> None:
     assert load_yaml(text)
 
 
+def test_whole_numbers_of_commands_have_no_decimals() -> None:
+    assert not re.findall(r"(?<![\d.])\d+\.0(?![\d.])", commands_page())
+
+
 def test_every_command_and_every_policy_is_listed() -> None:
     commands, policies = commands_page(), policies_page()
     for path in ("tranche simulate", "tranche scheduler", "tranche-operator", "kubectl tranche whatif"):

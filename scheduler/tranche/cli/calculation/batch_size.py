@@ -21,7 +21,7 @@ COLUMNS = ("choice", "a", "b", "delay, s", "lost", "waiting", "batch", "memory, 
 
 
 @click.command("batch-size", cls=OneLineCommand)
-@click.option("--rate", required=True, type=Finite(1e-9, 1e9), help="Requests per second.")
+@click.option("--rate", required=True, type=Finite(1e-9, 10**9), help="Requests per second.")
 @click.option("--places", required=True, type=click.IntRange(1, MAX_PLACES), help="Requests that can wait.")
 @click.option("--base-time", type=SECONDS, help="Service time of a batch without its requests, in seconds.")
 @click.option("--item-time", type=SECONDS, help="Additional service time for each request of a batch, in seconds.")

@@ -15,7 +15,7 @@ Speeds = Literal["equal", "mixed"]
 DELAYS: dict[str, Delay] = {"jsac-cloud": "outside"}
 """Source of the data by preset, unless an option overrides it; `home` for presets that are missing here."""
 MAX_EDGES, MAX_WORKERS_PER_EDGE, MAX_PS_HOSTS, MAX_EPOCHS = 100, 1000, 1000, 10_000
-LARGEST_SCALE = 1000.0
+LARGEST_SCALE = 1000
 
 
 @dataclass(frozen=True, slots=True)
