@@ -16,6 +16,7 @@ from tranche.extender.view import View, ViewSources
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.metrics.scheduler import PLANNER, Metrics, Watched, count_jobs
 from tranche.runtime.connection_guard import PROBES
+from tranche.runtime.http_errors import add_error_handlers
 from tranche.runtime.http_server import readiness, serve
 from tranche.runtime.request_body import read_body
 
@@ -61,6 +62,7 @@ def create_app(
         count_jobs(metrics, watches.jobs.subscribe)
     metrics.set_sites(lambda: list_sites(view))
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None)
+    add_error_handlers(app)
     for verb, answer in _answers(view, clock).items():
         # a plain route, so that FastAPI does not decode the body
         app.add_route(f"/{verb}", _endpoint(verb, answer, metrics), methods=["POST"])
@@ -71,6 +73,7 @@ def create_app(
 def create_metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> FastAPI:
     """Create an application with probes and metrics only, for an address that other pods can reach."""
     app = FastAPI(title="tranche metrics", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    add_error_handlers(app)
     app.include_router(_probes(metrics, unready))
     return app
 

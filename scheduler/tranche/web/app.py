@@ -9,9 +9,6 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
-from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from tranche import __version__
@@ -20,6 +17,7 @@ from tranche.extender.view import View, ViewSources
 from tranche.kube.client.client import ApiClient
 from tranche.model.chunk_ranges import MAX_CHUNK
 from tranche.model.share_text import share_text, with_share
+from tranche.runtime.http_errors import add_error_handlers
 from tranche.web import job_views
 from tranche.web.authorization import RETRY_SECONDS, Guard, Refusal, Visitor, answered
 from tranche.web.chunk_plan import ChunkWindows, no_windows, page_of
@@ -42,8 +40,6 @@ from tranche.web.static_files import SafeHeaders, etag, static_files
 
 MAX_PAGE_JOBS = 1000
 """Maximum number of jobs or chunks in one response."""
-MAX_SHOWN = 64
-"""Maximum length of an invalid value in an error."""
 MAX_LANES = 100
 """Maximum number of nodes in one response."""
 DEFAULT_JOBS = 50
@@ -140,8 +136,7 @@ def create_page_app(
     app = FastAPI(title="tranche", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _no_route)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    add_error_handlers(app)
     app.include_router(static_files())
     app.include_router(_overview(context, guard))
     app.include_router(_many(context, guard))
@@ -333,18 +328,3 @@ async def _refused(request: Request, refusal: Exception) -> Response:
     status = refusal.status if isinstance(refusal, Refusal) else 500
     headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}.get(status, {})
     return JSONResponse({"error": str(refusal)}, status, {**headers, "Cache-Control": "no-store"})
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    """Answer a request whose path or method does not exist; `detail` is the framework's key, kept for old clients."""
-    assert isinstance(error, HTTPException)
-    text = f"{request.method} {request.url.path}: {error.detail}"
-    return JSONResponse({"error": text, "detail": error.detail}, error.status_code, error.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer a request with invalid parameters; `detail` is the framework's list of them, kept for old clients."""
-    assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    text = "; ".join(f"{one['loc'][-1]}={str(one['input'])[:MAX_SHOWN]!r}: {one['msg']}" for one in found)
-    return JSONResponse({"error": text, "detail": jsonable_encoder(found)}, 422)

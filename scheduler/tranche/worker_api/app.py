@@ -36,6 +36,7 @@ from tranche.kube.convert.pod_state import is_over
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkGrant, ChunkRequest, Report, Timings
 from tranche.planner_api.receiver import NotLeadingError
+from tranche.runtime.http_errors import add_error_handlers
 from tranche.runtime.rate_limit import RateLimit
 from tranche.runtime.request_body import read_body
 from tranche.worker_api.allocation import allocations
@@ -226,6 +227,7 @@ def create_report_app(
     limits = RateLimit(REPORTS_PER_SECOND, BURST), RateLimit(REQUESTS_PER_SECOND, BURST)
     route = ReportRoute(pods, jobs, receiver, reviewer, *limits, clock)
     app = FastAPI(title="tranche reports", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    add_error_handlers(app)
 
     async def receive(request: Request) -> Response:
         shares = await route.receive(request)

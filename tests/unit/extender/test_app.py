@@ -190,3 +190,10 @@ def test_metrics_app_serves_only_probes_and_metrics() -> None:
     assert "tranche_build_info" in client.get("/metrics").text
     assert [client.get(path).status_code for path in ("/v1/jobs", "/openapi.json")] == [404, 404]
     assert client.post("/filter", json={}).status_code == 404
+    assert client.get("/v1/jobs").json() == {"error": "GET /v1/jobs: Not Found", "detail": "Not Found"}
+
+
+def test_method_that_a_verb_does_not_have_is_named() -> None:
+    answer = FUZZED.client.get("/filter")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json() == {"error": "GET /filter: Method Not Allowed", "detail": "Method Not Allowed"}

@@ -99,6 +99,15 @@ def test_a_report_of_the_jobs_own_pod_is_taken() -> None:
     assert 'tranche_reports_total{result="accepted"} 1.0' in app.metrics.render().decode()
 
 
+@pytest.mark.parametrize(
+    ("method", "url", "status", "reason"),
+    [("GET", URL, 405, "Method Not Allowed"), ("POST", "/v1/jobs/ns/cats/progres", 404, "Not Found")],
+)
+def test_unknown_path_or_method_is_named_in_the_error(method: str, url: str, status: int, reason: str) -> None:
+    answer = Running().client.request(method, url)
+    assert (answer.status_code, answer.json()) == (status, {"error": f"{method} {url}: {reason}", "detail": reason})
+
+
 @pytest.mark.parametrize("token", [None, "", "nonsense", "ns/cats-ps-0-7", "x" * 20_000])
 def test_without_a_token_that_is_bound_to_a_pod_it_is_401(token: str | None) -> None:
     app = Running()
