@@ -41,6 +41,7 @@ def refusal(doing: str, error: ApiError) -> ClusterError:
     text = " ".join(error.message.split())
     if isinstance(error, Unreachable):
         if error.reason == "NoConfiguration":
+            text = text.rstrip(".")
             return ClusterError(f"no cluster is configured: {text}: use --kubeconfig or --context, or set KUBECONFIG")
         return ClusterError(f"the API server cannot be reached: {error.reason}: {text}")
     if error.status == 401:

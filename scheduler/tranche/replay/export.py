@@ -161,7 +161,7 @@ class _ExportBuilder:
                 continue
             self.jobs[job.key], self.past_runs[job.key] = job, past
         if not self.jobs:
-            hint = self.problems[0] if self.problems else f"create it with {_COMMAND}"
+            hint = self.problems[0].removeprefix(f"{self.name}: ") if self.problems else f"create it with {_COMMAND}"
             raise ExportError(
                 f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {hint}"
             )
@@ -238,8 +238,9 @@ def _document(path: Path, name: str) -> Any:
 def _job(item: object, gpu_resources: GpuResources) -> tuple[Job, PastRun | None]:
     """Convert one item to a job, with its recorded run if it has ended; a ValueError names the problem."""
     if not isinstance(item, Mapping) or item.get("kind", _KIND) != _KIND:
-        kind = item.get("kind") if isinstance(item, Mapping) else type(item).__name__
-        raise ValueError(f"is a {str(kind)[:40]}, not a {_KIND}: create the export with {_COMMAND}")
+        kind = item.get("kind") if isinstance(item, Mapping) else None
+        found = f"is a {kind[:40]}, not" if isinstance(kind, str) else "is not"
+        raise ValueError(f"{found} a {_KIND}: create the export with {_COMMAND}")
     resource = TrainingJob.model_validate(item)
     if resource.metadata.creation_timestamp is None:
         raise ValueError("has no metadata.creationTimestamp, so its submission time is unknown")

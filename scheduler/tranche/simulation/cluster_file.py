@@ -174,7 +174,7 @@ def read_file(path: Path) -> ClusterFile:
     """
     document = _load(path)
     if not isinstance(document, dict):
-        raise ClusterError(f"{shown(path)}: must be a mapping with sites, not {type(document).__name__}")
+        raise ClusterError(f"{shown(path)}: must be a mapping with the key sites")
     try:
         return ClusterFile.model_validate(document)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from tranche.client.manifest import read_manifest
         ("a: 1\nb: 2", "the manifest: has no field kind: provide a TrainingJob"),
         (" ", "the manifest: contains 0 objects: provide exactly one TrainingJob"),
         ("", "the manifest: contains 0 objects: provide exactly one TrainingJob"),
+        ("- 1\n- 2\n---\n", "the manifest: is not a mapping: provide a TrainingJob"),
         ("job.yaml", "job.yaml: No such file or directory"),
     ],
 )

@@ -214,7 +214,9 @@ def test_export_counts_problems_and_reports_duplicate_jobs(path: Path) -> None:
             b'{"kind": "List", "items": []}',
             "can be simulated nor pods that used GPUs: create it with",
         ),
-        (b'{"kind": "List", "items": [5]}', "items[0]: is a int, not a TrainingJob"),
+        (b'{"kind": "List", "items": [5]}', "nor pods that used GPUs: items[0]: is not a TrainingJob"),
+        (b'{"kind": "List", "items": [null]}', "items[0]: is not a TrainingJob"),
+        (b'{"kind": "List", "items": [{"kind": null}]}', "items[0]: is not a TrainingJob"),
     ],
 )
 def test_invalid_export_is_rejected_with_the_export_command(path: Path, content: bytes, words: str) -> None:

@@ -126,8 +126,8 @@ NODE = "nodes: [{gpus: 1}]"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "must be a mapping with sites, not NoneType"),
-        ("- a", "must be a mapping with sites, not list"),
+        ("", "must be a mapping with the key sites"),
+        ("- a", "must be a mapping with the key sites"),
         ("{}", "sites: Field required"),
         ("sites: []", "sites: List should have at least 1 item"),
         ("sites: {a: 1}", "sites: Input should be a valid list"),

@@ -20,7 +20,7 @@ def training_job_manifest(objects: Sequence[Any]) -> dict[str, Any]:
         raise ValueError(f"contains {len(found)} objects: provide exactly one TrainingJob")
     (one,) = found
     if not isinstance(one, dict):
-        raise ValueError(f"is a {type(one).__name__}, not a TrainingJob")
+        raise ValueError("is not a mapping: provide a TrainingJob")
     kind = one.get("kind")
     if kind is None:
         raise ValueError("has no field kind: provide a TrainingJob")
