@@ -31,25 +31,30 @@ def column(name: str, path: str, kind: str = "string", priority: int = 0, descri
     return {key: value for key, value in entry.items() if value not in (0, "")}
 
 
-_AGE = column("Age", ".metadata.creationTimestamp", "date")
+_AGE = column("Age", ".metadata.creationTimestamp", "date", description="Time since the creation.")
 _JOB_COLUMNS = [
-    column("Phase", ".status.phase"),
+    column("Phase", ".status.phase", description="Phase of the job."),
     column("Done", ".status.progress.chunks", description="Completed chunks over all chunks."),
     column("Trained", ".status.progress.trained", description="Mini-batches trained, as a share of all."),
     column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist."),
     column("Sites", ".status.sites", description="Sites where pods of the job run."),
-    column("Planned-Start", ".status.plan.estimatedStart"),
-    column("Planned-Completion", ".status.plan.estimatedCompletion"),
+    column("Planned-Start", ".status.plan.estimatedStart", description="Expected start of the next worker."),
+    column("Planned-Completion", ".status.plan.estimatedCompletion", description="Expected end of the job."),
     column("Preemptions", ".status.progress.preemptions", "integer", description="Worker pods that were preempted."),
     _AGE,
     column("Why", ".status.plan.explanation", priority=1, description="Reason why the job runs or waits."),
 ]
 _SITE_COLUMNS = [
-    column("Tier", ".spec.tier"),
+    column("Tier", ".spec.tier", description="Edge or Cloud."),
     column("Nodes", ".status.nodes", "integer", description="Ready nodes."),
-    column("GPUs", ".status.gpus", "integer"),
+    column("GPUs", ".status.gpus", "integer", description="GPUs of these nodes."),
     column("Allocated", ".status.allocatedGpus", "integer", description="GPUs that pods hold."),
-    column("Connected", ".status.connected", "boolean"),
+    column(
+        "Connected",
+        ".status.connected",
+        "boolean",
+        description="Whether a node of the site is ready or the site has no nodes.",
+    ),
     _AGE,
 ]
 

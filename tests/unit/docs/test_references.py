@@ -43,14 +43,21 @@ def test_a_field_is_listed_with_type_default_and_meaning() -> None:
     )
 
 
-def test_every_field_of_a_specification_has_a_meaning() -> None:
+def test_every_field_and_column_has_a_meaning() -> None:
     for name in ("sites", "trainingjobs"):
         page = definition_page(ROOT / f"manifests/crds/{name}.yaml")
-        (specification,) = [part for part in page.split("\n## ") if part.startswith("spec\n")]
-        table = specification.partition("\n### ")[0]
-        rows = [line for line in table.splitlines() if line.startswith("| `")]
-        assert len(rows) > 5
-        assert [row for row in rows if row.endswith("|  |")] == []
+        for part in ("spec", "status", "Columns of kubectl get"):
+            (section,) = [text for text in page.split("\n## ") if text.startswith(f"{part}\n")]
+            table = section.partition("\n### ")[0]
+            rows = [line for line in table.splitlines() if line.startswith("| ")][2:]
+            assert len(rows) > 5
+            assert [row for row in rows if row.endswith("|  |")] == []
+
+
+def test_large_bounds_are_written_with_all_digits() -> None:
+    page = definition_page(ROOT / "manifests/crds/trainingjobs.yaml")
+    assert "| `runPolicy.ttlSecondsAfterFinished` | integer, ≥ 0 and ≤ 2147483647 |" in page
+    assert "| `weight` | number, > 0 and ≤ 1000000 | `1` |" in page
 
 
 def test_a_value_without_a_comment_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _HEAD = """\
 
 Generated from the custom resource definition by `make generate`; do not edit. `{plural}.{group}`, version `{version}`,
 {scope}.
-`kubectl explain {singular}.spec` says the same of the definition that is installed. A field without a default may be
+`kubectl explain {singular}.spec` shows the same for the definition that is installed. A field without a default may be
 left out unless it is required.
 """
 
@@ -44,7 +44,7 @@ def definition_page(file: Path) -> str:
             table(("field", "type", "default", "meaning"), _rows(part)),
         ]
         if rules := list(_rules(name, part)):
-            parts += [f"### What is refused in {name}\n", table(("field", "said by the API server"), rules)]
+            parts += [f"### What is refused in {name}\n", table(("field", "message of the API server"), rules)]
     parts += ["## Columns of kubectl get\n", _columns(version)]
     return "\n".join(parts)
 
@@ -53,12 +53,16 @@ def _rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, ...]]:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
-        default = "required" if name in required else cell(field["default"]) if "default" in field else ""
+        default = "required" if name in required else _default(field["default"]) if "default" in field else ""
         inside = field.get("items", field)
         meaning = field.get("description") or inside.get("description", "")
         yield f"`{path}`", _type(name, field), default, meaning
         if name not in EMBEDDED:
             yield from _rows(inside, f"{path}[]." if "items" in field else f"{path}.")
+
+
+def _default(value: object) -> str:
+    return cell(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _type(name: str, field: Schema) -> str:
@@ -73,8 +77,15 @@ def _type(name: str, field: Schema) -> str:
     if isinstance(values := field.get("additionalProperties"), Mapping):
         return f"map to {_type('', values)}"
     word = field.get("format") if field.get("format") == "date-time" else field.get("type", "any")
-    bounds = (("≥", field.get("minimum")), ("≤", field.get("maximum")))
-    return " ".join([str(word), *(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)])
+    return f"{word}{_range(field)}"
+
+
+def _range(field: Schema) -> str:
+    low, high = (None if bound is None else f"{bound:.16g}" for bound in (field.get("minimum"), field.get("maximum")))
+    above = ">" if field.get("exclusiveMinimum") else "≥"
+    if low is not None and high is not None:
+        return f", {above} {low} and ≤ {high}"
+    return f", {above} {low}" if low is not None else f", ≤ {high}" if high is not None else ""
 
 
 def _rules(path: str, schema: Schema) -> Iterator[tuple[str, str]]:

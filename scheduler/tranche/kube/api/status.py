@@ -40,14 +40,23 @@ class PlannedWindow(Resource):
     """One worker pod on one slot with an ordered list of chunks."""
 
     index: int
+    """Number of the worker, from 0."""
     attempt: int
+    """Number of the attempt, which is part of the name of the pod; it increases over all pods of the job."""
     site: SiteName
+    """Site of the pod."""
     node: NodeName | None = None
+    """Node of the pod; absent at an unlimited site, where kube-scheduler chooses it."""
     fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+    """Nodes on which the pod may start if its node is not available."""
     chunks: list[int] = Field(max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    """Chunks of the window, in the order in which the worker trains them; for a gang, the number of the member."""
     start: datetime | None = None
+    """Time at which the window opened."""
     end: datetime | None = None
+    """Expected end of the window."""
     state: Literal["Open", "Closing"] = "Open"
+    """Closing: the pod is to stop, and its end has not been counted yet."""
     generation: int | None = None
     """metadata.generation from which its pod was created."""
     renewed: int | None = None
@@ -62,11 +71,17 @@ class PlannedParameterServer(Resource):
     """Placement of one parameter server."""
 
     index: int
+    """Number of the parameter server, from 0; 0 for a chief."""
     attempt: int
+    """Number of the attempt, which is part of the name of the pod; it increases over all pods of the job."""
     site: SiteName
+    """Site of the pod."""
     node: NodeName | None = None
+    """Node of the pod; absent at an unlimited site, where kube-scheduler chooses it."""
     fallbacks: list[NodeName] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
+    """Nodes on which the pod may start if its node is not available."""
     state: Literal["Open", "Closing"] = "Open"
+    """Closing: the pod is to stop, and its end has not been counted yet."""
     preempted_by: Preemptor | None = None
     """Job for which the pod stops, namespace/name; absent if it stops for another reason."""
     why: StopReason | None = None
@@ -81,6 +96,7 @@ class PlannedStaging(Resource):
     """A copy of data to a site."""
 
     site: SiteName
+    """Site that receives the data."""
     attempt: int | None = None
     """Attempt of the pod that copies the data; absent if there is no pod now."""
     chunks: ChunkSet = ""
@@ -121,14 +137,18 @@ class NodePods(Resource):
     """Number of pods on one node."""
 
     node: NodeName
+    """Name of the node."""
     pods: int = Field(ge=1, le=MAX_CHUNKS)
+    """Number of pods."""
 
 
 class PodPlaces(Resource):
     """Numbers of pods by node."""
 
     workers: list[NodePods] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    """Workers by node."""
     parameter_servers: list[NodePods] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
+    """Parameter servers by node."""
 
 
 class ReservedCells(PodPlaces):
@@ -176,7 +196,9 @@ class PlannedInterval(Resource):
     """Interval that contains a planned time with a probability of 80 %."""
 
     earliest: datetime
+    """Start of the interval."""
     latest: datetime
+    """End of the interval."""
 
 
 class Plan(Resource):
@@ -217,12 +239,14 @@ class Plan(Resource):
     homes: dict[str, ChunkSet] = Field(default={}, max_length=MAX_CHUNKS)
     """Chunks whose data is placed at a site, such as 0-11,14, by site."""
     parameter_servers: list[PlannedParameterServer] = Field(default=[], max_length=100, json_schema_extra=ATOMIC)
+    """Parameter servers that run or start."""
     chief: PlannedChief | None = None
     unplaced: UnplacedPods | None = None
     """Failed attempts to place a pod, failed preemptions, and their consequences; absent without them."""
     grant: WorkerGrant | None = None
     """Number of workers that the policy grants the job, if it distributes workers among all jobs."""
     staging: list[PlannedStaging] = Field(default=[], max_length=256, json_schema_extra=ATOMIC)
+    """Copies of data by staging pods."""
     workers: list[PlannedWindow] = Field(default=[], max_length=2 * MAX_CHUNKS, json_schema_extra=ATOMIC)
     """Open and closing windows."""
 
@@ -236,7 +260,9 @@ class PartialChunk(Resource):
     """A chunk that has been started and is not done."""
 
     chunk: int
+    """Number of the chunk."""
     batches: float
+    """Trained mini-batches of the chunk."""
 
 
 class SavedProgress(Resource):
@@ -247,17 +273,24 @@ class SavedProgress(Resource):
     done: ChunkSet = ""
     """Chunks that the checkpoint contains completely."""
     running: list[PartialChunk] = Field(default=[], max_length=MAX_CHUNKS, json_schema_extra=ATOMIC)
+    """Chunks that the checkpoint contains in part."""
 
 
 class EndedAttempt(Resource):
     """End of one pod of the job."""
 
     role: Literal["worker", "chief"] = "worker"
+    """Role of the pod."""
     index: int
+    """Number of the worker; 0 for a chief."""
     attempt: int
+    """Number of the attempt."""
     node: str = Field(max_length=253)
+    """Node on which the pod ran."""
     reason: str = Field(max_length=1024)
+    """Outcome of the pod, such as Preempted or Stopped, or why its containers did not start, such as ErrImagePull."""
     exit_code: int | None = None
+    """Exit code of the training container; absent if none is known."""
     preempted_by: Preemptor | None = None
     """Job that preempted the pod, namespace/name, or a pod of no TrainingJob, pod/namespace/name."""
     why: StopReason | None = None
@@ -285,6 +318,7 @@ class SiteProgress(Resource):
     """Resources that the job used at one site."""
 
     site: SiteName
+    """Name of the site."""
     gpu_seconds: int = 0
     """GPU-seconds that workers held, from the opening of a window to the end of its pod."""
     trained_gpu_seconds: int = 0
@@ -363,30 +397,43 @@ class Condition(Resource):
     model_config = ConfigDict(json_schema_extra=WHOLE)
 
     type: str = Field(max_length=316)
+    """Name of the condition."""
     status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds."""
     observed_generation: int | None = None
+    """metadata.generation of the spec that the condition is for."""
     last_transition_time: datetime
+    """Time at which `status` changed last."""
     reason: str = Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    """Reason as one word, for programs."""
     message: str = Field(default="", max_length=32768)
+    """Details for users."""
 
 
 class AdmittedToleration(Resource):
     """Toleration of an admitted pod."""
 
     key: str = Field(default="", max_length=317)
+    """Key of the taint; empty: all keys."""
     operator: str = Field(default="Equal", max_length=64)
+    """Exists: the value does not matter."""
     value: str = Field(default="", max_length=63)
+    """Value of the taint."""
     effect: str = Field(default="", max_length=64)
+    """Effect of the taint; empty: all effects."""
 
 
 class AdmittedPod(Resource):
     """Requirements of the pods of one role after admission: defaults, LimitRanges, webhooks and RuntimeClass."""
 
     role: str = Field(max_length=64)
+    """Role of the pods."""
     requests: dict[str, RequestedAmount] = Field(default={}, max_length=64)
     """Requests as kube-scheduler counts them: containers, init containers, sidecars and overhead."""
     node_selector: dict[str, LabelValue] = Field(default={}, max_length=64)
+    """Labels that the nodes of the pods need."""
     tolerations: list[AdmittedToleration] = Field(default=[], max_length=64, json_schema_extra=ATOMIC)
+    """Taints that the pods tolerate."""
     unplanned: list[LabelValue] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
     """Constraints that the planner does not plan with: podAffinity, podAntiAffinity, topologySpreadConstraints,
     resourceClaims, volumes and hostPorts."""
@@ -400,6 +447,7 @@ class AdmittedPods(Resource):
     generation: int
     """metadata.generation of the spec that the dry run was made for."""
     pods: list[AdmittedPod] = Field(default=[], max_length=8, json_schema_extra=ATOMIC)
+    """Requirements by role."""
 
 
 class TrainingJobStatus(Resource):
@@ -412,8 +460,11 @@ class TrainingJobStatus(Resource):
     )
 
     phase: Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"] | None = None
+    """Phase of the job, from its pods and its plan."""
     conditions: list[Condition] = Field(default=[], max_length=64, json_schema_extra=by_key("type"))
+    """Conditions of the job."""
     observed_generation: int | None = None
+    """metadata.generation of the spec that tranche-operator read last."""
     plan: Plan | None = None
     progress: Progress | None = None
     admitted: AdmittedPods | None = None
