@@ -236,14 +236,14 @@ def test_account_of_shadow_mode_has_rights_to_read_only(render: Render) -> None:
     assert granted == {(kind, verb) for kind in watched for verb in ("list", "watch")} | {("pods", "get")}
 
 
-def test_alerts_of_shadow_mode_expect_no_leader_and_no_operator(render: Render) -> None:
+def test_alerts_of_shadow_mode_expect_no_other_process(render: Render) -> None:
     def alerts(*values: str) -> list[str]:
         objects = render("--set=prometheusRule.enabled=true", *values)
         (groups,) = [one["spec"]["groups"] for one in objects if one["kind"] == "PrometheusRule"]
         return [rule["alert"] for group in groups for rule in group["rules"]]
 
     live = alerts()
-    never_quiet = {"TrancheNoLeader", "TrancheOperatorNotReady"}
+    never_quiet = {"TrancheNoLeader", "TrancheOperatorNotReady", "TrancheProcessMissing"}
     assert never_quiet < set(live)
     assert alerts("--set=mode=shadow") == [alert for alert in live if alert not in never_quiet]
 

@@ -26,6 +26,12 @@ FIRES: dict[str, list[Series]] = {
     "TrancheNoLeader": [{'tranche_leader{instance="a"}': "0x600", 'tranche_leader{instance="b"}': "0x600"}, {}],
     "TrancheSeveralLeaders": [{'tranche_leader{instance="a"}': "1x600", 'tranche_leader{instance="b"}': "1x600"}],
     "TrancheOperatorNotReady": [{"tranche_operator_ready": "0x600"}, {}],
+    "TrancheProcessMissing": [
+        {},
+        {'tranche_build_info{process="extender"}': "1x600"},
+        {'tranche_build_info{process="api"}': "1x600"},
+        {'tranche_build_info{process="extender"}': "1x600", 'tranche_build_info{process="api"}': "1x300"},
+    ],
     "TrancheWatchSilent": [{'tranche_watch_age_seconds{kind="pods",instance="a"}': "0+60x600"}],
     "TrancheWatchRestarts": [{'tranche_watch_relists_total{kind="pods",instance="a"}': "0+1x600"}],
     "TrancheErrors": [{'tranche_errors_total{kind="object"}': "0x590 1x9"}],
@@ -91,6 +97,13 @@ QUIET: dict[str, list[Series]] = {
     "TrancheNoLeader": [{'tranche_leader{instance="a"}': "0x600", 'tranche_leader{instance="b"}': "1x600"}],
     "TrancheSeveralLeaders": [{'tranche_leader{instance="a"}': "1x600", 'tranche_leader{instance="b"}': "0x600"}],
     "TrancheOperatorNotReady": [{"tranche_operator_ready": "1x600"}],
+    "TrancheProcessMissing": [
+        {
+            'tranche_build_info{process="extender",instance="a"}': "1x600",
+            'tranche_build_info{process="api",instance="a"}': "1x300",
+            'tranche_build_info{process="api",instance="b"}': "1x600",
+        }
+    ],
     "TrancheWatchSilent": [{'tranche_watch_age_seconds{kind="pods",instance="a"}': "170x600"}],
     "TrancheWatchRestarts": [{'tranche_watch_relists_total{kind="pods",instance="a"}': "1x600"}],
     "TrancheErrors": [{'tranche_errors_total{kind="object"}': "5x600"}],
