@@ -24,7 +24,7 @@ def _one_line(remedy: str = "") -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:
-        raise InputError(f"{error.format_message()} {remedy}") from None
+        raise InputError(f"{error.format_message()} {remedy}".rstrip()) from None
 
 
 class OneLineCommand(click.Command):
@@ -53,7 +53,7 @@ class OneLineGroup(click.Group):
         Raises:
             InputError: they cannot be parsed.
         """
-        with _one_line(_list_of_commands(info_name)):
+        with _one_line(f"Options follow the command. {_list_of_commands(info_name)}"):
             return super().make_context(info_name, args, parent, **extra)
 
     def resolve_command(

@@ -39,6 +39,19 @@ def test_the_page_and_the_help_agree_on_exit_statuses() -> None:
     assert numbers == re.findall(r"^\| (\d) \|", PAGE, re.M)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--context", "edge", "queue"), "No such option '--context'. Options follow the command. Use "),
+        (("why",), "Missing argument 'JOB'.\n"),
+    ],
+)
+def test_wrong_command_line_says_in_one_line_what_to_do(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert message in result.stderr
+
+
 @pytest.mark.parametrize("group", [main, tranche_main], ids=["kubectl-tranche", "tranche"])
 def test_help_cuts_no_sentence_at_80_columns(group: click.Group) -> None:
     result = CliRunner().invoke(group, ["--help"], terminal_width=80)

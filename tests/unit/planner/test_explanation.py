@@ -117,9 +117,10 @@ def test_a_hold_binds_unless_something_else_lasts_longer() -> None:
 
 
 def test_a_parameter_server_that_fits_nowhere_is_named() -> None:
-    huge = PodShape(Resources(1_000_000, 2**30, 0, 1))
+    huge = PodShape(Resources(1_000_000, 2**30, 0, 1), Constraints((("role", "ps"),)))
     p = submitted([node("n1")], job("a", servers=1, server=huge))
-    assert sentence(p, "a", 1.0) == "no node at any site can ever hold its parameter server"
+    needs = "which needs 1000 CPU and 1 GiB of memory on a node with role=ps"
+    assert sentence(p, "a", 1.0) == f"no node at any site can ever hold its parameter server, {needs}"
 
 
 def test_explanation_names_job_that_blocks_parameter_server() -> None:
@@ -152,6 +153,11 @@ def test_explanation_says_workers_do_not_fit_beside_own_server() -> None:
             [Node("n1", "edge-a", Resources(8_000, 32 * 2**30, 1, 110)), Node("n2", "edge-a", Resources(1, 1, 1, 1))],
             {"worker": PodShape(Resources(9_000, 900 * 2**30, 1, 1))},
             "no node has 9 CPU for a worker (the largest has 8 CPU) and 900 GiB of memory for a worker (the",
+        ),
+        (
+            [Node("n1", "edge-a", Resources(1_000, 2**40, 1, 110))],
+            {"worker": PodShape(Resources(1_000, 9 * 2**40, 1, 1))},
+            "no node has 9 TiB of memory for a worker (the largest has 1 TiB of memory)",
         ),
         (
             [Node("n1", "edge-a", Resources(1_000, 2**40, 4, 110)), node("n2")],

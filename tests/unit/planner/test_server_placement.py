@@ -53,7 +53,9 @@ def test_job_with_unplaceable_server_is_not_placed_and_explained() -> None:
     tight = planner("chunk", [node("a-1", "a")], [SITES[0]])
     one = with_server("j", worker=worker(cpu=64_000), server=PodShape(Resources(cpu=65_000, memory=1, gpus=0, pods=1)))
     assert placed(tight, one) == []
-    assert tight.plan_of(one.key, 0.0).explanation == "no node at any site can ever hold its parameter server"
+    assert tight.plan_of(one.key, 0.0).explanation == (
+        "no node at any site can ever hold its parameter server, which needs 65 CPU and 9.31e-10 GiB of memory"
+    )
 
 
 def test_published_rule_with_full_data_site_uses_site_of_chunks() -> None:

@@ -138,6 +138,8 @@ def _configure(kubeconfig: str | None, context: str | None = None) -> Any:
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     else:
         file = chosen_file(kubeconfig)
+        if file and not any(os.path.exists(os.path.expanduser(part)) for part in file.split(os.pathsep)):
+            raise config.ConfigException(f"the kubeconfig {file} does not exist")
         with reading(file):
             config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=file, context=context, client_configuration=configuration, persist_config=False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tranche.model import Admission, Job, Measure, expected, free_gpus, since, until
 from tranche.model.explanation_text import ASSUMED_DURATION
-from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS
+from tranche.model.job import OUTSIDE, UNKNOWN_DURATION_SECONDS, PodShape
 from tranche.model.node_constraints import Constraints
 from tranche.model.share_text import share_clause, share_text
 from tranche.model.tenancy import DEFAULT_CLASS, PRIORITY_CLASSES, class_of
@@ -232,8 +232,17 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
             room = f"the largest has room for {cluster.largest_room(state)}"
             return f"needs {_gang(state.job, need)} in one group of {level}, more than any group can hold: {room}"
         case WaitReasonKind.SERVER_SIZE:
-            return f"no node at {reason.site or 'any site'} can ever hold its parameter server"
+            place = reason.site or "any site"
+            return f"no node at {place} can ever hold its parameter server{_needs(state.job.server)}"
     return "its workers do not fit beside its parameter servers"
+
+
+def _needs(shape: PodShape | None) -> str:
+    """Continue a sentence with what a pod without GPUs needs."""
+    if shape is None:
+        return ""
+    amounts = f"{_cpu(shape.requests.cpu)} and {_memory(shape.requests.memory)}"
+    return f", which needs {amounts}{_wanted_node(shape.constraints)}"
 
 
 def _hosts(cluster: ClusterState, state: JobState) -> str:
@@ -282,7 +291,7 @@ def _measured(number: int, measure: Measure) -> str:
         case "cpu":
             return f"{number / 1000:g}"
         case "memory":
-            return f"{number / 2**30:.3g} GiB"
+            return _size(number)
         case _:
             return str(number)
 
@@ -384,4 +393,9 @@ def _cpu(millicores: int) -> str:
 
 
 def _memory(amount: int) -> str:
-    return f"{amount / 2**30:.3g} GiB of memory"
+    return f"{_size(amount)} of memory"
+
+
+def _size(amount: int) -> str:
+    gib = amount / 2**30
+    return f"{gib:.3g} GiB" if gib < 999.5 else f"{gib / 2**10:.3g} TiB"
