@@ -21,6 +21,7 @@ PAGES = "tests/integration/docs/test_pages.py"
 SIMULATIONS = "tests/unit/docs/test_simulations.py"
 CONTAINERS = "tests/e2e/test_tutorial.py"
 ADD_A_POLICY = "tests/unit/docs/test_add_a_policy.py"
+TRAINING_CODE = "tests/unit/docs/test_training_code.py"
 BATCH_SIZE = "tests/unit/cli/test_batch_size.py"
 _TYPED_ON_A_RELEASE = (
     "README.md",
@@ -44,6 +45,7 @@ TYPED = {
     "docs/how-to/pilot.md": PILOT,
     "docs/reference/presets.md": SIMULATIONS,
     "docs/how-to/add-a-policy.md": ADD_A_POLICY,
+    "docs/how-to/training-code.md": TRAINING_CODE,
     "docs/reference/systems/batopt.md": BATCH_SIZE,
     **dict.fromkeys(_TYPED_ON_A_RELEASE, PAGES),
 }

@@ -8,6 +8,8 @@ from pathlib import Path
 from tranche_worker.allocation import Communication, read_communication
 from tranche_worker.termination_message import TERMINATION_LOG
 
+REQUIRED = tuple(f"TRANCHE_{name}" for name in ("JOB", "ATTEMPT", "CHUNK_COUNT", "EPOCHS", "BATCHES", "CHECKPOINT_DIR"))
+"""Variables that each pod of a job has."""
 GRACE_SECONDS = 30.0
 """Kubernetes' default of terminationGracePeriodSeconds."""
 
@@ -68,6 +70,9 @@ def assignment(environment: Mapping[str, str] = os.environ) -> Assignment:
     Raises:
         KeyError: if a variable is missing, because tranche did not start this process; it names the variable.
     """
+    missing = [name for name in REQUIRED if name not in environment]
+    if missing:
+        raise KeyError(f"not set: {', '.join(missing)}; this process does not run in a pod of a TrainingJob")
     pairs = (part.split(":") for part in environment.get("TRANCHE_RESUME", "").split(",") if part)
     token = environment.get("TRANCHE_TOKEN")
     return Assignment(

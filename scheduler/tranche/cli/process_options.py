@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tranche.cli.option_types import GPU_KINDS, LIVE_POLICY, SECONDS, TOPOLOGY_LEVELS, Finite
-from tranche.kube.client.errors import ApiError
+from tranche.kube.client.errors import ApiError, Unreachable
 from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, LogSettings, log_to_stderr
 from tranche.runtime.parent_process import end_with_parent, parent_ended
@@ -277,7 +277,13 @@ def run_process(
         cause = expected_cause(fault, ApiError, ListenError, *expected)
         if cause is None:
             raise
-        raise click.ClickException(str(cause)) from None
+        raise click.ClickException(_text(cause)) from None
+
+
+def _text(cause: Exception) -> str:
+    if isinstance(cause, Unreachable) and cause.reason == "NoConfiguration":
+        return f"no cluster is configured: {cause.message.rstrip('.')}: use --kubeconfig, or set KUBECONFIG"
+    return str(cause)
 
 
 def expected_cause(fault: Exception, *expected: type[Exception]) -> Exception | None:

@@ -104,8 +104,9 @@ def get_live_policy(text: str) -> Policy:
         ValueError: naming the policies, options or values that exist.
     """
     name = text.partition(":")[0]
-    if name in POLICIES and not POLICIES[name].traits.recoverable:
-        raise ValueError(f"policy {name} is for the simulator only; choose one of: {', '.join(live_policies())}")
+    if name not in POLICIES or not POLICIES[name].traits.recoverable:
+        problem = f"policy {name} is for the simulator only" if name in POLICIES else f"unknown policy {name!r}"
+        raise ValueError(f"{problem}; choose one of: {', '.join(live_policies())}")
     return get_policy(text)
 
 

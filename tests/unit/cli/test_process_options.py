@@ -9,7 +9,7 @@ from tranche.cli.option_types import TOPOLOGY_LEVELS
 from tranche.cli.planner import planner
 from tranche.cli.process_options import run_process
 from tranche.estimate import LevelNetwork
-from tranche.kube.client.errors import ApiError
+from tranche.kube.client.errors import ApiError, Unreachable
 from tranche.live.planner_config import PlannerConfig
 from tranche.runtime.log_output import LogSettings
 
@@ -33,6 +33,12 @@ def run(fault: Exception) -> None:
 def test_expected_error_of_a_process_is_a_message(fault: Exception) -> None:
     with pytest.raises(click.ClickException, match="no valid token"):
         run(fault)
+
+
+def test_process_without_cluster_says_how_to_name_one() -> None:
+    message = "no cluster is configured: No configuration found: use --kubeconfig, or set KUBECONFIG"
+    with pytest.raises(click.ClickException, match=f"^{message}$"):
+        run(Unreachable("NoConfiguration", "No configuration found."))
 
 
 @pytest.mark.parametrize("others", [[], [REFUSED]])

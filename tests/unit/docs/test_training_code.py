@@ -2,15 +2,21 @@
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tranche_worker
 from support.doc_pages import ROOT, Block, blocks
+from support.typed_commands import TRAINING_CODE, typed_by
 from tranche_worker import Assignment, Session
 
-PROGRAMS = [block for block in blocks(ROOT / "docs/how-to/training-code.md") if block.language == "python"]
+PAGE = "docs/how-to/training-code.md"
+PROGRAMS = [block for block in blocks(ROOT / PAGE) if block.language == "python"]
+STUBS = "def train(chunk, batch): pass\ndef save(): pass\n"
 
 
 def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +44,19 @@ def test_the_program_for_chunks_trains_every_batch_once(tmp_path: Path, monkeypa
     assert left.value.code == tranche_worker.EXIT_DONE
     assert seen == [(2, 0), (2, 1), (0, 0), (0, 1), "saved"]
     assert json.loads((tmp_path / "log").read_text()) == {"2": 2, "0": 2}
+
+
+def test_program_runs_without_cluster_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STUBS + PROGRAMS[0].text)
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "worker")}
+    typed = "set -e\n" + "\n".join([*typed_by(TRAINING_CODE, PAGE), "python train.py"])
+    done = subprocess.run(
+        ["sh", "-c", typed], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    saved = (tmp_path / "termination-log").read_text()
+    assert json.loads(saved) == {"0": 10, "1": 10}
+    assert f"`{saved}`" in (ROOT / PAGE).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

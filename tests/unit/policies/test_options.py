@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from support.builders import gang, job, node
-from tranche.policies import POLICIES, get_policy
+from tranche.policies import POLICIES, get_live_policy, get_policy, live_policies
 from tranche.simulation.scenario import Scenario, run
 
 NUMBERS = [
@@ -40,6 +40,14 @@ NUMBERS = [
 def test_option_value_that_means_nothing_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         get_policy(text)
+
+
+@pytest.mark.parametrize("name", ["nope", "tiresias"])
+def test_unknown_live_policy_is_refused_with_the_live_ones(name: str) -> None:
+    with pytest.raises(ValueError, match=name) as refused:
+        get_live_policy(name)
+    assert str(refused.value).endswith(f"; choose one of: {', '.join(live_policies())}")
+    assert "tiresias" not in live_policies()
 
 
 @pytest.mark.parametrize("option", NUMBERS)

@@ -129,7 +129,8 @@ def reading(file: str | None) -> Iterator[None]:
     try:
         yield
     except (yaml.YAMLError, AttributeError, LookupError, TypeError, UnicodeError) as error:
-        raise config.ConfigException(f"{file or 'the file'} is not a kubeconfig ({error})") from error
+        cause = f": {error}" if isinstance(error, yaml.YAMLError) else ""
+        raise config.ConfigException(f"{file or 'the file'} is not a kubeconfig{cause}") from error
 
 
 def _configure(kubeconfig: str | None, context: str | None = None) -> Any:
