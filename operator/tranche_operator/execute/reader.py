@@ -69,6 +69,7 @@ class Reader:
             job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
+        self._cache.note_job(key, job.metadata.uid)
         may_create = is_fresh or self._may_create(pods)
         observed = self.combine(key, job, pods, is_fresh=is_fresh, may_create=may_create)
         entries = entries_of(job)

@@ -19,6 +19,8 @@ class ReconcilerCache:
 
     pods: PodCache = field(default_factory=PodCache)
     jobs: JobCache = field(default_factory=JobCache)
+    uids: dict[str, str] = field(default_factory=dict)
+    """UIDs of the jobs that the results are about."""
     verdicts: dict[str, TemplateVerdict] = field(default_factory=dict)
     rejections: dict[str, Rejection] = field(default_factory=dict)
     staging_rejections: dict[str, Rejection] = field(default_factory=dict)
@@ -111,9 +113,22 @@ class ReconcilerCache:
         if wait is not None:
             self.waits[key] = replace(wait, last_message="", has_event_slot=False)
 
+    def note_job(self, key: str, uid: str) -> None:
+        """Forget the results of an earlier job of this name. Its pods may still stop, so that `forget` came too late.
+
+        The generation does not tell the two apart: that of both begins at 1.
+        """
+        if self.uids.get(key, uid) != uid:
+            self._forget_results(key)
+        self.uids[key] = uid
+
     def forget(self, key: str) -> None:
         """Forget a job."""
         self.jobs.drop(key)
+        self.uids.pop(key, None)
+        self._forget_results(key)
+
+    def _forget_results(self, key: str) -> None:
         self.verdicts.pop(key, None)
         self.rejections.pop(key, None)
         self.staging_rejections.pop(key, None)

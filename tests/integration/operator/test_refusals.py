@@ -107,6 +107,24 @@ def test_an_invalid_template_is_found_before_anything_is_planned(lab: Lab) -> No
     assert not lab.pods()
 
 
+def test_namesake_of_a_stopping_job_has_its_own_dry_run(lab: Lab) -> None:
+    """Both jobs have the generation 1, and the pod that stops keeps the operator from forgetting the first one."""
+    lab.create()
+    eventually(lambda: lab.condition("InvalidTemplate").get("status") == "False")
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    held = [{"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/keep"}]
+    pod = lab.core("pods", "cats-worker-0-1")
+    lab.ask("PATCH", pod, held, "application/json-patch+json")
+    lab.ask("DELETE", lab.path("cats"))
+    template: dict[str, Any] = copy.deepcopy(TEMPLATE)
+    template["spec"]["containers"][0]["volumeMounts"] = [{"name": "nowhere", "mountPath": "/data"}]
+    lab.create(template=template)
+    eventually(lambda: lab.condition("InvalidTemplate") != {})
+    assert lab.condition("InvalidTemplate")["status"] == "True"
+    lab.ask("PATCH", pod, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+
 def test_a_disruption_budget_delays_an_eviction(lab: Lab) -> None:
     lab.create()
     lab.plan(window(0, 1))

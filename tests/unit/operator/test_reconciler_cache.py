@@ -1,9 +1,14 @@
-"""Refusals are paused for longer and longer."""
+"""Refusals are paused for longer and longer, and results are those of one job, not of its namesakes."""
 
+import asyncio
 from datetime import timedelta
+from typing import Any
 
-from support.operator_objects import NOW
+from support.operator_objects import NOW, UID, pod, training_job
+from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.reconcile.observed import Observed, TemplateVerdict
+from tranche_operator.reconcile.status import ConditionUpdate
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings(rejection_backoff_seconds=5.0, longest_rejection_backoff_seconds=60.0)
@@ -50,3 +55,33 @@ def test_refusals_of_pods_no_longer_evicted_are_removed() -> None:
     assert set(cache.refusals["ns/job"]) == {"one"}
     cache.keep_refusals("ns/job", ())
     assert not cache.refusals
+
+
+class Jobs:
+    """API server with one TrainingJob."""
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        return training_job(uid=self.uid, checked=False).model_dump(mode="json", by_alias=True)
+
+
+def test_namesake_inherits_no_result_of_the_deleted_job() -> None:
+    """The pods of the deleted job still stop, so that its name was never without an object."""
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    cache.pods.note("lab/cats", pod(0, 1, terminating=True))
+
+    def observe(uid: str) -> Observed:
+        return asyncio.run(Reader(Jobs(uid), cache).observe("lab/cats"))  # type: ignore[arg-type]
+
+    observe(UID)
+    cache.verdicts["lab/cats"] = TemplateVerdict(1, ConditionUpdate("InvalidTemplate", "True", "TemplateRejected"))
+    cache.reject("lab/cats", "cats-worker-0-1", "Forbidden", "no", SETTINGS, NOW)
+    cache.refuse("lab/cats", "cats-worker-0-1", "the budget", SETTINGS, NOW)
+    found = observe(UID)
+    assert found.verdict is not None
+    assert found.rejection is not None
+    found = observe("another")
+    assert (found.verdict, found.rejection, found.refusals) == (None, None, {})
