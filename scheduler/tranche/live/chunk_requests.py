@@ -62,7 +62,8 @@ class ChunkRequestQueue:
         Raises:
             TimeoutError: the plan with the grant could not be written in time, or the planner does not know the job.
         """
-        state = self._planner.cluster.jobs.get(request.job)
+        known = self._planner.cluster.jobs.get(request.job)
+        state = known if known is not None and request.is_of(known.job) else None
         if state is None and not is_job_over(self._jobs.get(request.job)):
             raise TimeoutError(f"the planner does not know job {request.job}")
         if state is None or request.attempt not in state.runs:
@@ -116,7 +117,9 @@ class ChunkRequestQueue:
             if pending is None or pending.future.done() or (key, attempt) in self._new:
                 continue
             request = pending.request
-            given = chunk_grant(state, attempt, request.fence, request.durable) if state is not None else None
+            given = None
+            if state is not None and request.is_of(state.job):
+                given = chunk_grant(state, attempt, request.fence, request.durable)
             if given is None or not given.chunks or written.get(attempt) == given.fence:
                 pending.future.set_result(given)
 

@@ -11,7 +11,12 @@ from typing import Any
 
 from tranche.model import Report
 from tranche.planner import Planner, ProgressReported
-from tranche.planner.handlers.progress import TrainingProgress, is_superseded, reported_chunks, training_progress
+from tranche.planner.handlers.progress import (
+    TrainingProgress,
+    is_superseded,
+    reported_chunks,
+    training_progress,
+)
 
 Change = tuple[str, str, Any, Any]
 """Kind, key, old object, new object."""
@@ -79,8 +84,10 @@ class ReportInbox:
     def take(self, report: Report) -> bool:
         """Queue a report if its attempt is active. Returns False if a newer attempt has superseded it."""
         state = self._planner.cluster.jobs.get(report.job)
-        if state is None or not reported_chunks(state, report.attempt):
-            return state is None or not is_superseded(state, report.attempt)
+        if state is None or not report.is_of(state.job):
+            return True
+        if not reported_chunks(state, report.attempt):
+            return not is_superseded(state, report.attempt)
         self._waiting[report.job, report.attempt] = ProgressReported(report, self._clock())
         return True
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tranche.model.job import Job
+
 
 @dataclass(frozen=True, slots=True)
 class Timings:
@@ -30,6 +32,12 @@ class Report:
     durable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Part of `applied` that a checkpoint holds."""
     timings: Timings = Timings()
+    job_uid: str = ""
+    """UID of the job; empty if it is unknown."""
+
+    def is_of(self, job: Job) -> bool:
+        """Return whether the report is of this job, and not of a deleted one of the same name."""
+        return self.job_uid in ("", job.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,12 @@ class ChunkRequest:
     """`Window.fence` of the chunks that the worker has trained: a repeated request gets the same answer."""
     durable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Mini-batches of these chunks, by chunk, that are kept if the worker ends."""
+    job_uid: str = ""
+    """UID of the job; empty if it is unknown."""
+
+    def is_of(self, job: Job) -> bool:
+        """Return whether the request is of this job, and not of a deleted one of the same name."""
+        return self.job_uid in ("", job.uid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,9 +117,9 @@ class ReportRoute:
             _Refusal: the report is rejected, with an HTTP status and a one-line reason.
             ClientDisconnect: the body is incomplete.
         """
-        who, body = await self._admit(request, _may_report, self.limit)
+        who, uid, body = await self._admit(request, _may_report, self.limit)
         try:
-            taken = await self.receiver.take(_report(body, who.job))
+            taken = await self.receiver.take(_report(body, who.job, uid))
         except NotLeadingError as error:
             raise _Refusal(503, str(error)) from None
         if not taken:
@@ -129,8 +129,8 @@ class ReportRoute:
 
     async def allot(self, request: Request) -> ChunkGrant:
         """Check one chunk request and return the grant; raises the same errors as `receive`."""
-        who, body = await self._admit(request, _may_ask, self.request_limit)
-        asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable)
+        who, uid, body = await self._admit(request, _may_ask, self.request_limit)
+        asked = ChunkRequest(who.job, who.attempt, body.fence or who.attempt, body.durable, uid)
         try:
             given = await self.receiver.ask(asked)
         except TimeoutError:
@@ -143,8 +143,8 @@ class ReportRoute:
 
     async def _admit(
         self, request: Request, objection: Callable[[TrainingJob, Identity], str | None], limit: RateLimit
-    ) -> tuple[Identity, _Body]:
-        """Authenticate and validate a request; return the identity of the pod and the body."""
+    ) -> tuple[Identity, str, _Body]:
+        """Authenticate and validate a request; return the identity of the pod, the UID of its job, and the body."""
         who, bearer = self._identify(await self._authenticate(request))
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         if who.job != key:
@@ -164,7 +164,7 @@ class ReportRoute:
         body = _read(text)
         if body.attempt != who.attempt:
             raise _Refusal(409, f"the body is for attempt {body.attempt}, but the pod is attempt {who.attempt}")
-        return who, body
+        return who, job.metadata.uid, body
 
     async def _authenticate(self, request: Request) -> Bearer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -296,6 +296,6 @@ def _read(body: bytes) -> _Body:
     return message
 
 
-def _report(message: _Body, job: str) -> Report:
+def _report(message: _Body, job: str, job_uid: str) -> Report:
     timings = Timings(message.batch_seconds, message.fetch_seconds, message.compute_seconds)
-    return Report(job, message.attempt, message.applied, message.durable, timings)
+    return Report(job, message.attempt, message.applied, message.durable, timings, job_uid)

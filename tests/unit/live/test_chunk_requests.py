@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
-from support.live_controller import reported, resource, taken_over, written
+from support.live_controller import noted, reported, resource, taken_over, written
 from tranche.live import chunk_requests
 from tranche.live.controller import Controller
 from tranche.model import ChunkGrant, ChunkRequest
@@ -99,6 +100,27 @@ def test_chunk_request_of_unplanned_attempt_is_answered_as_over() -> None:
         reported(controller, "jobs", KEY, None)
         assert await settled(task)
         assert task.result() is None
+
+    asyncio.run(scenario())
+
+
+def test_request_of_a_deleted_job_gets_no_chunk_of_namesake() -> None:
+    """The chunk that the worker of the deleted job has trained does not count for the new one."""
+
+    async def scenario() -> None:
+        controller = await one_worker()
+        old = controller.watches.jobs.store[KEY]
+        asked = replace(request(), job_uid="cats")
+        task = await begin(controller, asked)
+        metadata = old.metadata.model_copy(update={"uid": "another"})
+        noted(controller, "jobs", KEY, None)
+        reported(controller, "jobs", KEY, old.model_copy(update={"metadata": metadata}))
+        assert await settled(task)
+        assert task.result() is None
+        state = controller.planner.cluster.jobs[KEY]
+        assert (state.done, state.runs[1].window.chunks) == (set(), (0,))
+        with pytest.raises(TimeoutError):  # the watches of the report API lag behind
+            await controller.chunk_requests.ask(asked)
 
     asyncio.run(scenario())
 

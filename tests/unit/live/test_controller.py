@@ -1,6 +1,7 @@
 """The controller on watch stores that are filled by hand; what it writes is read from its writer's queue."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -348,6 +349,25 @@ def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
     assert progress["running"] == [{"chunk": chunk, "batches": 10.0}]
     assert progress["batches"] == 20.0
     assert controller.reports.drain() == []
+
+
+def test_report_of_a_deleted_job_does_not_count_for_namesake() -> None:
+    controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
+    attempt, run = next(iter(controller.planner.cluster.jobs["default/long"].runs.items()))
+    report = Report("default/long", attempt, {}, {run.window.chunks[0]: 30.0}, job_uid="long")
+    assert controller.reports.take(report)
+    old = controller.watches.jobs.store["default/long"]
+    metadata = old.metadata.model_copy(update={"uid": "another"})
+    noted(controller, "jobs", "default/long", None)
+    reported(controller, "jobs", "default/long", old.model_copy(update={"metadata": metadata}))
+    state = controller.planner.cluster.jobs["default/long"]
+    assert attempt in state.runs, "the attempts of both jobs begin at 1"
+    assert controller.reports.take(report), "the watches of the report API may lag behind"
+    controller.step()
+    assert state.partial == {}
+    assert controller.reports.take(replace(report, job_uid="another"))
+    controller.step()
+    assert state.partial == {run.window.chunks[0]: 30.0}
 
 
 def test_a_flood_of_reports_is_counted_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_a_report_of_the_jobs_own_pod_is_taken() -> None:
     app = Running()
     body = {**BODY, "batchSeconds": 0.5, "fetchSeconds": 0.1, "computeSeconds": 0.4, "later": "is ignored"}
     assert app.post(body) == (204, "")
-    assert app.sink.taken == [Report("ns/cats", 7, {0: 12}, {0: 10}, Timings(0.5, 0.1, 0.4))]
+    assert app.sink.taken == [Report("ns/cats", 7, {0: 12}, {0: 10}, Timings(0.5, 0.1, 0.4), "uid-cats")]
     assert 'tranche_reports_total{result="accepted"} 1.0' in app.metrics.render().decode()
 
 
@@ -283,7 +283,7 @@ def ask(app: Running, body: Any = ASKS, token: str = "ns/free-worker-0-7/u-free"
 def test_chunk_request_returns_chunks_fence_and_resume() -> None:
     app = chunked()
     assert ask(app) == (200, {"chunks": [5], "fence": 9, "resume": {"5": 20.0}})
-    assert app.sink.asked == [ChunkRequest("ns/free", 7, 8, {0: 10})]
+    assert app.sink.asked == [ChunkRequest("ns/free", 7, 8, {0: 10}, "uid-free")]
     app.sink.given = ChunkGrant()
     assert ask(app, {"attempt": 7}) == (200, {"chunks": [], "fence": 0, "resume": {}})
     assert app.sink.asked[1].fence == 7, "of a pod that says nothing else it is its attempt"

@@ -56,6 +56,8 @@ def requested(context: PlannerContext, event: ChunksRequested) -> None:
     run = state.runs.get(request.attempt) if state is not None else None
     if state is None or run is None or run.ending or request.fence != run.window.fence:
         return
+    if not request.is_of(state.job):
+        return
     if not all(_is_complete(state, chunk, request.durable) for chunk in run.window.chunks):
         return
     chunks = _next_chunks(context, state, run, context.now)

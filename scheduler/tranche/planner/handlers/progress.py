@@ -77,7 +77,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     """Count a report, unless its attempt is over."""
     report = event.report
     state = context.cluster.jobs.get(report.job)
-    chunks = reported_chunks(state, report.attempt) if state is not None else ()
+    chunks = reported_chunks(state, report.attempt) if state is not None and report.is_of(state.job) else ()
     if state is None or not chunks:
         return
     total = state.job.batches_per_chunk_total
