@@ -200,6 +200,22 @@ class TestTakeOver:
         windows = [("n1", "Open"), ("n1", "Closing"), ("n1", "Open")]
         assert self.take_over_three(*windows, refused=refused) == closing
 
+    @pytest.mark.parametrize(("present", "closing"), [(2, set()), (1, {1, 2})])
+    def test_old_refusal_of_a_whole_gang_stops_no_training(self, present: int, closing: set[int]) -> None:
+        workers = [
+            {"index": n, "attempt": n + 1, "site": "default", "node": "n1", "chunks": [n], "state": "Open"}
+            for n in range(2)
+        ]
+        refusal = {"type": "PodsRejected", "status": "True", "reason": "No", "message": "", "lastTransitionTime": STAMP}
+        plan = {"term": 1, "revision": 1, "observedGeneration": 0, "attempts": 2, "workers": workers}
+        second = asyncio.run(taken_over(policy="chunk", term=3))
+        second.watches.jobs.store["default/j"] = resource("j", data=None, plan=plan, conditions=[refusal])
+        pods = [pod(), pod("j-worker-1-2", index=1, attempt=2)][:present]
+        second.watches.pods.store.update({one.key: one for one in pods})
+        second.restore()
+        runs = second.planner.cluster.jobs["default/j"].runs
+        assert {attempt for attempt, run in runs.items() if run.closing} == closing
+
     def test_pod_on_a_fallback_before_a_takeover_stops_no_training(self) -> None:
         assert self.take_over_three(("n2", "Open"), ("n1", "Open"), ("n1", "Open")) == {3}
 

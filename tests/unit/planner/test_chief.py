@@ -289,6 +289,14 @@ def test_gang_with_refused_chief_stops_its_started_members() -> None:
     assert p.progress_of(KEY).failures == 0
 
 
+def test_rejection_from_before_the_gang_was_complete_stops_none() -> None:
+    """The operator withdraws the condition when all pods exist; another planner may read it before."""
+    p = started()
+    for server in state_of(p).servers:
+        p.handle(WorkerStarted(KEY, server.planned.attempt, 1.0), 1.0)
+    assert not p.handle(WorkerRejected(KEY, "QuotaExceeded", "exceeded quota: pods"), 2.0)
+
+
 @pytest.mark.parametrize("servers", [0, 1])
 def test_only_the_chief_reports_progress_of_its_job(servers: int) -> None:
     p = started(batches_per_chunk=1, step_seconds=100.0, servers=servers)

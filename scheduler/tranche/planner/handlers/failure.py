@@ -150,10 +150,13 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
 def rejected(context: PlannerContext, event: WorkerRejected) -> None:
     """Handle a pod that the API server rejected: stop the job if the rejection is permanent, else back off.
 
-    During the back-off, windows whose worker has not started are closed. A gang that lacks a pod closes as a whole.
+    During the back-off, windows whose worker has not started are closed. A gang that lacks a pod closes as a whole. If
+    all of its pods run, the rejection is from before a change of the leader, and the operator has not withdrawn it yet.
     """
     state = context.cluster.jobs.get(event.job)
     if state is None or state.finished:
+        return
+    if not event.permanent and state.job.is_gang and _runs_whole(state):
         return
     if event.permanent:
         state.unplannable = (event.reason, event.message)
@@ -165,6 +168,15 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
         _back_off_rejected(context, state, reason)
     context.touch(state)
     context.publish(event.job)
+
+
+def _runs_whole(state: JobState) -> bool:
+    """Return whether all pods of a gang have started and none is to stop."""
+    runs, servers = state.runs.values(), state.servers
+    if len(servers) < state.job.helper_count or not all(server.started and not server.closing for server in servers):
+        return False
+    members = sum(len(run.window.chunks) for run in runs if run.started is not None and not run.closing)
+    return members + len(state.done) == state.job.chunks
 
 
 def plan_rejected(context: PlannerContext, event: PlanRejected) -> None:
