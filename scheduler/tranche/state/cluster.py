@@ -592,7 +592,11 @@ class ClusterState:
         return freed_node
 
     def add_node(self, node: NodeState) -> None:
-        """Enter a node, with the windows and servers that were planned for it before it (re)appeared."""
+        """Enter a node, with the windows and servers that were planned for it before it (re)appeared.
+
+        Windows at a site that creates nodes on demand have the node of their pod only by name. When the site is changed
+        to one with planned nodes, they reserve room there.
+        """
         name = node.node.name
         self.nodes[name] = node
         for state in self.jobs.values():
@@ -600,6 +604,8 @@ class ClusterState:
                 if server.planned.node == name:
                     node.reserve(server.requests)
             for run in state.runs.values():
+                if run.home.node is None and run.window.node == name:
+                    run.home = run.home._replace(node=name)
                 if run.home.node == name:
                     self._enter_node(node, state, run)
 

@@ -93,6 +93,21 @@ def test_node_that_registers_again_holds_what_still_runs_there(policy: str) -> N
     assert opened(p, WorkerEnded(KEY, first, "Succeeded", SECONDS), SECONDS) == 1
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful"])
+def test_worker_holds_its_gpu_when_its_site_is_unlimited_no_more(policy: str, deleted: bool) -> None:
+    p = planner(policy, [], [Site("c", Tier.CLOUD, unlimited=True)])
+    (attempt,) = of_type(OpenWindow, p.handle(JobSubmitted(job("a", seconds=SECONDS)), 0.0))
+    p.handle(WorkerBound(KEY, attempt.window.attempt, "n"), 1.0)
+    p.handle(WorkerStarted(KEY, attempt.window.attempt, 2.0), 2.0)
+    if deleted:  # and created again
+        p.handle(SiteRemoved("c"), 9.0)
+    p.handle(SiteChanged(Site("c", Tier.CLOUD)), 10.0)
+    p.handle(NodeChanged(node("n", gpus=2, site="c")), 10.0)
+    assert opened(p, JobSubmitted(job("b", 11.0, chunks=2, seconds=2 * SECONDS)), 11.0) == 1
+    assert opened(p, WorkerEnded(KEY, attempt.window.attempt, "Succeeded", SECONDS), SECONDS) == 1
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_node_under_a_new_name_takes_over_its_chunks(policy: str) -> None:
     p = planner(policy, [node("old")])
