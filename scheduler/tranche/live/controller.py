@@ -267,8 +267,9 @@ class Controller:
             self._next_timeouts = 0.0  # this pod may show that kube-scheduler responds again
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
-        if self._rejections.has_changed(key, new) and new is not None:
-            self.writer.retry_now(status_path(new))
+        resource = new or old
+        if self._rejections.has_changed(key, new) and resource is not None:
+            self.writer.retry_now(status_path(resource))  # if the job is gone, another one may get its name
         if old is None and new is not None and self._is_taking_over():
             self._inherited.add(new.metadata.uid)
         if new is None and old is not None:

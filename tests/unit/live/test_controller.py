@@ -86,6 +86,25 @@ def test_rejected_status_releases_capacity_for_other_jobs() -> None:
     assert "too large" in controller.planner.plan_of("default/big", NOW).explanation
 
 
+def test_namesake_does_not_wait_for_the_pause_after_a_rejection() -> None:
+    """The pause after a rejected status lasts up to five minutes."""
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/big/status"
+
+    async def scenario() -> None:
+        controller = await taken_over(resource("big"))
+        build = controller.writer._builds.pop(path)
+        controller.writer._failed(path, build, ApiError(413, "RequestEntityTooLarge", "limit is 3145728"))
+        assert path in controller.writer._failures
+        old = controller.watches.jobs.store["default/big"]
+        metadata = old.metadata.model_copy(update={"uid": "another"})
+        noted(controller, "jobs", "default/big", None)
+        reported(controller, "jobs", "default/big", old.model_copy(update={"metadata": metadata}))
+        assert path not in controller.writer._failures
+        assert controller.planner.cluster.jobs["default/big"].runs
+
+    asyncio.run(scenario())
+
+
 def test_rejected_status_keeps_the_windows_of_earlier_plans() -> None:
     controller = asyncio.run(taken_over(resource("big")))
     written(controller, "big")
