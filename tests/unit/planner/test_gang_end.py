@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.builders import gang, node, of_type, planner
-from tranche.model import Job
+from tranche.model import Job, Report
 from tranche.planner import (
     CloseWindow,
     JobChanged,
@@ -14,6 +14,7 @@ from tranche.planner import (
     NodeRemoved,
     OpenWindow,
     Planner,
+    ProgressReported,
     Tick,
     WorkerBound,
     WorkerEnded,
@@ -55,6 +56,25 @@ def test_room_of_half_ended_gang_is_kept_for_the_whole_gang(policy: str) -> None
         assert not done(made, first, attempt, now)
     assert done(made, first, 4, 10.3) == [whole.key]
     assert made.progress_of(first.key).done == frozenset({0, 1, 2, 3})
+
+
+def test_member_that_is_done_stays_so_under_a_new_leader() -> None:
+    """Rank 0 often evaluates and saves the model for minutes after the other members have ended."""
+    made = planner("chunk", [node("n1", gpus=2)])
+    one = gang("a", seconds=1000.0)
+    made.handle(JobSubmitted(one), 0.0)
+    for attempt in (1, 2):
+        made.handle(WorkerStarted(one.key, attempt, 0.0), 0.0)
+    assert not done(made, one, 2, 990.0)
+    made.handle(Tick(), 1200.0)
+    again = planner("chunk", [node("n1", gpus=2)])
+    written = JobSubmitted(one, made.plan_of(one.key, 1200.0), made.progress_of(one.key))
+    again.restore([written], 1200.0, [WorkerStarted(one.key, 1, 0.0)])
+    shares = dict.fromkeys((0, 1), 0.95)
+    assert not opened(again, ProgressReported(Report(one.key, 1, shares, shares), 1210.0), 1210.0)
+    assert again.progress_of(one.key).done == {1}
+    assert not done(again, one, 1, 1300.0), "the gang would train again"
+    assert again.cluster.jobs[one.key].finished
 
 
 def test_late_member_does_not_hold_room_of_ended_ones_after_wait() -> None:

@@ -86,7 +86,9 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     before = {c: state.known_batches(c) for c in chunks if c not in state.done}
     if _is_first(state, report.attempt):
-        roll_back(state, chunks, durable, applied)
+        # A member of a gang that is done has ended in this attempt, so that no checkpoint was loaded after its end.
+        loaded = [chunk for chunk in chunks if chunk not in state.done] if state.job.is_gang else chunks
+        roll_back(state, loaded, durable, applied)
         context.touch(state)
         context.publish(report.job)
     if report.attempt not in state.runs:
