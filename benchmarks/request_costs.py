@@ -74,7 +74,7 @@ class Requests:
         checked = ConditionUpdate("InvalidTemplate", "False", "Admitted", "the API server admits the pods")
         created = job_object.metadata.creation_timestamp
         assert created is not None
-        phase, times = JobPhase("Running", "WorkersRun", "workers run"), PodTimes("", created, created)
+        phase, times = JobPhase("Running", "WorkersRun", "workers run"), PodTimes(created, created)
         status = new_status(job_object, counts, phase, [checked], created, times)
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
         status["admitted"] = {"generation": 1, "pods": [{"role": "worker", "requests": requests}]}

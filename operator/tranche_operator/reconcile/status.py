@@ -64,8 +64,6 @@ class PodCounts:
 class PodTimes:
     """When the operator first saw pods of a job."""
 
-    uid: str = ""
-    """UID of the job."""
     first_pod: datetime | None = None
     """First pod that is no staging pod."""
     start: datetime | None = None
@@ -159,16 +157,15 @@ def pod_times(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: dat
         counts: Counts of its pods.
         job_phase: Its phase.
         now: Current time, with a time zone.
-        known: Times of a status that waits to be written; those of another job count for nothing.
+        known: Times of a status that waits to be written.
     """
-    uid, status = job.metadata.uid, job.status
-    known = known if known.uid == uid else NO_TIMES
+    status = job.status
     start = status.start_time or known.start or (now if counts.started else None)
     if job_phase.phase == "Suspended":
-        return PodTimes(uid, None, start)
+        return PodTimes(None, start)
     active = counts.active_workers or counts.active_servers or counts.active_chiefs
     has_pod = active if _was_suspended(job) else counts.any_pod  # after a suspension, ended pods may be kept
-    return PodTimes(uid, status.first_pod_time or known.first_pod or (now if has_pod else None), start)
+    return PodTimes(status.first_pod_time or known.first_pod or (now if has_pod else None), start)
 
 
 def new_status(

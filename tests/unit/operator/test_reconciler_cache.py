@@ -8,7 +8,7 @@ from support.operator_objects import NOW, UID, pod, training_job
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.observed import Observed, TemplateVerdict
-from tranche_operator.reconcile.status import ConditionUpdate
+from tranche_operator.reconcile.status import NO_TIMES, ConditionUpdate, PodTimes
 from tranche_operator.settings import Settings
 
 SETTINGS = Settings(rejection_backoff_seconds=5.0, longest_rejection_backoff_seconds=60.0)
@@ -78,10 +78,11 @@ def test_namesake_inherits_no_result_of_the_deleted_job() -> None:
 
     observe(UID)
     cache.verdicts["lab/cats"] = TemplateVerdict(1, ConditionUpdate("InvalidTemplate", "True", "TemplateRejected"))
+    cache.times["lab/cats"] = PodTimes(start=NOW)
     cache.reject("lab/cats", "cats-worker-0-1", "Forbidden", "no", SETTINGS, NOW)
     cache.refuse("lab/cats", "cats-worker-0-1", "the budget", SETTINGS, NOW)
     found = observe(UID)
     assert found.verdict is not None
     assert found.rejection is not None
     found = observe("another")
-    assert (found.verdict, found.rejection, found.refusals) == (None, None, {})
+    assert (found.verdict, found.rejection, found.refusals, found.times) == (None, None, {}, NO_TIMES)

@@ -134,14 +134,3 @@ def test_a_status_that_waited_keeps_the_times_of_the_pods() -> None:
     assert written[0]["startTime"] == "2026-11-21T12:00:00.123456Z"
     assert written[0]["completionTime"] == "2026-11-21T12:00:09.123456Z"
     assert not cache.times
-
-
-def test_times_of_an_earlier_job_of_the_name_are_not_used() -> None:
-    cache = ReconcilerCache()
-    first, later = training_job(chunks=None, workers=1), training_job(chunks=None, workers=1, uid="later")
-    (write,) = (one for one in reconcile(observed(first, pod(0, 1)), Settings(), NOW) if isinstance(one, WriteStatus))
-    cache.times["lab/cats"] = write.times
-    seen = observed(later, pod(0, 1, owner="later"), times=write.times)
-    now = NOW + timedelta(hours=1)
-    (write,) = (one for one in reconcile(seen, Settings(), now) if isinstance(one, WriteStatus))
-    assert write.status["startTime"] == write.status["firstPodTime"] == "2026-11-21T13:00:00.123456Z"
