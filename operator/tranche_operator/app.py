@@ -82,7 +82,7 @@ class Operator:
             now,
             self.metrics.count_pod,
             self._budgets.may_have_budget,
-            self._statuses.postpone,
+            lambda key, passing: self._statuses.postpone(key, passing=passing),
             self._statuses.forget,
         )
         self._deferred = DeferredActionQueue(
@@ -90,7 +90,7 @@ class Operator:
             lambda key, delay: self._runner.add(key, delay),
             settings.deferral_seconds,
             time.monotonic,
-            self._is_busy,
+            lambda: self._runner.busy,
         )
         controller = Controller(
             reader, executor, self._deferred, self._statuses, cache, settings, now, lambda: self._runner.waiting

@@ -50,6 +50,7 @@ from tranche_operator.reconcile.observed import (
     is_open,
 )
 from tranche_operator.reconcile.pod_creation import name_taken, needs_service, ungate
+from tranche_operator.reconcile.status import PASSING
 from tranche_operator.settings import Settings
 from tranche_operator.watch.pod_decoder import read_pod
 
@@ -140,7 +141,7 @@ class ActionExecutor:
         clock: Callable[[], datetime],
         count: Callable[[str, str], None] = lambda role, result: None,
         may_have_budget: Callable[[str], bool] = lambda namespace: True,
-        postpone_status: Callable[[str], bool] = lambda key: False,
+        postpone_status: Callable[[str, bool], bool] = lambda key, passing: False,
         status_written: Callable[[str], None] = lambda key: None,
     ) -> None:
         """Store the arguments.
@@ -153,7 +154,8 @@ class ActionExecutor:
             clock: Returns the current time, with a time zone.
             count: Called for every pod with its role and the result: created, evicted, deleted or refused.
             may_have_budget: Returns whether pods of a namespace may have a disruption budget.
-            postpone_status: Returns whether a status that may wait has to; the job is reconciled again later.
+            postpone_status: Called with the key of a job and whether its phase is a passing one; returns whether its
+                status has to wait. Then the job is reconciled again later.
             status_written: Called with the key of a job whose status was written.
         """
         self._postpone_status = postpone_status
@@ -460,7 +462,7 @@ class ActionExecutor:
         run.requeue_after(0.0)
 
     async def _write_status(self, run: _ActionRun, action: WriteStatus) -> None:
-        if action.may_wait and self._postpone_status(run.key):
+        if action.may_wait and self._postpone_status(run.key, action.status["phase"] in PASSING):
             self._cache.times[run.key] = action.times
             return
         if self._cache.jobs.has_newer(run.key, action.resource_version):

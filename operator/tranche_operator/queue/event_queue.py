@@ -1,4 +1,4 @@
-"""Queue of Kubernetes events, written while no reconcile runs, so that they compete with no pod.
+"""Queue of Kubernetes events, written while no pods start, and few of them meanwhile, so that they compete with no pod.
 
 Of one job, events of equal type and reason are at most one every `SPACING_SECONDS`: those in between wait and are
 merged. Nothing depends on an event. Those that wait when the process ends are lost, as with client-go's recorder.
@@ -21,8 +21,10 @@ from tranche_operator.reconcile.event_merge import AT_ONCE, SPACING_SECONDS, mer
 
 logger = logging.getLogger(__name__)
 
+GAP_SECONDS = 0.1
+"""Time between two events while pods start."""
 PATIENCE_SECONDS = 30.0
-"""Longest time for which an event waits for running reconciles."""
+"""Longest time for which an event waits for starts, unless too many wait."""
 MAX_WAITING = 10_000
 """Largest number of waiting events; further ones are dropped."""
 BACKLOG = 50
@@ -62,7 +64,7 @@ class EventQueue:
                 raises no `ApiError`.
             now: Returns the current time, with a time zone.
             clock: Monotonic clock of the event loop, in seconds.
-            busy: Returns whether a reconcile is running.
+            busy: Returns whether pods start.
         """
         self._write = write
         self._now = now
@@ -97,9 +99,11 @@ class EventQueue:
     async def serve(self) -> None:
         """Write events until cancelled."""
         while True:
-            due = await self._first_due()
-            await wait_until_idle(self._busy, self._clock, due, PATIENCE_SECONDS)
-            taken = self._take()
+            late = await self._first_due() + PATIENCE_SECONDS
+            if self._clock() < late:
+                await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
+            is_held = self._busy() and self._clock() < late
+            taken = self._take(1 if is_held else min(1 + len(self._waiting) // BACKLOG, PARALLEL))
             await asyncio.gather(*(self._write(one.job, one.event, one.at, one.count) for one in taken))
 
     async def _first_due(self) -> float:
@@ -113,13 +117,12 @@ class EventQueue:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
 
-    def _take(self) -> list[_Waiting]:
-        """Take the next events that are due, more if many wait."""
+    def _take(self, count: int) -> list[_Waiting]:
+        """Take up to this number of the next events that are due."""
         now = self._clock()
         taken: list[_Waiting] = []
         while self._spaced and next(iter(self._spaced.values())) <= now:
             self._spaced.popitem(last=False)
-        count = min(1 + len(self._waiting) // BACKLOG, PARALLEL)
         while len(taken) < count and self._due and self._due[0][0] <= now:
             kind = heapq.heappop(self._due)[2]
             taken.append(self._waiting.pop(kind))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 BUSY_SECONDS = 0.1
-"""Interval of the checks whether reconciles are running."""
+"""Interval of the checks."""
 START_SECONDS = 2.0
 """Time after the binding of a pod during which others are expected to start."""
 PATIENCE_SECONDS = 5.0
@@ -14,10 +14,10 @@ PATIENCE_SECONDS = 5.0
 async def wait_until_idle(
     busy: Callable[[], bool], clock: Callable[[], float], since: float, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Wait until no reconcile is running, at most until `patience_seconds` after `since`.
+    """Wait until nothing is busy, at most until `patience_seconds` after `since`.
 
     Args:
-        busy: Returns whether a reconcile is running.
+        busy: Returns whether reconciles run or, for some requests, pods start.
         clock: Monotonic clock of the event loop, in seconds.
         since: Time from which the request could be sent, by this clock.
         patience_seconds: Longest wait.

@@ -34,7 +34,7 @@ class StatusQueue:
             again: Called with the key of a job whose status is due.
             settle_seconds: Time for which a status must last.
             clock: Monotonic clock of the event loop, in seconds.
-            busy: Returns whether a reconcile is running.
+            busy: Returns whether pods start.
         """
         self._again = again
         self._settle_seconds = settle_seconds
@@ -43,10 +43,21 @@ class StatusQueue:
         self._waiting: dict[str, float] = {}
         """Time of the first request, by key of the job."""
         self._due: set[str] = set()
+        self._last = float("-inf")
+        """Time at which the last status was due."""
         self._changed = asyncio.Event()
 
-    def postpone(self, key: str) -> bool:
-        """Return whether the status of a job has to wait; the job is reconciled again when it is due."""
+    def postpone(self, key: str, *, passing: bool) -> bool:
+        """Return whether the status of a job has to wait; the job is reconciled again when it is due.
+
+        Args:
+            key: ``namespace/name`` of the job.
+            passing: Whether the status is likely to change again soon, so that it has to last first.
+        """
+        now = self._clock()
+        if not self._waiting and not passing and now - self._last >= GAP_SECONDS:
+            self._due.add(key)
+            self._last = now
         if key in self._due:
             return False
         self._waiting.setdefault(key, self._clock())
@@ -69,6 +80,7 @@ class StatusQueue:
             await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
             for key in self._take(1 if self._busy() else 1 + len(self._waiting) // BACKLOG):
                 self._due.add(key)
+                self._last = self._clock()
                 self._again(key)
             await asyncio.sleep(BUSY_SECONDS)
 

@@ -18,7 +18,7 @@ from tranche.model import parse_chunks
 Phase = Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"]
 Truth = Literal["True", "False", "Unknown"]
 TERMINAL: frozenset[str] = frozenset({"Succeeded", "Failed"})
-_PASSING = frozenset({"Waiting", "Starting"})
+PASSING = frozenset({"Waiting", "Starting"})
 """Phases that a job passes through for a short time when it starts or is preempted."""
 _PRESENT = frozenset({"Starting", "Running"})
 """Phases of a job that has pods."""
@@ -232,7 +232,7 @@ def only_reports(job: TrainingJob, counts: PodCounts, status: Mapping[str, Any],
         before: Result of `own_status` for the status that is written.
     """
     fields, conditions = set(_POD_FIELDS), set[str]()
-    if before.get("phase") is not None and status["phase"] in _PASSING:
+    if before.get("phase") is not None and status["phase"] in PASSING:
         fields.add("phase")
         conditions.add(names.CONDITION_RUNNING)
     # A job that waits for further workers may need the result of the dry run, for which the planner stops other jobs.

@@ -78,7 +78,7 @@ def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
     assert "DisruptionTarget" not in conditions, "no budget is there to be asked"
     assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"], "not counted yet"
     assert "cats-worker-0-2" in lab.pods()
-    event = lab.events()["Preempting"]
+    event = eventually(lambda: lab.events()["Preempting"])
     message = "Preempted by default/dogs: pod cats-worker-0-1 stops within 7 s (grace period)."
     assert (event["type"], event["message"]) == ("Normal", message)
     lab.plan(window(0, 2, node=f"{SITE}-1"), progress={"preemptions": 1, "attempts": []})

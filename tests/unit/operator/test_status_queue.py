@@ -46,25 +46,39 @@ def play(steps: Callable[[Scene], Awaitable[None]]) -> None:
 
 def test_a_status_is_due_once_it_has_lasted() -> None:
     async def steps(scene: Scene) -> None:
-        assert scene.queue.postpone("lab/a")
+        assert scene.queue.postpone("lab/a", passing=True)
         await asyncio.sleep(0.3)
-        assert scene.queue.postpone("lab/a")
+        assert scene.queue.postpone("lab/a", passing=True)
         await asyncio.sleep(5.0)
         assert scene.times("lab/a") == [SETTLE]
-        assert not scene.queue.postpone("lab/a")
+        assert not scene.queue.postpone("lab/a", passing=True)
         scene.queue.forget("lab/a")
-        assert scene.queue.postpone("lab/a")
+        assert scene.queue.postpone("lab/a", passing=True)
 
     play(steps)
 
 
 def test_a_forgotten_status_is_not_due() -> None:
     async def steps(scene: Scene) -> None:
-        scene.queue.postpone("lab/a")
-        scene.queue.postpone("lab/b")
+        scene.queue.postpone("lab/a", passing=True)
+        scene.queue.postpone("lab/b", passing=True)
         scene.queue.forget("lab/a")
         await asyncio.sleep(5.0)
         assert [key for key, _ in scene.again] == ["lab/b"]
+
+    play(steps)
+
+
+def test_phase_running_does_not_wait_after_a_pause() -> None:
+    async def steps(scene: Scene) -> None:
+        scene.busy = True
+        assert not scene.queue.postpone("lab/a", passing=False)
+        assert scene.queue.postpone("lab/b", passing=False)
+        scene.queue.forget("lab/a")
+        await asyncio.sleep(GAP_SECONDS + 5.0)
+        assert scene.times("lab/b")
+        scene.queue.forget("lab/b")
+        assert not scene.queue.postpone("lab/c", passing=False)
 
     play(steps)
 
@@ -73,7 +87,7 @@ def test_few_statuses_are_due_while_pods_start() -> None:
     async def steps(scene: Scene) -> None:
         scene.busy = True
         for number in range(400):
-            scene.queue.postpone(f"lab/{number}")
+            scene.queue.postpone(f"lab/{number}", passing=True)
         await asyncio.sleep(10.0)
         times = [at for _, at in scene.again]
         assert 10 <= len(times) <= 10.0 / GAP_SECONDS
@@ -90,7 +104,7 @@ def test_a_late_status_is_due_although_pods_start() -> None:
     async def steps(scene: Scene) -> None:
         scene.busy = True
         for number in range(1000):
-            scene.queue.postpone(f"lab/{number}")
+            scene.queue.postpone(f"lab/{number}", passing=True)
         await asyncio.sleep(PATIENCE_SECONDS - 1.0)
         assert len(scene.again) < 300
         await asyncio.sleep(3.0)
@@ -120,7 +134,7 @@ def test_a_status_that_waited_keeps_the_times_of_the_pods() -> None:
         Events(),
         Settings(),
         lambda: clock[-1],
-        postpone_status=lambda key: postponed.pop(0),
+        postpone_status=lambda key, passing: postponed.pop(0),
     )
     job = training_job(chunks=None, workers=1)
     over = training_job(chunks=None, workers=1, status={"progress": {"done": "0"}})
