@@ -52,10 +52,15 @@ class Burst:
     """From the first request until the last pod was Running."""
     submitted_seconds: float
     """From the first request until the last was answered."""
-    starts: list[float]
-    """Seconds until each pod was Running, sorted."""
+    stages: dict[str, list[float]]
+    """Seconds until each pod was created, bound and Running, each sorted."""
     cpu: dict[str, float]
     requests: dict[str, float]
+
+    @property
+    def starts(self) -> list[float]:
+        """Seconds until each pod was Running, sorted."""
+        return self.stages["Running"]
 
 
 @dataclass
@@ -91,12 +96,16 @@ async def burst(
     submitted = time.monotonic() - begin
     await until(watch, lambda: watch.started - before >= pods, LIMIT_SECONDS)
     cpu_after, requests_after = usage()
-    new = (times for name, times in watch.pods.items() if name not in old_pods)
-    starts = sorted(times.running - begin for times in new if times.running is not None)
+    new = [times for name, times in watch.pods.items() if name not in old_pods]
+    stages = {
+        "created": sorted(times.created - begin for times in new),
+        "bound": sorted(times.bound - begin for times in new if times.bound is not None),
+        "Running": sorted(times.running - begin for times in new if times.running is not None),
+    }
     return Burst(
-        starts[-1] if starts else float("nan"),
+        stages["Running"][-1] if stages["Running"] else float("nan"),
         submitted,
-        starts,
+        stages,
         difference(cpu, cpu_after),
         difference(requests, requests_after),
     )
@@ -161,8 +170,10 @@ def _show_burst(title: str, measured: Burst, pods: int, jobs: int) -> None:
     started = len(measured.starts)
     per_second = started / measured.seconds
     print(f"  {title}: {started} of {pods} pods Running after {measured.seconds:.1f} s ({per_second:.1f}/s)")
-    quantiles = ", ".join(f"{share:.0%} {quantile(measured.starts, share):.1f}" for share in (0, 0.5, 0.9, 0.99))
-    print(f"    submitted in {measured.submitted_seconds:.1f} s; seconds until Running: {quantiles}")
+    print(f"    submitted in {measured.submitted_seconds:.1f} s; seconds until the pods were")
+    for stage, times in measured.stages.items():
+        quantiles = ", ".join(f"{share:.0%} {quantile(times, share):.1f}" for share in (0, 0.5, 0.9, 0.99))
+        print(f"      {stage:8} {quantiles}")
     total = sum(measured.cpu.values())
     per = f", {1000 * total / jobs:.1f} ms a job" if jobs > 1 else ""
     shares = ", ".join(f"{name} {seconds:.1f}" for name, seconds in measured.cpu.items())

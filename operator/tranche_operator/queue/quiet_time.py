@@ -6,7 +6,7 @@ from collections.abc import Callable
 BUSY_SECONDS = 0.1
 """Interval of the checks."""
 START_SECONDS = 2.0
-"""Time after the binding of a pod during which others are expected to start."""
+"""Time after the binding or start of a pod during which others are expected to start."""
 PATIENCE_SECONDS = 5.0
 """Longest wait of a clean-up for running reconciles."""
 

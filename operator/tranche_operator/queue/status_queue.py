@@ -60,7 +60,7 @@ class StatusQueue:
             self._last = now
         if key in self._due:
             return False
-        self._waiting.setdefault(key, self._clock())
+        self._waiting.setdefault(key, now)
         self._changed.set()
         return True
 

@@ -403,8 +403,10 @@ class Controller:
         resource = self.watches.jobs.store.get(key)
         if resource is None:
             return
-        if priority is Priority.REPORT and resource.status.plan is None:
-            priority = Priority.LOW  # the operator waits for the first plan before it checks the template
+        plan = resource.status.plan
+        if priority is Priority.REPORT and (plan is None or plan.term != self.term):
+            # The operator checks the template after the first plan, and the first plan of a term fences earlier leaders.
+            priority = Priority.LOW
         self.writer.put(status_path(resource), lambda: self._status(key), priority)
 
     def _share(self, key: str) -> float | None:

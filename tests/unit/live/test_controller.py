@@ -14,6 +14,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.live.controller import Controller
 from tranche.live.pods.pod_check import Question
+from tranche.live.status_writer import Priority
 from tranche.model import Report
 from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
@@ -487,3 +488,20 @@ def test_pods_that_a_failed_job_keeps_are_counted(takes_over: bool) -> None:
     assert not written(controller, "next")["plan"]["workers"], "the pods are not stopped"
     check_ends_are_counted(controller, "late")
     assert len(written(controller, "next")["plan"]["workers"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("age", "priority"), [(None, Priority.LOW), (1, Priority.LOW), (0, Priority.REPORT)], ids=["new", "old", "own"]
+)
+def test_only_a_plan_of_this_term_may_wait_for_starts(
+    age: int | None, priority: Priority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator waits for the first plan, and the first one of a term fences earlier leaders."""
+    controller = asyncio.run(taken_over(resource("a")))
+    plan = {"term": controller.term - age, "revision": 1, "observedGeneration": 1} if age is not None else None
+    job = resource("a", plan=plan) if plan else resource("a")
+    controller.watches.jobs.store["default/a"] = job
+    given: list[Priority] = []
+    monkeypatch.setattr(controller.writer, "put", lambda path, build, priority: given.append(priority))
+    controller._publish("default/a", Priority.REPORT)
+    assert given == [priority]
