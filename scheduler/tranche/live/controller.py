@@ -405,7 +405,7 @@ class Controller:
             return
         plan = resource.status.plan
         if priority is Priority.REPORT and (plan is None or plan.term != self.term):
-            # The operator checks the template after the first plan, and the first plan of a term fences earlier leaders.
+            # The operator checks the template after the first plan, and the first one of a term fences earlier leaders.
             priority = Priority.LOW
         self.writer.put(status_path(resource), lambda: self._status(key), priority)
 
