@@ -55,7 +55,8 @@ class StatusQueue:
             passing: Whether the status is likely to change again soon, so that it has to last first.
         """
         now = self._clock()
-        if not self._waiting and not passing and now - self._last >= GAP_SECONDS:
+        if not passing and self._waiting.keys() <= {key} and now - self._last >= GAP_SECONDS:
+            self._waiting.pop(key, None)
             self._due.add(key)
             self._last = now
         if key in self._due:

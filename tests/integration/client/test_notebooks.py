@@ -33,7 +33,7 @@ def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Client) -> None:
-    whole.submit("followed", chunks=2, seconds=1.0)
+    whole.submit("followed", chunks=2, seconds=4.0)
     seen: list[JobDetail] = []
     done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=seen.append)
     assert done.phase == "Succeeded"
