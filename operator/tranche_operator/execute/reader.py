@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,16 +63,17 @@ class Reader:
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
         job = None if fresh or not known.complete else self._cache.jobs.get(key)
-        if job is not None and not self._may_create(pods) and self._is_missing_pods(key, job, pods):
-            job = None
+        may_create = self._may_create(pods)
+        if job is not None and not may_create:
+            missing = missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now())
+            job = None if missing else job
         is_fresh = job is None
         if job is None:
             job = await self._job(namespace, name)
         if job is None:
             return Observed(key, None, pods)
         self._cache.note_job(key, job.metadata.uid)
-        may_create = is_fresh or self._may_create(pods)
-        observed = self.combine(key, job, pods, is_fresh=is_fresh, may_create=may_create)
+        observed = self.combine(key, job, pods, is_fresh=is_fresh, may_create=is_fresh or may_create)
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
@@ -81,22 +83,8 @@ class Reader:
         asked = (self._site(name, needed=needed) for name, needed in opening.items())
         service, specs = await asyncio.gather(self._service(job), asyncio.gather(*asked))
         sites = dict(zip(opening, specs, strict=True))
-        return Observed(
-            key,
-            job,
-            pods,
-            service=service,
-            sites={name: found for name, found in sites.items() if found is not None},
-            verdict=observed.verdict,
-            rejection=observed.rejection,
-            staging_rejection=observed.staging_rejection,
-            refusals=observed.refusals,
-            reported=observed.reported,
-            wait=observed.wait,
-            times=observed.times,
-            is_fresh=is_fresh,
-            may_create=may_create,
-        )
+        declared = {name: found for name, found in sites.items() if found is not None}
+        return replace(observed, service=service, sites=declared)
 
     def _may_create(self, pods: tuple[PodView, ...]) -> bool:
         """Return whether the pods of a job may be created by the plan in the cache.
@@ -105,9 +93,6 @@ class Reader:
         plan that was read after these pods: what has ended and been counted must not be created again.
         """
         return not pods and self._cache.jobs.is_current(time.monotonic())
-
-    def _is_missing_pods(self, key: str, job: TrainingJob, pods: tuple[PodView, ...]) -> bool:
-        return bool(missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now()))
 
     def combine(
         self,
