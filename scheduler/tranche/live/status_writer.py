@@ -250,8 +250,11 @@ class StatusWriter:
             for path in due[: 1 + len(due) // LAZY_PER_GAP]:
                 del self._lazy[path]
                 self._enqueue(path)
+            if due:
+                await asyncio.sleep(LAZY_GAP_SECONDS)
+                continue
             first = next(iter(self._lazy.values()), (0.0,))[0] + delay - self._clock()
-            await asyncio.sleep(LAZY_GAP_SECONDS if due else first if 0.0 < first < LAZY_SECONDS else LAZY_SECONDS)
+            await asyncio.sleep(first if 0.0 < first < LAZY_SECONDS else LAZY_SECONDS)
 
     def _due_lazily(self, delay: float) -> list[str]:
         """Return the low-priority paths that are due after this delay."""
@@ -260,12 +263,12 @@ class StatusWriter:
         if not self._pressing and now - self._pressed_at >= QUIET_SECONDS:
             return due
         reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
-        late = [path for path in reports if self._lazy[path][0] <= now - PATIENCE_SECONDS]
-        if not late and now - self._reported_at >= REPORT_GAP_SECONDS:
-            late = reports[:1]
-        if late:
+        chosen = [path for path in reports if self._lazy[path][0] <= now - PATIENCE_SECONDS]
+        if not chosen and now - self._reported_at >= REPORT_GAP_SECONDS:
+            chosen = reports[:1]
+        if chosen:
             self._reported_at = now
-        return [path for path in due if self._lazy[path][1] is Priority.LOW] + late
+        return [path for path in due if self._lazy[path][1] is Priority.LOW] + chosen
 
     async def _serve(self, namespace: str, path: str) -> float | None:
         """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""
