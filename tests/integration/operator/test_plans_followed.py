@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from support.operator_lab import SITE, TEMPLATE, Lab, Process, server, window
+from support.quotas import impose_quota
 from support.waiting import changes, eventually
 from tranche_testcluster import Cluster
 
@@ -226,9 +227,7 @@ def test_job_restored_from_a_backup_starts_from_the_beginning(lab: Lab) -> None:
 
 def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:
     lab.create(chunks=None, workers=2)
-    quota = {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}}
-    lab.ask("POST", lab.core("resourcequotas"), quota)
-    eventually(lambda: "used" in lab.ask("GET", lab.core("resourcequotas", "one")).get("status", {}))
+    quota = impose_quota(lab.cluster, "one", {"pods": "1"}, lab.namespace)
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
     (alone,) = lab.pods().values()
@@ -240,7 +239,7 @@ def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:
     eventually(lambda: lab.condition("PodsRejected").get("message", "").startswith(second))
     (alone,) = lab.pods().values()
     assert alone["spec"]["schedulingGates"] == [{"name": "tranche.dev/gang"}]
-    lab.ask("DELETE", lab.core("resourcequotas", "one"))
+    lab.ask("DELETE", quota)
     lab.has_pods("cats-worker-0-3", "cats-worker-1-4")
     eventually(lambda: not any(pod["spec"].get("schedulingGates") for pod in lab.pods().values()))
     lab.bind("cats-worker-1-4")
@@ -249,13 +248,11 @@ def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:
 def test_chief_is_created_after_all_other_pods(lab: Lab) -> None:
     """Its success would end the job."""
     lab.create(chunks=None, workers=2, chief={"template": TEMPLATE})
-    quota = {"metadata": {"name": "two"}, "spec": {"hard": {"pods": "2"}}}
-    lab.ask("POST", lab.core("resourcequotas"), quota)
-    eventually(lambda: "used" in lab.ask("GET", lab.core("resourcequotas", "two")).get("status", {}))
+    quota = impose_quota(lab.cluster, "two", {"pods": "2"}, lab.namespace)
     lab.plan(window(0, 1), window(1, 2), chief=server(0, 3))
     eventually(lambda: lab.condition("PodsRejected").get("message", "").startswith("cats-chief-0-3: "))
     lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
-    lab.ask("DELETE", lab.core("resourcequotas", "two"))
+    lab.ask("DELETE", quota)
     lab.has_pods("cats-worker-0-1", "cats-worker-1-2", "cats-chief-0-3")
 
 

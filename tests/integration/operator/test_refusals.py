@@ -9,33 +9,17 @@ from typing import Any
 import pytest
 
 from support.operator_lab import TEMPLATE, Lab, Process, window
+from support.quotas import impose_quota
 from support.waiting import eventually
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-def set_quota(lab: Lab, pods: int) -> None:
-    path = lab.core("resourcequotas", "pods") + "?fieldManager=test&force=true"
-    body = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "pods"},
-        "spec": {"hard": {"pods": str(pods)}},
-    }
-    lab.ask("PATCH", path, body, "application/apply-patch+yaml")
-
-    def is_counted() -> bool:
-        status = lab.ask("GET", lab.core("resourcequotas", "pods")).get("status", {})
-        return bool(status.get("hard", {}).get("pods") == str(pods))
-
-    eventually(is_counted)
-
-
 def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operator: Process) -> None:
     lab.create()
     eventually(lambda: lab.condition("InvalidTemplate").get("status") == "False")
-    set_quota(lab, 1)
+    quota = impose_quota(lab.cluster, "pods", {"pods": "1"}, lab.namespace)
     lab.plan(window(0, 1), window(1, 2), window(2, 3))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
     rejected = lab.condition("PodsRejected")
@@ -44,7 +28,7 @@ def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operat
     eventually(lambda: "PodsRejected" in lab.events())  # events follow the status
     assert lab.events()["PodsRejected"]["type"] == "Warning"
     assert len(lab.pods()) == 1
-    set_quota(lab, 3)
+    lab.ask("PATCH", quota, {"spec": {"hard": {"pods": "3"}}}, "application/merge-patch+json")
     eventually(lambda: len(lab.pods()) == 3)
     eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
     assert operator.process.poll() is None
@@ -54,12 +38,10 @@ def test_exhausted_quota_sets_condition_and_creation_is_retried(lab: Lab, operat
 def test_gang_without_a_service_is_a_refusal(lab: Lab, obstacle: str) -> None:
     """Its workers would fail, because they cannot resolve each other's names."""
     if obstacle == "quota":
-        path, body = lab.core("resourcequotas"), {"metadata": {"name": "cats"}, "spec": {"hard": {"services": "0"}}}
-        lab.ask("POST", path, body)
-        eventually(lambda: "used" in lab.ask("GET", f"{path}/cats").get("status", {}))
+        path = impose_quota(lab.cluster, "cats", {"services": "0"}, lab.namespace)
     else:
-        path, body = lab.core("services"), {"metadata": {"name": "cats"}, "spec": {"ports": [{"port": 80}]}}
-        lab.ask("POST", path, body)
+        path = lab.core("services", "cats")
+        lab.ask("POST", lab.core("services"), {"metadata": {"name": "cats"}, "spec": {"ports": [{"port": 80}]}})
     lab.create(chunks=None, workers=2)
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
@@ -72,7 +54,7 @@ def test_gang_without_a_service_is_a_refusal(lab: Lab, obstacle: str) -> None:
     lab.plan(window(0, 3), window(1, 4))
     eventually(lambda: lab.condition("PodsRejected")["status"] == "True")
     assert not lab.pods(), "the Service comes first now"
-    lab.ask("DELETE", f"{path}/cats")
+    lab.ask("DELETE", path)
     lab.plan()
     eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
     lab.plan(window(0, 5), window(1, 6))
@@ -83,7 +65,7 @@ def test_gang_without_a_service_is_a_refusal(lab: Lab, obstacle: str) -> None:
 
 def test_the_planner_ends_a_rejection_by_closing_the_window(lab: Lab) -> None:
     lab.create()
-    set_quota(lab, 0)
+    impose_quota(lab.cluster, "pods", {"pods": "0"}, lab.namespace)
     lab.plan(window(0, 1))
     eventually(lambda: lab.condition("PodsRejected").get("status") == "True")
     lab.plan()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from support.full_stack import VALIDATED, Whole, full_stack
+from support.quotas import impose_quota
 
 NVIDIA, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
 KIND = "example.org/gpu-kind"
 PODS = "/api/v1/namespaces/default/pods"
-QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 LONG = 600.0
 """Seconds of a chunk that does not end during its test, however slow the machine is."""
 
@@ -81,18 +81,14 @@ def test_pod_of_no_job_takes_gpus_of_its_resource_only(whole: Whole) -> None:
 
 
 def test_quota_of_one_resource_leaves_the_other(whole: Whole) -> None:
-    body = {"metadata": {"name": "amd"}, "spec": {"hard": {f"requests.{AMD}": "1"}}}
-    status, answer = whole.cluster.request("POST", QUOTAS, body)
-    assert status == 201, answer
-    used = lambda: whole.cluster.request("GET", f"{QUOTAS}/amd")[1].get("status", {}).get("used")  # noqa: E731
-    whole.until("the quota is counted", used)
+    path = impose_quota(whole.cluster, "amd", {f"requests.{AMD}": "1"})
     whole.submit("amd", chunks=2, seconds=LONG, container=asks(AMD))
     whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
     whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
     whole.until("one worker of amd runs", lambda: whole.status("amd").get("activeWorkers") == 1)
     time.sleep(1.0)
     assert len(whole.status("amd")["plan"]["workers"]) == 1
-    whole.cluster.request("DELETE", f"{QUOTAS}/amd")
+    whole.cluster.request("DELETE", path)
     whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
     whole.delete("amd", "nvidia")
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.full_stack import Whole, full_stack
+from support.quotas import impose_quota
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 PODS = "/api/v1/namespaces/default/pods"
@@ -21,12 +22,9 @@ def whole() -> Iterator[Whole]:
 @pytest.fixture
 def quota(whole: Whole) -> Iterator[None]:
     """Two of the four GPUs for the namespace, in force."""
-    body = {"metadata": {"name": "gpus"}, "spec": {"hard": {GPU: "2"}}}
-    status, answer = whole.cluster.request("POST", QUOTAS, body)
-    assert status == 201, answer
-    whole.until("the quota is counted", lambda: GPU in used(whole))
+    path = impose_quota(whole.cluster, "gpus", {GPU: "2"})
     yield
-    whole.cluster.request("DELETE", f"{QUOTAS}/gpus")
+    whole.cluster.request("DELETE", path)
 
 
 def used(whole: Whole) -> dict[str, str]:
