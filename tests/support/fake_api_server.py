@@ -23,6 +23,11 @@ class FakeApi:
         self.answers: list[tuple[int, dict[str, Any] | str, dict[str, str]]] = []
         self.between_pages: Callable[[], None] | None = None
         self.silent = False
+        self.is_brief = False
+        """Whether watches end at once."""
+        self.answers_lists = asyncio.Event()
+        """Lists are answered while this is set."""
+        self.answers_lists.set()
         self.port = 0
         self._changed = asyncio.Event()
         self._transports: set[asyncio.Transport] = set()
@@ -88,7 +93,10 @@ class FakeApi:
             status, body, headers = self.answers.pop(0)
             text = body if isinstance(body, str) else json.dumps(body)
             return web.Response(status=status, text=text, headers=headers)
-        return await self._watch(request) if "watch" in request.query else self._list(request)
+        if "watch" in request.query:
+            return await self._watch(request)
+        await self.answers_lists.wait()
+        return self._list(request)
 
     def _list(self, request: web.Request) -> web.Response:
         names = sorted(self.objects)
@@ -111,6 +119,8 @@ class FakeApi:
         since = int(request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
+        if self.is_brief:
+            return response
         assert isinstance(request.transport, asyncio.Transport)
         self._transports.add(transport := request.transport)
         try:

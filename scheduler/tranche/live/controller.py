@@ -116,7 +116,9 @@ class Controller:
         self._timeouts = self._create_timeouts()
         self._estimates = EstimateRenewal(self.settings)
         self._progress = ProgressRenewal(self.settings)
-        self._forecasts = Forecasts(planner, self.settings, stopwatch, metrics.observe_forecast)
+        self._forecasts = Forecasts(
+            planner, self.settings, stopwatch, metrics.observe_forecast, lambda: self.writer.is_holding_reports
+        )
         self._planner_metrics = PlannerMetrics(metrics, planner, clock)
         self._decisions = DecisionLog(planner)
         self._next_timeouts = self._next_tenancy = 0.0

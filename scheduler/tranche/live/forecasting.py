@@ -11,6 +11,10 @@ SHORTEST_SECONDS = 1e-6
 """Lower bound of measured durations, to avoid a division by zero."""
 
 
+def _never() -> bool:
+    return False
+
+
 class Forecasts:
     """Forecasts of one planner, as often as the settings allow."""
 
@@ -20,6 +24,7 @@ class Forecasts:
         settings: ControllerSettings,
         stopwatch: Callable[[], float],
         observe: Callable[[float], None] = lambda _: None,
+        held: Callable[[], bool] = _never,
     ) -> None:
         """Create without starting a forecast.
 
@@ -28,8 +33,10 @@ class Forecasts:
             settings: Time limits.
             stopwatch: Monotonic seconds.
             observe: Called with the duration of each forecast in seconds.
+            held: Whether statuses with estimates are held back, so that the results of a forecast would not be written.
         """
         self._observe = observe
+        self._held = held
         self._planner = planner
         self._settings = settings
         self._stopwatch = stopwatch
@@ -40,6 +47,8 @@ class Forecasts:
         self._next_step = self._begun = self._spent = 0.0
         self._since: float | None = -inf
         """Time of the first event since the last forecast; None if there was none."""
+        self._hurries = False
+        """Whether a user has changed a job since the last forecast."""
         self._last = -inf
         """Time of the last event."""
 
@@ -51,20 +60,25 @@ class Forecasts:
 
     def skip_quiet_time(self) -> None:
         """Begin the next forecast without a quiet time, because a user has changed a job."""
-        self._since = -inf
+        self.note_event()
+        self._hurries = True
 
     @property
     def next_due(self) -> float:
         """Time of the next step by the stopwatch; infinite if none is due.
 
-        The first step waits for a time without events, up to `forecast_patience_seconds`.
+        The first step waits for a time without events, up to `forecast_patience_seconds`, or up to
+        `forecast_hold_seconds` while statuses are held back.
         """
         if self._steps is not None:
             return self._next_step
         if self._since is None:
             return inf
-        settings = self._settings
-        quiet_at = min(self._last + settings.forecast_quiet_seconds, self._since + settings.forecast_patience_seconds)
+        settings, held = self._settings, self._held()
+        if self._hurries and not held:
+            return self._not_before
+        patience = settings.forecast_hold_seconds if held else settings.forecast_patience_seconds
+        quiet_at = min(self._last + settings.forecast_quiet_seconds, self._since + patience)
         return max(quiet_at, self._not_before)
 
     def refresh(self, now: float) -> Mapping[str, Estimate]:
@@ -78,7 +92,7 @@ class Forecasts:
             return {}
         if self._steps is None:
             self._steps = self._planner.forecasting(now)
-            self._since, self._begun, self._spent = None, began, 0.0
+            self._since, self._hurries, self._begun, self._spent = None, False, began, 0.0
         complete = self._run_steps(self._steps, began + self._settings.forecast_piece_seconds)
         ended = self._stopwatch()
         self._spent += ended - began

@@ -54,6 +54,8 @@ class ControllerSettings:
     """Time without events before a forecast starts, because the extender calls for new pods use the same process."""
     forecast_patience_seconds: float = 5.0
     """Maximum delay of a forecast after an event. While events follow each other, each forecast is soon obsolete."""
+    forecast_hold_seconds: float = 60.0
+    """The same while many statuses with estimates wait for starts of pods."""
     verify_seconds: float = 0.1
     """Time limit for verifying explanations between two forecasts; it blocks the event loop."""
 

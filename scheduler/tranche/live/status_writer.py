@@ -177,6 +177,14 @@ class StatusWriter:
         """Delay statuses that only report: pods are starting."""
         self._pressed_at = self._clock()
 
+    @property
+    def is_holding_reports(self) -> bool:
+        """Whether more than `FEW_LAZY` writes wait for starts of pods."""
+        return len(self._lazy) > FEW_LAZY and self._are_pods_starting(self._clock())
+
+    def _are_pods_starting(self, now: float) -> bool:
+        return bool(self._pressing) or now - self._pressed_at < QUIET_SECONDS
+
     def put_condition(self, path: str, build: Build) -> None:
         """Queue a condition, which is applied alone under a field manager of its own, at most one per path.
 
@@ -260,7 +268,7 @@ class StatusWriter:
         """Return the low-priority paths that are due after this delay."""
         now = self._clock()
         due = [path for path, (since, _) in self._lazy.items() if since <= now - delay]
-        if not self._pressing and now - self._pressed_at >= QUIET_SECONDS:
+        if not self._are_pods_starting(now):
             return due
         reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
         chosen = [path for path in reports if self._lazy[path][0] <= now - PATIENCE_SECONDS]

@@ -49,7 +49,7 @@ def test_apply_is_forced_and_names_its_manager(tmp_path: Path) -> None:
         api.answers.append((200, {}, {}))
         async with ApiClient.connect(config) as client:
             await client.apply(PATH + "/a/status", {"status": {}}, "tranche-scheduler")
-        assert api.requests == [{"fieldManager": "tranche-scheduler", "force": "true"}]
+        assert api.requests == [{"fieldManager": "tranche-scheduler", "force": "true", "fieldValidation": "Ignore"}]
         assert api.headers[0]["Content-Type"] == "application/apply-patch+yaml"
 
     run(tmp_path, scenario)

@@ -107,3 +107,21 @@ def test_forecast_follows_a_user_change_at_once() -> None:
     assert forecasts.next_due > watch.now
     forecasts.skip_quiet_time()
     assert forecasts.next_due <= watch.now
+
+
+def test_forecast_waits_longer_while_its_estimates_are_held_back() -> None:
+    watch = Stopwatch(0.001)
+    planner = Slow(watch)
+    held = [False]
+    forecasts = Forecasts(planner, ControllerSettings(forecast_hold_seconds=20.0), watch, held=lambda: held[0])
+    forecasts.refresh(0.0)
+    held[0] = True
+    made = []
+    for tenth in range(100, 500):  # a user creates a job each tenth of a second; the starts end after 33 s
+        watch.now = tenth / 10
+        held[0] = tenth < 430
+        forecasts.skip_quiet_time()
+        before = planner.made
+        forecasts.refresh(watch.now)
+        made += [tenth / 10] * (planner.made - before)
+    assert made[:2] == pytest.approx([30.0, 43.0], abs=0.11)

@@ -147,6 +147,20 @@ def test_reports_wait_while_pods_start() -> None:
     play(steps)
 
 
+def test_writer_holds_reports_while_pods_start_and_many_wait() -> None:
+    async def steps(burst: Burst) -> None:
+        assert not burst.writer.is_holding_reports
+        burst.writer.hold_reports()
+        assert not burst.writer.is_holding_reports
+        for number in range(100):
+            burst.writer.put(f"/report/{number}", value(number), Priority.REPORT)
+        assert burst.writer.is_holding_reports
+        await asyncio.sleep(10.0)
+        assert not burst.writer.is_holding_reports
+
+    play(steps)
+
+
 def test_a_late_report_is_written_while_windows_open() -> None:
     async def steps(burst: Burst) -> None:
         for number in range(1000):

@@ -195,8 +195,8 @@ class Reflector(Generic[T]):
         None if the server ended it normally.
         """
         try:
-            if self._version and self._resumes:
-                await self._check_version()
+            if self._version and self._resumes and await self._resume():
+                return None
             if not self._version:
                 await self._list()
             self._resumes = True
@@ -242,22 +242,39 @@ class Reflector(Generic[T]):
         self.stats.last_data = self._clock()
         self._synced.set()
 
-    async def _check_version(self) -> None:
-        """Require a list if the resource versions have gone back, as when etcd was restored from a backup.
+    async def _resume(self) -> bool:
+        """Continue the watch from its last version until it ends; False if a list is required instead.
 
-        The API server accepts a watch from a version in the future, and sends nothing before that is reached.
+        A list is required if the resource versions have gone back, as when etcd was restored from a backup: the API
+        server accepts a watch from a version in the future, and sends nothing before that is reached. The watch does
+        not wait for this check, for which an API server under load takes seconds.
         """
+        watch, check = asyncio.create_task(self._watch()), asyncio.create_task(self._find_lower_version(self._version))
+        try:
+            await asyncio.wait((watch, check), return_when=asyncio.FIRST_COMPLETED)
+            lower = check.result() if check.done() else ""
+            if not lower:
+                await watch
+                return True
+        finally:
+            for task in (watch, check):
+                task.cancel()
+            await asyncio.gather(watch, check, return_exceptions=True)
+        log.warning(
+            "%s: the resource versions have gone back from %s to %s, as when etcd is restored: listing all objects",
+            self._path,
+            self._version,
+            lower,
+        )
+        self._version = ""
+        self._restored()
+        return False
+
+    async def _find_lower_version(self, known: str) -> str:
+        """Return the present resource version of the collection if it is lower than a known one, otherwise ""."""
         page = _LIST.decode(await self._client.get(self._path, **self._params, limit=1))
         present = page.metadata.resource_version
-        if present.isdecimal() and self._version.isdecimal() and int(present) < int(self._version):
-            log.warning(
-                "%s: the resource versions have gone back from %s to %s, as when etcd is restored: listing all objects",
-                self._path,
-                self._version,
-                present,
-            )
-            self._version = ""
-            self._restored()
+        return present if present.isdecimal() and known.isdecimal() and int(present) < int(known) else ""
 
     async def _watch(self) -> None:
         """Apply changes until the server ends the watch. Reading does not wait for processing."""
