@@ -3,20 +3,20 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from support.live_controller import NOW, condition_alone, noted, reported, resource, taken_over, written
+from support.live_controller import NOW, Stopwatch, condition_alone, noted, reported, resource, taken_over, written
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche.live.controller import Controller
+from tranche.live.controller import TIMEOUT_SHARE, Controller
 from tranche.live.pods.pod_check import Question
 from tranche.live.status_writer import Priority
 from tranche.model import Report
-from tranche.planner import ParameterServerEnded, WorkerEnded, WorkerStarted
+from tranche.planner import Event, ParameterServerEnded, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
 from tranche.state.node_health import Exclusion
 
@@ -31,6 +31,23 @@ def test_unreadable_job_gets_condition_and_keeps_its_ledger() -> None:
     assert "soon" in status["conditions"][0]["message"]
     assert list(status) == ["conditions"], "applied under a field manager of its own, which removes no plan"
     assert len(written(controller, "good")["plan"]["workers"]) == 2
+
+
+def test_checks_of_timeouts_take_a_fifth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = asyncio.run(taken_over(resource("a")))
+    stopwatch, began = cast(Stopwatch, controller.stopwatch), []
+
+    def check(*_: object) -> list[Event]:
+        began.append(stopwatch.seconds)
+        stopwatch.seconds += 0.2
+        return []
+
+    monkeypatch.setattr(controller._timeouts, "due", check)
+    while stopwatch.seconds < 10.0:
+        controller._look_for_timeouts()
+        controller.step()
+        stopwatch.seconds += 0.01
+    assert len(began) * 0.2 / stopwatch.seconds == pytest.approx(TIMEOUT_SHARE, rel=0.05)
 
 
 def edited(job: TrainingJob, generation: int, **spec: Any) -> TrainingJob:

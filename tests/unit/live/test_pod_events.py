@@ -25,6 +25,7 @@ from tranche.planner import (
     JobRemoved,
     JobSubmitted,
     ParameterServerEnded,
+    PodOverdue,
     PodStartFailed,
     WorkerBound,
     WorkerEnded,
@@ -642,6 +643,37 @@ def not_ready(status: str, since: float) -> NodeObject:
     lost = silent(since)
     ready = msgspec.structs.replace(lost.status.conditions[0], status=status)
     return msgspec.structs.replace(lost, status=msgspec.structs.replace(lost.status, conditions=(ready,)))
+
+
+def test_second_silence_of_a_node_counts_from_its_own_begin() -> None:
+    """The worker trains undisturbed between the two."""
+    p = planner("srsf", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    p.handle(WorkerStarted("default/a", 1, NOW), NOW)
+    nodes = {"n1": observed("n1", "edge-a")}
+    trains = msgspec.structs.replace(pod("a-worker-0-1", **running()), spec=BOUND.spec)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": trains}, UnreachableNodes(nodes, {}))
+    ended: dict[int, list[Any]] = {}
+    for second in range(0, 1200, 10):
+        nodes["n1"] = not_ready("False", NOW) if 100 <= second < 300 or second >= 500 else observed("n1", "edge-a")
+        if due := timeouts.due(p.cluster.jobs.values(), NOW + second, float(second)):
+            ended.setdefault(second, due)
+    assert min(ended) == 800
+
+
+def test_pod_deleted_on_silent_node_is_overdue_after_its_return() -> None:
+    p = planner("srsf", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    p.handle(WorkerStarted("default/a", 1, NOW), NOW)
+    nodes = {"n1": not_ready("False", NOW)}
+    metadata = {"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 30}
+    stops = msgspec.structs.replace(pod("a-worker-0-1", metadata=metadata, **running()), spec=BOUND.spec)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": stops}, UnreachableNodes(nodes, {}))
+    assert timeouts.due(p.cluster.jobs.values(), NOW, 0.0) == []
+    nodes["n1"] = observed("n1", "edge-a")
+    states = p.cluster.jobs.values()
+    due = [event for second in range(10, 200, 10) for event in timeouts.due(states, NOW + second, second)]
+    assert PodOverdue("default/a", 1) in due
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])

@@ -201,6 +201,16 @@ def test_decisions_about_other_pods_are_signs_of_life() -> None:
     assert watch.due(50.0) == [KubeSchedulerChanged(responds=False)]
 
 
+def test_change_of_a_pod_that_trains_is_no_sign_of_life() -> None:
+    watch = watch_of(pod("a-worker-0-1", {"nodeName": "n0"}), pod("a-worker-1-2"), chunks=2)
+    watch.planner.handle(WorkerStarted("default/a", 1, 0.0), 0.0)
+    for at in (0.0, 10.0, 20.0):
+        watch.due(at)
+    watch.put(pod("a-worker-0-1", {"nodeName": "n0"}, {"type": "Ready", "status": "True"}))
+    assert watch.due(29.0) == []
+    assert watch.due(30.0) == [KubeSchedulerChanged(responds=False)]
+
+
 def victim(node: str = "n0") -> Pod:
     """Return a pod that stops."""
     metadata = {"name": "victim", "namespace": "other", "uid": "victim", "deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -84,6 +84,14 @@ class _Wait(NamedTuple):
     """Pod of which must be confirmed first that the watch shows its present state; None if there is none."""
 
 
+class _Settled(NamedTuple):
+    """A pod that trains, is not to stop, and has nothing to wait for until it changes or its node stops responding."""
+
+    key: str
+    pod: Pod
+    job_uid: str
+
+
 def _at_once(site: str) -> float | None:
     return None
 
@@ -160,7 +168,10 @@ class Timeouts:
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
         self._closing: set[str | None] = set()
-        """Pods of open windows and helpers, and nodes of closing ones, in the present check."""
+        """Pods of open windows and helpers that are not settled, and nodes of closing ones, in the present check."""
+        self._settled: dict[tuple[str, int], _Settled] = {}
+        """Pods that trained undisturbed at the last check, by job and attempt: with 50,000 pods, to look at each of
+        them again would take half a second."""
         self._verdicts = OutdatedVerdicts(gpu_resources)
         self._outdated: set[str] = set()
         """UIDs of the pods with an outdated verdict in the present check."""
@@ -186,12 +197,19 @@ class Timeouts:
         states = tuple(states)
         self._closing = {run.window.node for state in states for run in state.runs.values() if run.closing}
         self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
+        silent, known, self._settled = self._unreachable.refresh(), self._settled, {}
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
             watched += [(state, one.attempt, self._watch_staging(state, one, now)) for one in state.stagings.values()]
             watched += [(state, one.planned.attempt, self._watch_server(state, one, now)) for one in state.servers]
-            watched += [(state, run.window.attempt, self._watch(state, run, now)) for run in state.runs.values()]
-        if self._scheduler.check(self._open_pods, elapsed, self._outdated):
+            for run in state.runs.values():
+                settled = known.get(window := (state.job.key, run.window.attempt))
+                if settled is not None and self._stays_settled(state, run, settled, silent):
+                    self._settled[window] = settled
+                else:
+                    watched.append((state, run.window.attempt, self._watch(state, run, now)))
+        trained = {one.pod.metadata.uid for one in self._settled.values()}
+        if self._scheduler.check(self._open_pods, elapsed, self._outdated, trained):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
         self.next_due = self._scheduler.next_due
         for state, attempt, wait in watched:
@@ -212,6 +230,16 @@ class Timeouts:
         if wait.missing:
             return self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid)
         return wait.unchanged is None or self._confirmed_unchanged(wait.unchanged)
+
+    def _stays_settled(self, state: JobState, run: TrackedWindow, settled: _Settled, silent: Container[str]) -> bool:
+        """Whether the pod of a window is as at the last check, and so is all that a time-out depends on."""
+        return (
+            self._pods.get(settled.key) is settled.pod
+            and settled.job_uid == state.job.uid
+            and run.started is not None
+            and not run.closing
+            and settled.pod.spec.node_name not in silent
+        )
 
     def _watch(self, state: JobState, run: TrackedWindow, now: float) -> _Wait | None:
         window = run.window
@@ -234,9 +262,14 @@ class Timeouts:
             limit = _stop_seconds(pod, now, adopted=run.adopted)
             return None if is_noted else _Wait(limit, event, unchanged=pod)
         self._open_pods.append(pod)
-        if pod.spec.node_name:
-            return self._unstarted(state, window, pod, now) if run.started is None else None
-        return self._unplaced(state, window, pod)
+        if not pod.spec.node_name:
+            return self._unplaced(state, window, pod)
+        if run.started is None:
+            return self._unstarted(state, window, pod, now)
+        if pod.metadata.deletion_timestamp is None:
+            key = f"{state.job.namespace}/{name}"
+            self._settled[state.job.key, window.attempt] = _Settled(key, pod, state.job.uid)
+        return None
 
     def _is_stopping(self, pod: Pod) -> bool:
         """Whether somebody else has deleted the pod, and its node responds.

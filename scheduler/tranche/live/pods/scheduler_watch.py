@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Container, Iterable
+from collections.abc import Set as AbstractSet
 from math import inf
 
 from tranche.kube.api.core_types import Pod, PodCondition
@@ -40,7 +41,13 @@ class SchedulerWatch:
         self.next_due = inf
         """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
 
-    def check(self, pods: Iterable[Pod], elapsed: float, outdated: Container[str] = ()) -> bool:
+    def check(
+        self,
+        pods: Iterable[Pod],
+        elapsed: float,
+        outdated: Container[str] = (),
+        settled: AbstractSet[str] = frozenset(),
+    ) -> bool:
         """Return whether it has stopped or begun to respond since the last check.
 
         A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
@@ -52,6 +59,7 @@ class SchedulerWatch:
             pods: Pods of open windows and helpers.
             elapsed: Monotonic seconds.
             outdated: UIDs of judged pods that kube-scheduler should judge again.
+            settled: UIDs of further pods of that kind, which were bound at an earlier check.
         """
         arrivals: dict[str, float] = {}
         waiting: dict[str, float] = {}
@@ -64,7 +72,8 @@ class SchedulerWatch:
             arrivals[uid] = self._arrivals.get(uid, elapsed)
             if pod.spec.node_name or (schedule_condition(pod) is not None and uid not in outdated):
                 handled.add(uid)
-                self._latest = max(self._latest, arrivals[uid])
+                if uid not in self._handled:
+                    self._latest = max(self._latest, arrivals[uid])
             elif not (pod.spec.scheduling_gates or pod.spec.resource_claims or is_over(pod)):
                 waiting[uid] = self._since.get(uid, elapsed)
                 due = waiting[uid] + self._limit(pod)
@@ -73,7 +82,7 @@ class SchedulerWatch:
                     late.append((due, until))
         if not handled <= self._handled:
             self._active = elapsed
-        self._arrivals, self._since, self._handled = arrivals, waiting, handled
+        self._arrivals, self._since, self._handled = arrivals, waiting, handled | (self._handled & settled)
         late = [one for one in late if one[0] > self._latest]
         if late:
             due = max(min(late)[0], self._active + self._silence_seconds)

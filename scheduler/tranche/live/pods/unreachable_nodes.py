@@ -29,6 +29,12 @@ class UnreachableNodes:
         """Return the node of a name; None for an unknown node."""
         return self._nodes.get(name)
 
+    def refresh(self) -> frozenset[str]:
+        """Forget since when nodes were not ready that are ready now; return the names of those that are not ready."""
+        silent = frozenset(name for name, node in self._nodes.items() if not node.ready)
+        self._seen = {name: since for name, since in self._seen.items() if name in silent}
+        return silent
+
     def is_silent(self, name: str) -> bool:
         """Whether the node exists and is not ready."""
         node = self._nodes.get(name)
@@ -53,7 +59,6 @@ class UnreachableNodes:
         """
         node = self._nodes.get(name)
         if node is None or node.ready:
-            self._seen.pop(name, None)
             return False
         if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
             return True
