@@ -1,0 +1,126 @@
+"""CPU time of the planner for each event while many workers stop, with thousands that train on.
+
+``python benchmarks/mass_stop.py`` fills the watches of a controller with jobs of one worker on nodes of eight GPUs,
+lets all workers run, suspends a part of the jobs, and passes on what the watches would deliver next: the plans with
+the closing windows, the deletion of their pods, and the removal of these. Nothing is sent; the API server and the
+operator are not there. It exits with 1 if the bound of ranges.toml is missed.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import ranges
+from tranche.kube.api.core_types import Pod
+from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.live.controller import Controller
+from tranche.model import Window
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support import live_controller
+
+GPUS = 8
+CREATED, DELETED = "2027-01-15T08:00:00Z", "2027-01-15T08:00:30Z"
+LABELS = {"tranche.dev/role": "worker", "tranche.dev/index": "0"}
+
+
+def worker_pod(job: str, window: Window, **metadata: Any) -> Pod:
+    """Return a pod that trains."""
+    name = f"{job}-worker-0-{window.attempt}"
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": job, "uid": job, "controller": True}
+    labels = {**LABELS, "tranche.dev/job": job, "tranche.dev/attempt": str(window.attempt)}
+    named = {"name": name, "namespace": "default", "uid": name, "labels": labels, "ownerReferences": [owner]}
+    requests = {"cpu": "1", "nvidia.com/gpu": "1"}
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [{"name": "t", "ready": True, "state": {"running": {"startedAt": CREATED}}}],
+    }
+    spec = {"nodeName": window.node, "containers": [{"name": "t", "resources": {"requests": requests}}]}
+    whole = {"metadata": {**named, "creationTimestamp": CREATED, **metadata}, "spec": spec, "status": status}
+    return decode_pod(json.dumps(whole).encode())
+
+
+def planned(controller: Controller, name: str) -> TrainingJob:
+    """Return a job with the status that the controller would write."""
+    job = controller.watches.jobs.store[f"default/{name}"]
+    status = live_controller.written(controller, name)
+    return job.model_copy(update={"status": type(job.status).model_validate(status)})
+
+
+def suspended(controller: Controller, name: str) -> TrainingJob:
+    """Return a job as its user has suspended it."""
+    job = controller.watches.jobs.store[f"default/{name}"]
+    metadata = job.metadata.model_copy(update={"generation": 2})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"suspend": True}), "metadata": metadata})
+
+
+async def with_workers(workers: int) -> tuple[Controller, dict[str, Window]]:
+    """Return a controller whose jobs all train, and the window of each job."""
+    with patch.object(live_controller, "Stopwatch", lambda: time.perf_counter):
+        controller = await live_controller.taken_over(
+            nodes=-(-workers // GPUS), gpus=GPUS, validate=False, policy="chunk"
+        )
+    for number in range(workers):
+        job = live_controller.resource(f"job-{number}", data={"chunks": 1})
+        live_controller.noted(controller, "jobs", job.key, job)
+    controller.step()
+    states = controller.planner.cluster.jobs.values()
+    windows = {state.job.key.partition("/")[2]: run.window for state in states for run in state.runs.values()}
+    for name, window in windows.items():
+        live_controller.noted(controller, "jobs", f"default/{name}", planned(controller, name))
+        pod = worker_pod(name, window)
+        live_controller.noted(controller, "pods", pod.key, pod)
+    controller.step()
+    controller.step()
+    controller._unpublished.clear()  # the plans are written, by what the watch shows
+    assert all(run.started is not None for state in states for run in state.runs.values())
+    return controller, windows
+
+
+async def measure(workers: int, stopped: int) -> dict[str, float]:
+    """Return the CPU milliseconds of an event, by kind."""
+    controller, windows = await with_workers(workers)
+    stopping = {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+    steps: dict[str, Callable[[str, Window], tuple[str, str, Any]]] = {
+        "job suspended": lambda name, _: ("jobs", f"default/{name}", suspended(controller, name)),
+        "plan written": lambda name, _: ("jobs", f"default/{name}", planned(controller, name)),
+        "pod stops": lambda name, one: ("pods", worker_pod(name, one).key, worker_pod(name, one, **stopping)),
+        "pod removed": lambda name, one: ("pods", worker_pod(name, one).key, None),
+    }
+    took = {}
+    for title, step in steps.items():
+        changes = [step(name, windows[name]) for name in list(windows)[:stopped]]
+        began = time.process_time()
+        for change in changes:
+            live_controller.reported(controller, *change)
+        took[title] = 1000 * (time.process_time() - began) / stopped
+    return took
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, nargs="+", default=[800, 3200])
+    parser.add_argument("--stopped", type=int, default=200)
+    options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    worst = 0.0
+    for workers in options.workers:
+        took = asyncio.run(measure(workers, options.stopped))
+        worst = max(took.values())
+        print(f"{workers} workers, {options.stopped} stop: CPU ms of an event:", end=" ")
+        print(", ".join(f"{title} {ms:.2f}" for title, ms in took.items()))
+    sys.exit(not ranges.all_kept({"ms, event while workers stop": worst}))
+
+
+if __name__ == "__main__":
+    main()
