@@ -121,7 +121,7 @@ bench: examples  ## Measure the figures of the README and check them against the
 		"benchmarks/framework_examples.py" \
 		"benchmarks/gang_attack.py" \
 		"benchmarks/report_rate.py" \
-		"benchmarks/mass_stop.py" \
+		"benchmarks/event_costs.py" \
 		"benchmarks/filter_latency.py" \
 		"benchmarks/rejected_statuses.py" \
 		"benchmarks/failover.py" \

@@ -196,5 +196,5 @@ class PlannerContext:
         if self.queue is not None and (
             self.queue.policy.traits.needs_local_data or self.queue.policy.uploads_on_arrival()
         ):
-            self.queue.stale.update(dict.fromkeys(self.cluster.jobs))  # data may be at a site that has lost its nodes
+            self.queue.places_changed = True  # data may be at a site that has lost its nodes
         self.capacity_freed(None)

@@ -8,7 +8,6 @@ from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
 from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
-from tranche.planner.scheduling.data_replication import moves_data
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 from tranche.state.phases import JOB_TRANSITIONS, JobPhase, WindowPhase
@@ -168,7 +167,7 @@ def check_data(queue: JobQueue, opened: Iterable[tuple[str, Window]], now: float
     """
     for key, window in opened if queue.policy.traits.needs_local_data else ():
         state = queue.cluster.jobs[key]
-        if moves_data(state) and window.site != state.job.data_site:
+        if state.moves_data and window.site != state.job.data_site:
             copies = state.copies.get(window.site, {})
             there = all(copies.get(chunk, inf) <= now for chunk in window.chunks)
             _expect(there, f"{key}: a window at {window.site} opens before its data are there")

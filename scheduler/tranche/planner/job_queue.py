@@ -108,6 +108,8 @@ class JobQueue:
         self.running = RunningJobsBySite()
         self.stale: dict[str, None] = {}
         """Keys of jobs whose rank or demand may have changed since the last cycle, in order."""
+        self.places_changed = False
+        """Whether nodes or sites have changed since the last cycle, so that data may have to be copied to others."""
         self.freed_sites: set[str] = set()
         """Sites where capacity was freed ("": anywhere, or ranks have changed), so that waiting jobs may fit there."""
         self._classes: dict[str, dict[Demand, DemandClass]] = {}

@@ -266,6 +266,11 @@ class JobState:
         """Number of waiting chunks: unfinished and in no window."""
         return self.job.chunks - len(self.done) - len(self.chunk_runs)
 
+    @property
+    def moves_data(self) -> bool:
+        """Whether the job's data have to be copied to the sites where its chunks train."""
+        return self.job.data_site is not None and self.job.chunk_bytes > 0 and not self.job.is_gang
+
     def waiting_by_site(self, now: float) -> dict[str, list[int]]:
         """Return waiting chunks by site that has their data, those at the fewest sites first; "" means any site."""
         if self._by_site is None or self._by_site_until <= now:

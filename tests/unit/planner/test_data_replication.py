@@ -1,14 +1,16 @@
 """Sites at which chunks wait and train under the production policy, and the moments at which it copies their data."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from support.builders import job, node, of_type, planner
-from tranche.model import Job, Link, Node, Site
+from tranche.model import Job, Link, Node, Resources, Site
 from tranche.planner import (
     ChunkStaged,
     JobSubmitted,
+    NodeChanged,
     NodeRemoved,
     OpenWindow,
     Planner,
@@ -16,6 +18,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
+from tranche.planner.job_queue import JobQueue
 from tranche.state.job import JobState
 
 DELTA = 50.0
@@ -53,6 +56,39 @@ def test_chunks_train_at_their_data_site_while_slots_are_free() -> None:
     p = cluster(node("a", "here", 4), node("b", "there", 4))
     submit(p, "j", chunks=4)
     assert [w.site for w in p.plan_of("default/j", 0.0).windows] == ["here"] * 4
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+@pytest.mark.parametrize("change", ["new", "ready", "free"])
+def test_data_of_waiting_job_go_to_a_site_that_gets_room(policy: str, change: str) -> None:
+    there = node("b", "there", 1)
+    all_of_it = there.allocatable
+    before = {"new": [], "ready": [replace(there, ready=False)], "free": [replace(there, foreign=all_of_it)]}[change]
+    p = cluster(*before, policy=policy)
+    submit(p, "j", seconds=1000.0)
+    assert not copies(p, "j")
+    p.handle(NodeChanged(there), 10.0)
+    assert copies(p, "j") == {"there": {0}}
+    assert opened(p, 10.0 + DELTA) == [("j", "there")]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_change_of_a_node_ranks_no_job_again(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of jobs, each pod of another program that starts or ends would take a tenth of a second."""
+    p = cluster(node("a", "here", 8), policy=policy)
+    for number in range(12):
+        submit(p, f"j{number}", seconds=1000.0)
+    ranked: list[str] = []
+    original = JobQueue._refresh
+
+    def refresh(queue: JobQueue, state: JobState, now: float) -> None:
+        ranked.append(state.job.key)
+        original(queue, state, now)
+
+    monkeypatch.setattr(JobQueue, "_refresh", refresh)
+    p.handle(NodeChanged(replace(node("a", "here", 8), foreign=Resources(cpu=10, pods=1))), 10.0)
+    p.handle(NodeChanged(replace(node("a", "here", 8), ready=False)), 20.0)
+    assert ranked == []
 
 
 @pytest.mark.parametrize(("dedicated", "sent"), [(False, ({1, 3}, {0, 2})), (True, ({0, 1, 2, 3}, {0, 1, 2, 3}))])

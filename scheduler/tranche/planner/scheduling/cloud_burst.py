@@ -273,7 +273,7 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
 def _uploads(queue: JobQueue, state: JobState, site: str, now: float) -> tuple[dict[int, float], float]:
     """Return when the data of each chunk are at a site, and when those of all other chunks are, in seconds."""
     cluster = queue.cluster
-    if not data_replication.moves_data(state) or site == state.job.data_site or queue.policy.traits.free_data_movement:
+    if not state.moves_data or site == state.job.data_site or queue.policy.traits.free_data_movement:
         return {}, now
     if queue.policy.fetches_after_start:
         return {}, now + cluster.transfer_seconds(state, site)
@@ -413,7 +413,7 @@ def _bind(context: PlannerContext, queue: JobQueue, state: JobState, split: _Spl
     chosen = dict.fromkeys(split.chunks, split.site)
     if chosen != state.cloud:
         state.cloud = chosen
-        if split.site and data_replication.moves_data(state) and queue.policy.traits.needs_local_data:
+        if split.site and state.moves_data and queue.policy.traits.needs_local_data:
             state.burst_sites.add(split.site)
             known = state.copies.get(split.site, {})
             missing = [chunk for chunk in split.chunks if chunk not in known]

@@ -40,14 +40,9 @@ LEAD_FACTOR = 4.0
 begun too early may never be used, because plans change."""
 
 
-def moves_data(state: JobState) -> bool:
-    """Return whether the job's data have to be copied to the sites where its chunks train."""
-    return state.job.data_site is not None and state.job.chunk_bytes > 0 and not state.job.is_gang
-
-
 def stays_with_data(policy: Policy, state: JobState) -> bool:
     """Return whether the nodes of no other site can train the job's chunks, because its data are never copied."""
-    away = state.job.data_site is not None and not state.job.is_gang and not moves_data(state)
+    away = state.job.data_site is not None and not state.job.is_gang and not state.moves_data
     return away and policy.traits.needs_local_data
 
 
@@ -108,7 +103,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
     not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
     cluster, queue = context.cluster, context.queue
-    if queue is None or not queue.policy.uploads_on_arrival() or not moves_data(state):
+    if queue is None or not queue.policy.uploads_on_arrival() or not state.moves_data:
         return
     began = min(now, state.job.submitted)
     waiting, last, reported = state.waiting, state.uploaded_at or began, context.settings.shared_uplinks
@@ -116,6 +111,7 @@ def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> N
         if site == state.job.data_site or site in state.copies:
             continue
         ready = cluster.begin_copies(state, site, len(waiting), began)
+        queue.stale[state.job.key] = None
         site_accounting.count_all_uploads(cluster, state, waiting, site)
         for chunk, until in zip(waiting, ready, strict=True):
             state.copy(chunk, site, until if until > now else ARRIVED, reported=reported)
@@ -146,7 +142,7 @@ def copy_for_head(context: PlannerContext, queue: JobQueue, now: float) -> None:
         reviews.previewed, reviews.preview_timer_set = now, False
         if looked >= PREVIEWED_CHUNKS:
             break
-        if not moves_data(state):
+        if not state.moves_data:
             continue
         preview = preview or Preview(context.cluster, queue, now)
         waiting = [chunk for chunk in state.waiting if chunk not in state.cloud]

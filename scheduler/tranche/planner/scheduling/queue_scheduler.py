@@ -14,7 +14,7 @@ from tranche.planner.scheduling import (
 )
 from tranche.planner.scheduling.bandwidth_group import best_connected
 from tranche.planner.scheduling.chunk_split import split_lagging
-from tranche.planner.scheduling.data_replication import copy_ahead, copy_for_head, moves_data, upload_everywhere
+from tranche.planner.scheduling.data_replication import copy_ahead, copy_for_head, upload_everywhere
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.faster_gpu import move_to_faster
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
@@ -39,14 +39,7 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     If a review of unlimited sites is due, it first divides the waiting jobs between nodes and unlimited sites. Then
     windows are opened in order of rank.
     """
-    changed, traits, jobs = list(queue.stale), queue.policy.traits, context.cluster.jobs
-    for key in changed:
-        arriving = jobs.get(key)
-        if arriving is not None and moves_data(arriving) and arriving.active:
-            if traits.needs_local_data:
-                copy_ahead(context, queue, arriving, now)
-            else:
-                upload_everywhere(context, arriving, now)
+    changed, traits = _copy_data(context, queue, now), queue.policy.traits
     if traits.allocates_workers:
         distribute(context, queue, now)
     capacity_freed = bool(queue.freed_sites)
@@ -71,6 +64,22 @@ def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
         expect_review(context, now, reviewed=reviewed)
     if traits.needs_local_data:
         copy_for_head(context, queue, now)
+
+
+def _copy_data(context: PlannerContext, queue: JobQueue, now: float) -> list[str]:
+    """Begin the copies of data that changed jobs need, or all jobs after a change of nodes; return their keys."""
+    changed, jobs = list(queue.stale), context.cluster.jobs
+    if queue.places_changed:
+        queue.places_changed = False
+        changed = list(dict.fromkeys((*changed, *jobs)))
+    for key in changed:
+        state = jobs.get(key)
+        if state is not None and state.moves_data and state.active:
+            if queue.policy.traits.needs_local_data:
+                copy_ahead(context, queue, state, now)
+            else:
+                upload_everywhere(context, state, now)
+    return changed
 
 
 def _review_clouds(context: PlannerContext, queue: JobQueue, now: float) -> None:
