@@ -8,6 +8,7 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner
 from tranche.model import Site, Taint, Tier
+from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
     CloseWindow,
     JobSubmitted,
@@ -23,6 +24,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.state.node import FreeNodes, NodeState
 
 POLICIES = ["chunk", "srsf", "chunk-faithful"]
 KEY = "default/a"
@@ -40,6 +42,23 @@ def run(p: Planner, instructions: Iterable[Any], at: float) -> list[int]:
 
 def opened(p: Planner, event: Any, at: float) -> int:
     return len(of_type(OpenWindow, p.handle(event, at)))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nodes_without_jobs_build_no_index(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planner that takes over adds its nodes first: an index for each would take 10 s with 5,000 nodes."""
+    read: list[int] = []
+
+    def build(nodes: Iterable[NodeState]) -> FreeNodes:
+        index = FreeNodes(found := list(nodes))
+        read.append(len(found))
+        return index
+
+    monkeypatch.setattr("tranche.state.cluster.FreeNodes", build)
+    p = planner(policy, [node(f"n{number}") for number in range(10)], gpu_kinds=GpuKinds(), validate=False)
+    assert sum(read) == 0
+    p.handle(JobSubmitted(job("a")), 0.0)
+    assert sum(read) <= 10
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -55,10 +55,12 @@ def move_to_faster(context: PlannerContext, queue: JobQueue, now: float) -> None
     positive. Jobs are reviewed in order of rank, and of a job the windows with the longest rest first. A review takes
     longer with more jobs, and is then made less often.
     """
-    cluster, policy = context.cluster, queue.policy
+    cluster, policy, reviews = context.cluster, queue.policy, context.reviews
+    if not queue.engaged:  # without the index of free nodes, which each node of a restored cluster would build again
+        reviews.moves_reviewed, reviews.moves_timer_set = now, False
+        return
     if not cluster.free.gpus_at(""):
         return
-    reviews = context.reviews
     due = reviews.moves_reviewed + PAUSE_SECONDS * len(queue.engaged)
     if now < due:
         if not reviews.moves_timer_set:
