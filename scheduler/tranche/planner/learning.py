@@ -6,6 +6,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
+from tranche.state.progress_ledger import least_measured_batches
 from tranche.state.remaining_work import completed_job, nominal_gpu_seconds
 from tranche.state.window import TrackedWindow
 
@@ -64,7 +65,8 @@ def learn_pace(
     counts = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
     trained = event.at - run.started if run.started is not None else 0.0
     if (
-        not (context.policy.traits.uses_learned_estimates and counts and batches > 0 and trained > 0)
+        not (context.policy.traits.uses_learned_estimates and counts and trained > 0)
+        or batches <= least_measured_batches(state)
         or state.job.is_indivisible
     ):
         return

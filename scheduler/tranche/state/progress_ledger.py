@@ -21,6 +21,8 @@ from tranche.state.window import TrackedWindow
 
 KEPT_RECORDS = 5
 """Number of ended workers and chiefs in `JobState.records`."""
+LEAST_SHARE = 1e-12
+"""Smallest share of a chunk that shows a pace; a smaller one may be a rounding error, or a lie that is not finite."""
 SAME_SECONDS = 1.0
 """Workers of one job that are stopped for another within this time form one record."""
 
@@ -127,6 +129,11 @@ def _packed_history(state: JobState) -> tuple[str, ...]:
         new = (pack(entry) for entry in state.history if isinstance(entry, AttemptRecord))
         state.history = texts = bounded((*texts, *new))
     return texts
+
+
+def least_measured_batches(state: JobState) -> float:
+    """Return the number of mini-batches of the job that a worker must exceed before its pace counts."""
+    return LEAST_SHARE * state.job.batches_per_chunk_total
 
 
 def applied_in_order(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -76,9 +76,13 @@ class ReportReceiver(Protocol):
         """
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""Number that the message to the planner can hold."""
+
+
 class _Body(msgspec.Struct, rename="camel"):
-    attempt: int
-    fence: int | None = None
+    attempt: _Number
+    fence: _Number | None = None
     applied: dict[int, float] = {}
     durable: dict[int, float] = {}
     batch_seconds: float | None = None

@@ -44,6 +44,16 @@ def test_job_that_overruns_its_size_yields_to_shorter_job() -> None:
     assert [opened.job for opened in of_type(OpenWindow, out)] == ["default/short"]
 
 
+@pytest.mark.parametrize("least", [5e-324, 1e-290])
+def test_vanishing_progress_at_an_end_teaches_no_speed(least: float) -> None:
+    p = planner("chunk", [node("n1")], learns_from_silent_windows=True)
+    opened = submitted(p, "late", chunks=2, max_workers=1)
+    end = WorkerEnded(opened.job, opened.window.attempt, "Preempted", 50.0, progress={0: least})
+    p.handle(end, 50.0)
+    assert p.cluster.speed_model.job_factor("default/late") == 1.0
+    p.forecast(60.0)
+
+
 def test_published_policy_trusts_declared_size() -> None:
     p = planner("srsf", [node("n1")])
     submitted(p, "late", seconds=100)

@@ -71,6 +71,19 @@ def test_job_without_reports_is_estimated_from_its_run_time() -> None:
     assert (progress.estimated, progress.reported, progress.timings) == (False, 40.0, timings)
 
 
+@pytest.mark.parametrize("least", [5e-324, 1e-290, 1e-20])
+def test_vanishing_gain_between_reports_sets_no_pace(least: float) -> None:
+    p = running(servers=0)
+    before = [run.batch_seconds for run in state_of(p).runs.values()]
+    for reports in range(3):
+        for attempt, run in list(state_of(p).runs.items()):
+            gained = {run.window.chunks[0]: least * reports}
+            report(p, attempt, gained, gained, 15.0 * reports)
+    assert [run.batch_seconds for run in state_of(p).runs.values()] == before
+    p.handle(JobSubmitted(job("dogs", 40.0)), 40.0)
+    p.forecast(50.0)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_same_report_twice_and_an_older_one_change_nothing(policy: str) -> None:
     p = running(policy)

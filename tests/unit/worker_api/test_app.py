@@ -215,6 +215,7 @@ def test_report_body_over_limit_is_413_with_or_without_length() -> None:
         {"attempt": 7, "applied": {"0": -1}}, b'{"attempt": 7, "durable": {"0": 1e999}}',
         {"attempt": 7, "batchSeconds": -1}, b"\xff", b"[" * 100_000,
         {"attempt": 7, "applied": {str(n): 1 for n in range(2001)}},
+        {"attempt": 10**40}, {"attempt": 7, "fence": 2**63}, {"attempt": 7, "fence": -1},
     ],
 )  # fmt: skip
 def test_a_body_that_makes_no_sense_is_422(body: Any) -> None:

@@ -13,7 +13,7 @@ from tranche.planner.events import ProgressReported
 from tranche.planner.job_actions import finish, is_saved, watch_idle_servers
 from tranche.state import site_accounting
 from tranche.state.job import JobState
-from tranche.state.progress_ledger import roll_back
+from tranche.state.progress_ledger import least_measured_batches, roll_back
 from tranche.state.window import TrackedWindow
 
 
@@ -99,7 +99,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     _raise_progress(state, durable, applied)
     for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
         gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
-        _note_pace(run, gained, event.at)
+        _note_pace(run, gained, event.at, least_measured_batches(state))
     state.reported = (event.at, report.timings)
     state.ledger_changed()
     context.rank_again(state)
@@ -140,8 +140,15 @@ def _raise_progress(state: JobState, durable: Mapping[int, float], applied: Mapp
             state.applied.pop(chunk, None)
 
 
-def _note_pace(run: TrackedWindow, gained: float, at: float) -> None:
-    """Record a running worker's progress since its last report, and its pace since its first report."""
+def _note_pace(run: TrackedWindow, gained: float, at: float, least: float) -> None:
+    """Record a running worker's progress since its last report, and its pace since its first report.
+
+    Args:
+        run: Window of the worker.
+        gained: Mini-batches since the last report.
+        at: Time of the report.
+        least: Fewest mini-batches since the first report that show a pace.
+    """
     run.counted += gained
     if run.since is None:
         return
@@ -149,7 +156,7 @@ def _note_pace(run: TrackedWindow, gained: float, at: float) -> None:
     if run.first_report is None:
         run.first_report = (at, run.counted)
     began, counted = run.first_report
-    if at > began and run.counted > counted:
+    if at > began and run.counted - counted > least:
         run.batch_seconds = (at - began) / (run.counted - counted)
 
 
