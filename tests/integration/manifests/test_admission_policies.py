@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.doc_pages import ROOT, blocks
 from support.waiting import eventually
 from support.yaml_text import load_yaml
 from tranche.demo.local_stack import manifests
@@ -313,3 +314,21 @@ def test_account_of_the_page_changes_suspension_and_weight_only(guarded: Cluster
         assert "may change only spec.suspend and spec.weight" in patch(spec, **metadata)
     assert "patched" in patch({"suspend": True, "weight": 3})
     assert "patched" in patch({"suspend": False})
+
+
+def test_quota_of_page_keeps_gpus_for_training(guarded: Cluster) -> None:
+    page = blocks(ROOT / "docs/explanation/multi-tenancy.md")
+    quota = load_yaml(next(one.text for one in page if "gpus-for-training-only" in one.text))
+    quota["metadata"]["namespace"] = "default"
+    guarded.request("POST", "/api/v1/namespaces/default/resourcequotas", quota)
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+
+    def asking(**spec: Any) -> str:
+        made = pod("outside", labelled=False)
+        made["spec"] = {"containers": [{"name": "c", "image": "i", "resources": limits}], **spec}
+        return refusal(guarded, made)
+
+    eventually(lambda: "exceeded quota: gpus-for-training-only" in asking(), "the quota is enforced")
+    assert "exceeded quota" in asking(priorityClassName="system-cluster-critical")
+    assert asking(priorityClassName="tranche-normal") == ""
+    assert refusal(guarded, pod("small", labelled=False)) == ""
