@@ -99,9 +99,13 @@ def opened(values: dict[str, Any]) -> "Iterator[Client]":
 
 def answer(values: dict[str, Any], value: Any, text: str) -> None:
     """Print `text`, or the whole value as JSON, by the option ``--output``."""
-    if values["output"] == "json":
-        text = _json(value, indent=2).decode()
+    text = _json(value, indent=2).decode() if values["output"] == "json" else _printable(text)
     click.echo(text.rstrip("\n"))
+
+
+def _printable(text: str) -> str:
+    """Escape control characters: a sentence may quote what a container runtime says of another tenant's command."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def _json(value: Any, indent: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.operator_objects import plan, training_job
-from tranche.cli.kubectl import main
+from tranche.cli.kubectl import answer, main
 from tranche.cli.kubectl_tables import (
     attempts_text,
     columns,
@@ -171,6 +171,11 @@ def test_history_lists_the_victims_of_a_job() -> None:
         "2026-11-22 14:00:00Z   ns/b   2",
         "last 2 of 9 workers",
     ]
+
+
+def test_control_characters_of_a_sentence_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    answer({"output": "table"}, {}, "n1: stat /\x1b[2J\x9b: no such file\nnext \u202eline …")
+    assert capsys.readouterr().out == "n1: stat /\\x1b[2J\\x9b: no such file\nnext \\u202eline …\n"
 
 
 def test_missing_kubeconfig_gives_one_error_line_with_a_remedy() -> None:
