@@ -343,6 +343,18 @@ def test_templates_too_large_for_a_status_are_value_errors() -> None:
         to_job(large)
 
 
+@pytest.mark.parametrize("shape", [(1, 101), (101, 1), (101, 0)])
+def test_node_affinity_with_too_many_expressions_is_refused(shape: tuple[int, int]) -> None:
+    terms, expressions = shape
+    term = {"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["1"]}] * expressions}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}}
+    container = {"name": "t", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {"containers": [container], "affinity": {"nodeAffinity": required}}
+    costly = resource(workers={"maxReplicas": 1, "template": {"spec": spec}})
+    with pytest.raises(ValueError, match="has 101 expressions, at most 100 are planned"):
+        to_job(costly)
+
+
 def wide_job(workers: int) -> TrainingJob:
     template = {"spec": {"containers": [{"name": "t", "image": "i"}]}}
     servers = {"replicas": 2, "template": template}

@@ -8,9 +8,13 @@ import msgspec
 
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.pod_shape import pod_constraints, pod_of_template
 
 MAX_TEMPLATE_BYTES = 256 * 1024
 """Maximum size of all pod templates of a job as JSON: ``kubectl apply`` can store no more in its annotation either."""
+MAX_NODE_EXPRESSIONS = 100
+"""Maximum number of expressions in the required node affinity of a template: the planner evaluates all of them for each
+node, again after each change of a node, and a template of 256 KiB has room for 3,800."""
 MAX_VARIABLE_BYTES = 128 * 1024 - 1
 """Maximum size of an environment variable with its name, without the final zero byte (MAX_ARG_STRLEN)."""
 _CONFIG_BYTES = len('TF_CONFIG={"cluster":{"chief":[],"worker":[],"ps":[]},"task":{"type":"worker","index":99999}}')
@@ -30,6 +34,13 @@ def check_sizes(resource: TrainingJob) -> None:
             f"the pod templates have {size // 1024} KiB together, at most {MAX_TEMPLATE_BYTES // 1024} KiB leave room "
             "for the status in the API server: put large values into a ConfigMap, a Secret or the image"
         )
+    for part in parts:
+        affinity = pod_constraints(pod_of_template(part.template)).affinity if part is not None else None
+        if (count := sum(max(1, len(term)) for term in affinity or ())) > MAX_NODE_EXPRESSIONS:
+            raise ValueError(
+                f"the required node affinity of a pod template has {count} expressions, at most "
+                f"{MAX_NODE_EXPRESSIONS} are planned: select nodes by a label that they share"
+            )
     if spec.parameter_servers is None and spec.chief is None:
         return
     hosts = _hosts_bytes(resource, ROLE_WORKER, spec.workers.max_replicas)
