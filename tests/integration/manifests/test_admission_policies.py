@@ -214,6 +214,23 @@ def test_pods_that_are_not_of_jobs_are_not_affected(guarded: Cluster) -> None:
     assert refusal(guarded, pod("plain", labelled=False, ownerReferences=[namesake])) == ""
 
 
+@pytest.mark.parametrize("user", [EDITOR, OWNER, None])
+def test_pod_of_others_for_second_scheduler_is_denied(guarded: Cluster, user: str | None) -> None:
+    made = pod("queued", labelled=False)
+    made["spec"]["schedulerName"] = "tranche"
+    assert "leave out" in refusal(guarded, made, user)
+    assert refusal(guarded, made, OPERATOR) == ""
+    made["spec"]["schedulerName"] = "volcano"
+    assert refusal(guarded, made, user) == ""
+
+
+def test_revision_of_the_plan_of_a_pod_cannot_change(guarded: Cluster) -> None:
+    applied(guarded, pod("cats-ps-0-6", annotations={"tranche.dev/plan": "1.5"}), OPERATOR)
+    for changed in ("tranche.dev/plan=9.9", "tranche.dev/plan-"):
+        with pytest.raises(ClusterError, match="has the revision of the plan"):
+            guarded.kubectl("annotate", "--overwrite", "pod", "cats-ps-0-6", f"--as={EDITOR}", changed)
+
+
 def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:
     applied(guarded, pod("cats-ps-0-7"), OPERATOR)
     labels = pod("cats-ps-0-7")["metadata"]["labels"]
