@@ -48,7 +48,7 @@ REPORTS_PER_SECOND, BURST = 1.0, 10
 REQUESTS_PER_SECOND = 10.0
 """Rate limit of chunk requests per pod."""
 REPORTER_NAMES = {ROLE_CHIEF: "the chief", ROLE_SERVER: "parameter server 0", ROLE_WORKER: "worker 0"}
-MAX_ITERATIONS, LARGEST_FIGURE = 64, 1e9
+MAX_ITERATIONS, SMALLEST_FIGURE, LARGEST_FIGURE = 64, 1e-12, 1e9
 """Limits of the iterations in a report, so that the shares are finite."""
 RETRY_SECONDS = 5
 """Value of Retry-After in responses with status 429 and 503."""
@@ -295,8 +295,9 @@ def _read(body: bytes) -> _Body:
     if len(message.iterations) > MAX_CHUNKS or any(len(last) > MAX_ITERATIONS for last in message.iterations.values()):
         raise _Refusal(422, f"request body: at most {MAX_ITERATIONS} iterations per worker")
     figures = (one for last in message.iterations.values() for iteration in last for one in iteration)
-    if not all(0 <= one <= LARGEST_FIGURE for one in figures):
-        raise _Refusal(422, f"request body: samples and seconds of iterations must be from 0 to {LARGEST_FIGURE:g}")
+    if not all(one == 0 or SMALLEST_FIGURE <= one <= LARGEST_FIGURE for one in figures):
+        limits = f"0, or from {SMALLEST_FIGURE:g} to {LARGEST_FIGURE:g}"
+        raise _Refusal(422, f"request body: samples and seconds of iterations must be {limits}")
     return message
 
 

@@ -370,6 +370,8 @@ def test_a_report_is_answered_with_the_shares_of_the_workers() -> None:
     assert (answer.status_code, answer.json()) == (200, {"workers": {"0": {"bitsPerSecond": 8e6}}})
 
 
-@pytest.mark.parametrize("iterations", [{"0": [[1, -1, 0]]}, {"0": [[1, 1e300, 0]]}, {"0": [[1, 1, 1]] * 65}])
+@pytest.mark.parametrize(
+    "iterations", [{"0": [[1, -1, 0]]}, {"0": [[1, 1e300, 0]]}, {"0": [[1e-300, 1, 0]]}, {"0": [[1, 1, 1]] * 65}]
+)
 def test_iterations_out_of_range_are_422(iterations: dict[str, Any]) -> None:
     assert Running().post({**BODY, "iterations": iterations})[0] == 422
