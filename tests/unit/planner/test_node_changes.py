@@ -89,6 +89,19 @@ def test_device_plugin_restart_stops_no_worker(policy: str, gpus: int) -> None:
         assert of_type(CloseWindow, p.handle(Tick(), at + 5.0)) == []
 
 
+@pytest.mark.parametrize("policy", ["chunk", "dorm", "optimus", "rrh", "oasis", "pd-ors-like"])
+def test_gpus_with_another_resource_stop_no_worker(policy: str) -> None:
+    """As when the GPUs of a node are divided into MIG profiles, which its device plugin offers under another name."""
+    p = planner(policy, [node("n1", gpus=2), node("n2", gpus=2)])
+    for key in ("a", "b"):
+        run(p, p.handle(JobSubmitted(job(key, chunks=2, seconds=SECONDS)), 0.0), 0.0)
+    plain = node("n1", gpus=7)
+    divided = replace(plain, allocatable=replace(plain.allocatable, gpu_resource="nvidia.com/mig-1g.10gb"))
+    for at, changed in ((10.0, divided), (20.0, node("n1", gpus=2))):
+        assert of_type(CloseWindow, p.handle(NodeChanged(changed), at)) == []
+        assert of_type(CloseWindow, p.handle(Tick(), at + 5.0)) == []
+
+
 def test_gang_that_lost_a_gpu_waits_until_the_node_has_it_again() -> None:
     p = planner("chunk", [node("n", gpus=8)])
     attempts = run(p, p.handle(JobSubmitted(gang("a", members=8, seconds=SECONDS)), 0.0), 0.0)

@@ -8,7 +8,7 @@ a worker that runs elsewhere moves there.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tranche.model import PodPlaces, PodShape, Resources, SlotPlan
 from tranche.state.cluster import ClusterState
@@ -195,15 +195,18 @@ class Draft:
         """Return whether the draft has room where the unit's windows are."""
         if len(unit.taken) == 1:
             [(name, request)] = unit.taken
-            return request.fits(self._room_of_running(name))
+            return self._fits_running(request, name)
         requests: dict[str, Resources] = {}
         for name, request in unit.taken:
             requests[name] = requests.get(name, Resources()) + request
-        return all(request.fits(self._room_of_running(name)) for name, request in requests.items())
+        return all(self._fits_running(request, name) for name, request in requests.items())
 
-    def _room_of_running(self, name: str) -> Resources:
-        """Return the room on a node for units that run there."""
-        return self._rooms[name] + self._excess[name] if name in self._excess else self._rooms[name]
+    def _fits_running(self, request: Resources, name: str) -> bool:
+        """Return whether there is room on a node for what runs there, also if its GPUs have another resource now."""
+        room = self._rooms[name] + self._excess[name] if name in self._excess else self._rooms[name]
+        if request.gpu_resource != room.gpu_resource:
+            request = replace(request, gpu_resource=room.gpu_resource)
+        return request.fits(room)
 
     def _append(self, state: JobState, unit: Unit) -> None:
         self._units[state.job.key].append(unit)
