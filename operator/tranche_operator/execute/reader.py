@@ -116,6 +116,7 @@ class Reader:
             reported=frozenset(cache.reported.get(key, ())),
             wait=cache.waits.get(key, Wait()),
             times=cache.times.get(key, NO_TIMES),
+            is_forbidden=key in cache.forbidden,
             is_fresh=is_fresh,
             may_create=may_create,
         )

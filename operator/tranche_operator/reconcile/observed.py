@@ -142,6 +142,8 @@ class Observed:
     wait: Wait = Wait()
     times: PodTimes = NO_TIMES
     """Times of a status that waits to be written."""
+    is_forbidden: bool = False
+    """Whether the API server has just refused pods of the job for a reason that is most often transient."""
     is_busy: bool = False
     """Whether many other jobs wait for a reconcile."""
     is_fresh: bool = True

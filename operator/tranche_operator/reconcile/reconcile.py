@@ -131,15 +131,15 @@ def _check_template(
 ) -> tuple[list[Action], list[ConditionUpdate]]:
     """Check the templates of each generation once, and again after a pause while the result is not final.
 
-    Pods that are created now need no dry run. While many jobs wait, a new job waits for its plan, which most often
-    creates them.
+    Pods that are created now need no dry run, except if the API server has just refused them: its result says why.
+    While many jobs wait, a new job waits for its plan, which most often creates them.
     """
     if _is_checked(job):
         return [], []
     verdict = _verdict_of(observed, job)
     if verdict is None:
         roles = checked_roles(job)
-        if roles <= set(created):
+        if roles <= set(created) and not observed.is_forbidden:
             return [CheckByCreation(job.metadata.generation, roles)], []
         if observed.is_busy and (wait := _plan_is_near(job, settings, now)) > 0:
             return [RequeueAfter(wait)], []

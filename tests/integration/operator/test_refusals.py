@@ -89,6 +89,19 @@ def test_an_invalid_template_is_found_before_anything_is_planned(lab: Lab) -> No
     assert not lab.pods()
 
 
+def test_missing_service_account_is_named_and_waited_for(lab: Lab) -> None:
+    template: dict[str, Any] = copy.deepcopy(TEMPLATE)
+    template["spec"]["serviceAccountName"] = "trainer"
+    lab.create(template=template)
+    lab.plan(window(0, 1))
+    eventually(lambda: lab.condition("InvalidTemplate").get("status") == "Unknown")
+    assert 'serviceaccount "trainer" not found' in lab.condition("InvalidTemplate")["message"]
+    assert lab.status()["phase"] == "Waiting"
+    lab.ask("POST", lab.core("serviceaccounts"), {"metadata": {"name": "trainer"}})
+    lab.has_pods("cats-worker-0-1")
+    eventually(lambda: lab.condition("InvalidTemplate")["status"] == "False")
+
+
 def test_namesake_of_a_stopping_job_has_its_own_dry_run(lab: Lab) -> None:
     """Both jobs have the generation 1, and the pod that stops keeps the operator from forgetting the first one."""
     lab.create()

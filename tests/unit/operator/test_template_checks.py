@@ -182,6 +182,13 @@ def test_pods_that_are_created_need_no_dry_run() -> None:
     assert WriteStatus not in found
 
 
+def test_pods_that_are_forbidden_at_first_need_a_dry_run() -> None:
+    """Else a job whose service account is missing would have neither a phase nor an explanation for 30 s."""
+    found = kinds(observed(unchecked(status={"plan": plan(window(0, 1), window(1, 2))}), is_forbidden=True))
+    assert found.count(CreatePod) == 2, "the rejection is most often transient"
+    assert CheckTemplate in found
+
+
 def test_a_role_without_a_created_pod_needs_a_dry_run() -> None:
     job = training_job(workers=2, servers=1, checked=False, status={"plan": plan(window(0, 1))})
     found = kinds(observed(job))
