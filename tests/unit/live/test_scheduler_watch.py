@@ -305,6 +305,19 @@ def test_missing_resource_claim_is_no_silence() -> None:
     assert not any(isinstance(event, KubeSchedulerChanged) for event in events)
 
 
+@pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}])
+def test_pod_of_another_scheduler_says_nothing(spec: dict[str, Any]) -> None:
+    """A webhook has changed its schedulerName: it neither stops preemption nor shows that kube-scheduler acts."""
+    other = pod("a-worker-0-1", {"schedulerName": "yunikorn", **spec})
+    alone = watch_of(other)
+    events = [event for at in range(0, 700, 10) for event in alone.due(float(at))]
+    reason = "admission has given it to the scheduler yunikorn, which has not judged it"
+    assert events == ([] if spec else [WorkerUnschedulable("default/a", 1, reason)])
+    beside = watch_of(other, pod("a-worker-1-2", {"schedulerName": "tranche"}), chunks=2)
+    beside.due(0.0)
+    assert beside.due(30.0) == [KubeSchedulerChanged(responds=False)]
+
+
 def test_pod_overtaken_by_a_later_one_is_no_silence() -> None:
     watch = watch_of(pod("a-worker-0-1"), chunks=2)
     watch.due(0.0)

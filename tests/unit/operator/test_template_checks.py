@@ -166,6 +166,12 @@ def test_node_affinity_that_admission_adds_is_named() -> None:
     assert admitted_pod("worker", {"spec": spec}, {"spec": spec}).unplanned == []
 
 
+def test_scheduler_that_admission_sets_is_named() -> None:
+    sent = {"spec": {"schedulerName": "tranche"}}
+    assert admitted_pod("worker", sent, {"spec": {"schedulerName": "yunikorn"}}).unplanned == ["schedulerName"]
+    assert admitted_pod("worker", sent, sent).unplanned == []
+
+
 def unchecked(**more: Any) -> Any:
     return training_job(chunks=None, workers=2, checked=False, **more)
 

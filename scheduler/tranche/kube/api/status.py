@@ -436,7 +436,7 @@ class AdmittedPod(Resource):
     """Taints that the pods tolerate."""
     unplanned: list[LabelValue] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
     """Constraints that the planner does not plan with: podAffinity, podAntiAffinity, topologySpreadConstraints,
-    resourceClaims, volumes and hostPorts."""
+    resourceClaims, volumes and hostPorts, and nodeAffinity and schedulerName if admission has changed them."""
 
 
 class AdmittedPods(Resource):

@@ -164,6 +164,8 @@ def _unplanned(sent: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str
     """
     if _required(spec, "nodeAffinity") != _required(sent, "nodeAffinity"):
         yield "nodeAffinity"
+    if spec.get("schedulerName") != sent.get("schedulerName"):
+        yield "schedulerName"
     for kind in ("podAffinity", "podAntiAffinity"):
         if _required(spec, kind):
             yield kind

@@ -29,6 +29,7 @@ from tranche.live.pods.pod_events import GONE, end_of
 from tranche.live.pods.scheduler_watch import (
     OutdatedVerdicts,
     SchedulerWatch,
+    other_scheduler,
     schedule_condition,
     unschedulable_message,
 )
@@ -472,5 +473,7 @@ def _without_verdict(pod: Pod) -> str | None:
     condition = schedule_condition(pod)
     if condition is not None:
         return "" if condition.reason == "Unschedulable" else condition.message or condition.reason
+    if other := other_scheduler(pod):
+        return f"admission has given it to the scheduler {other}, which has not judged it"
     claims = ", ".join(claim.name for claim in pod.spec.resource_claims)
     return f"kube-scheduler has not judged it{f': its resource claim {claims} may be missing' if claims else ''}"

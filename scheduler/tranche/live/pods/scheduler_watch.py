@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from math import inf
 
 from tranche.kube.api.core_types import Pod, PodCondition
-from tranche.kube.api.names import GpuResources
+from tranche.kube.api.names import SCHEDULER_NAME, GpuResources
 from tranche.kube.convert.pod_state import is_over
 
 NO_ROOM = re.compile(r"Insufficient ([\w./-]*\w)")
@@ -50,10 +50,10 @@ class SchedulerWatch:
     ) -> bool:
         """Return whether it has stopped or begun to respond since the last check.
 
-        A pod that kube-scheduler passes over says nothing: one with resource claims, which is not judged before these
-        exist, and one that came earlier than a judged pod, by more than the time that it may wait. A judged pod that
-        should be judged again is evidence for a limited time: the same verdict is not written again, so that a
-        kube-scheduler that repeats it looks like one that has stopped.
+        A pod that kube-scheduler passes over says nothing: one that a webhook has given to another scheduler, one with
+        resource claims, which is not judged before these exist, and one that came earlier than a judged pod, by more
+        than the time that it may wait. A judged pod that should be judged again is evidence for a limited time: the
+        same verdict is not written again, so that a kube-scheduler that repeats it looks like one that has stopped.
 
         Args:
             pods: Pods of open windows and helpers.
@@ -68,6 +68,8 @@ class SchedulerWatch:
         late: list[tuple[float, float]] = []
         """Times from which and until which a pod is evidence that it does not respond."""
         for pod in pods:
+            if other_scheduler(pod):
+                continue
             uid = pod.metadata.uid
             arrivals[uid] = self._arrivals.get(uid, elapsed)
             if pod.spec.node_name or (schedule_condition(pod) is not None and uid not in outdated):
@@ -131,6 +133,12 @@ def unschedulable_message(pod: Pod) -> str:
     """Return the message of kube-scheduler for a pod that it cannot place."""
     condition = schedule_condition(pod)
     return condition.message or condition.reason if condition is not None else ""
+
+
+def other_scheduler(pod: Pod) -> str:
+    """Return the name of the scheduler that a webhook has given the pod to; empty if it is ours."""
+    name = pod.spec.scheduler_name
+    return "" if name == SCHEDULER_NAME else name
 
 
 def schedule_condition(pod: Pod) -> PodCondition | None:
