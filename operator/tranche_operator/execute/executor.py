@@ -21,7 +21,7 @@ from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
 from tranche_operator.execute.pod_creator import Refusal, create_pods, is_transient_403
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
-from tranche_operator.execute.template_check import admitted_verdict, check_template
+from tranche_operator.execute.template_check import admitted_verdict, changed_admission, check_template
 from tranche_operator.reconcile.actions import (
     Action,
     CheckByCreation,
@@ -420,6 +420,7 @@ class ActionExecutor:
             return
         creation = await create_pods(self._client, run.job, actions)
         run.admitted |= creation.admitted
+        self._note_changed_admission(run, creation.admitted)
         for pod in creation.pods:
             self._cache.pods.note(run.key, pod)
         if creation.pods:
@@ -438,6 +439,17 @@ class ActionExecutor:
         elif creation.error is None:
             self._cache.forbidden.pop(run.key, None)
             self._cache.rejections_of(staging=staging).pop(run.key, None)
+
+    def _note_changed_admission(self, run: _ActionRun, created: dict[str, tuple[Manifest, dict[str, Any]]]) -> None:
+        """Let the status say what admission makes of the job's pods, if that has changed since the dry run."""
+        known = run.job.status.admitted
+        if known is None or known.generation != run.job.metadata.generation:
+            return
+        verdict = changed_admission(known, created)
+        if verdict is not None:
+            run.log.info("%s: admission has changed the pods in another way than in the dry run", run.key)
+            self._cache.verdicts[run.key] = verdict
+            run.requeue_after(0.0)
 
     async def _start_gang(self, run: _ActionRun, created: list[PodView]) -> None:
         """Remove the gates of a gang that is complete, without waiting for the next reconcile."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tranche.kube.api.names import CONDITION_INVALID_TEMPLATE, LABEL_ROLE, REASON_NO_DRY_RUN
-from tranche.kube.api.resources import AdmittedPods, TrainingJob
+from tranche.kube.api.resources import AdmittedPod, AdmittedPods, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.kube.convert.admitted_pod import admitted_pod
 from tranche_operator.execute.pod_creator import is_transient_403, post_pod
@@ -91,6 +91,36 @@ def admitted_verdict(
     summaries = [admitted_pod(role, *pods[role]) for role in sorted(pods)]
     admitted = AdmittedPods(generation=generation, pods=summaries)
     return TemplateVerdict(generation, _update("False", REASON_ADMITTED, ADMITTED), admitted)
+
+
+def changed_admission(
+    known: AdmittedPods, pods: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> TemplateVerdict | None:
+    """Return the result for pods of which admission has made something else than before; None if there is none.
+
+    A webhook or policy may be installed, and a LimitRange changed, long after the dry run.
+
+    Args:
+        known: The pods as they were admitted before.
+        pods: As in `admitted_verdict`.
+
+    Raises:
+        ValueError: a pod cannot be read.
+    """
+    before = {one.role: one for one in known.pods}
+    now = {role: admitted_pod(role, *pods[role]) for role in before.keys() & pods.keys()}
+    if all(_is_alike(before[role], one) for role, one in now.items()):
+        return None
+    admitted = AdmittedPods(generation=known.generation, pods=list({**before, **now}.values()))
+    return TemplateVerdict(known.generation, _update("False", REASON_ADMITTED, ADMITTED), admitted)
+
+
+def _is_alike(one: AdmittedPod, other: AdmittedPod) -> bool:
+    """Return whether both have the same constraints; the order of tolerations does not matter."""
+    first, second = (
+        (pod.requests, pod.node_selector, sorted(map(repr, pod.tolerations)), pod.unplanned) for pod in (one, other)
+    )
+    return first == second
 
 
 def is_invalid_pod(error: ApiError) -> bool:

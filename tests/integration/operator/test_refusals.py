@@ -297,3 +297,20 @@ def test_admission_is_reported_with_what_it_adds(lab: Lab) -> None:
     admitted = lab.job("cats")["status"]["admitted"]
     assert admitted["generation"] == 1
     assert [pod["requests"]["cpu"] for pod in admitted["pods"]] == ["250m"]
+
+
+def test_limit_range_from_after_the_dry_run_is_reported(lab: Lab) -> None:
+    lab.create()
+    eventually(lambda: lab.status().get("admitted"))
+    assert "cpu" not in lab.status()["admitted"]["pods"][0].get("requests", {})
+    limit = {"type": "Container", "defaultRequest": {"cpu": "250m"}}
+    lab.ask("POST", lab.core("limitranges"), {"metadata": {"name": "small"}, "spec": {"limits": [limit]}})
+    attempts = iter(range(1, 100))
+
+    def is_reported() -> bool:
+        """The API server applies a new LimitRange only when it has noticed it."""
+        lab.plan(window(0, next(attempts)))
+        eventually(lambda: any("deletionTimestamp" not in pod["metadata"] for pod in lab.pods().values()))
+        return bool(lab.status()["admitted"]["pods"][0]["requests"].get("cpu") == "250m")
+
+    eventually(is_reported)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from support.operator_objects import NOW, UID, observed, plan, training_job, window
+from support.operator_objects import NOW, UID, observed, plan, pod, training_job, window
+from tranche.kube.api.resources import AdmittedPod, AdmittedPods, AdmittedToleration
 from tranche.kube.client.errors import ApiError
 from tranche_operator.execute.executor import ActionExecutor
 from tranche_operator.execute.pod_creator import CREATION_SECONDS, Creation, create_pods
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
-from tranche_operator.reconcile.actions import CreatePod, EmitEvent
+from tranche_operator.reconcile.actions import CreatePod, EmitEvent, WriteStatus
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
 
@@ -112,19 +113,53 @@ def test_webhook_that_does_not_answer_is_a_refusal(error: ApiError, passing: boo
     assert pods.timeouts == [CREATION_SECONDS], "longer than a webhook may take"
 
 
+class Events:
+    """Receiver of events."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    async def emit(self, job: Any, event: EmitEvent) -> None:
+        self.reasons.append(event.reason)
+
+
 def test_pods_are_rejected_after_30_s_without_the_webhook() -> None:
-    cache, events = ReconcilerCache(), list[EmitEvent]()
-
-    class Events:
-        async def emit(self, job: Any, event: EmitEvent) -> None:
-            events.append(event)
-
+    cache, events = ReconcilerCache(), Events()
     job = training_job(status={"plan": plan(window(0, 1))})
     pods = Denied(ApiError(500, "InternalError", 'failed calling webhook "w": context deadline exceeded'))
     for seconds in (0, 10, 29, 31):
         now = NOW + timedelta(seconds=seconds)
-        executor = ActionExecutor(pods, cache, Events(), Settings(), lambda now=now: now)  # type: ignore[arg-type, misc]
+        executor = ActionExecutor(pods, cache, events, Settings(), lambda now=now: now)  # type: ignore[arg-type, misc]
         created = [action for action in reconcile(observed(job), Settings(), now) if isinstance(action, CreatePod)]
         asyncio.run(executor.execute(observed(job), list(created)))
         assert bool(cache.rejections) is (seconds > 30)
-    assert [event.reason for event in events] == ["PodsRejected"]
+    assert events.reasons == ["PodsRejected"]
+
+
+TOLERATED = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in ("a", "b")]
+
+
+class Mutating:
+    """Pods of an API server with a webhook that adds labels of nodes."""
+
+    def __init__(self, **labels: str) -> None:
+        self.labels = labels
+
+    async def request(self, method: str, path: str, *, body: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {**body, "spec": {**body["spec"], "nodeSelector": self.labels, "tolerations": TOLERATED[::-1]}}
+
+
+@pytest.mark.parametrize(("labels", "written"), [({"pool": "gold"}, [{"pool": "gold"}]), ({}, [])])
+def test_admission_that_changes_after_the_dry_run_is_reported(labels: dict[str, str], written: list[Any]) -> None:
+    """Else a webhook that was installed later would let the planner choose nodes that no pod of the job fits."""
+    job = training_job(status={"plan": plan(window(0, 1))})
+    before = AdmittedPod(role="worker", tolerations=[AdmittedToleration(**one) for one in TOLERATED])
+    status = job.status.model_copy(update={"admitted": AdmittedPods(generation=1, pods=[before])})
+    job = job.model_copy(update={"status": status})
+    cache = ReconcilerCache()
+    executor = ActionExecutor(Mutating(**labels), cache, Events(), Settings(), lambda: NOW)  # type: ignore[arg-type]
+    created = [action for action in reconcile(observed(job), Settings(), NOW) if isinstance(action, CreatePod)]
+    asyncio.run(executor.execute(observed(job), list(created)))
+    later = reconcile(observed(job, pod(0, 1), verdict=cache.verdicts.get("lab/cats")), Settings(), NOW)
+    found = [one.status["admitted"]["pods"][0]["nodeSelector"] for one in later if isinstance(one, WriteStatus)]
+    assert [one for one in found if one] == written

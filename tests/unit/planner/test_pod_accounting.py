@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import Node, PodShape, Quota, QuotaLimit, Resources
+from tranche.model import Constraints, Node, PodShape, Quota, QuotaLimit, Resources
 from tranche.planner import (
     CloseWindow,
     EvictionRefused,
@@ -257,3 +257,14 @@ class TestForgottenExclusions:
         (name,) = p.context.jobs_excluded_by_node
         p.handle(NodeRemoved(name), 50.0)
         assert p.context.jobs_excluded_by_node == {}
+
+
+def test_later_admission_moves_the_next_pod_to_a_node_that_fits() -> None:
+    p = planner("chunk", [*(node(f"n{i}") for i in range(8)), node("o0", labels={"pool": "gold"})])
+    (first,) = of_type(OpenWindow, p.handle(JobSubmitted(job("a")), 0.0))
+    assert first.window.node == "n0"
+    shape = worker(constraints=Constraints(selector=(("pool", "gold"),)))
+    p.handle(JobChanged(replace(job("a"), worker=shape)), 1.0)
+    p.handle(WorkerUnschedulable("default/a", 1, "didn't match the selector"), 31.0)
+    opened = of_type(OpenWindow, p.handle(WorkerEnded("default/a", 1, "Lost", 32.0), 32.0))
+    assert [one.window.node for one in opened] == ["o0"]
