@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from chaos.clocks import Clock
+from support.limit_ranges import impose_defaults
 from support.real_lab import GPU, SITES, Installed, resources, worker_container
 from support.training_programs import EXHAUSTS_MEMORY, trains
 
@@ -76,12 +77,9 @@ def test_init_container_runs_before_the_training(installed: Installed) -> None:
 @pytest.fixture
 def limit_range(installed: Installed) -> Iterator[None]:
     """A LimitRange that gives containers a CPU limit and request."""
-    path = "/api/v1/namespaces/default/limitranges"
-    limit = {"type": "Container", "default": {"cpu": "300m"}, "defaultRequest": {"cpu": "300m"}}
-    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults"}, "spec": {"limits": [limit]}}
-    assert installed.cluster.request("POST", path, body)[0] == 201
+    path = impose_defaults(installed.cluster, "defaults", {"cpu": "300m"})
     yield
-    installed.cluster.request("DELETE", f"{path}/defaults")
+    installed.cluster.request("DELETE", path)
 
 
 @pytest.mark.usefixtures("limit_range")

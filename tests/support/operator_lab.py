@@ -113,6 +113,11 @@ class Lab:
         items = self.ask("GET", self.core(f"pods?labelSelector=tranche.dev/job={name}"))["items"]
         return {item["metadata"]["name"]: item for item in items}
 
+    def is_stopping_or_gone(self, name: str, job: str = "cats") -> bool:
+        """Return whether a pod has been deleted; the operator removes one that is counted a second later."""
+        pod = self.pods(job).get(name)
+        return pod is None or "deletionTimestamp" in pod["metadata"]
+
     def has_pods(self, *names: str, job: str = "cats") -> None:
         """Wait until exactly these pods exist."""
 

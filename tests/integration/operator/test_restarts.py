@@ -12,9 +12,9 @@ import pytest
 
 from support.operator_lab import SITE, Lab, Process, operator_command, window
 from support.waiting import eventually
-from tranche_testcluster import Cluster
+from tranche_testcluster import Cluster, free_port
 
-HEALTH_PORT = 18081
+HEALTH_PORT = free_port()
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Proce
     eventually(lambda: "deletionTimestamp" in lab.pods("cats")["cats-worker-0-1"]["metadata"])
     eventually(lambda: "cats-worker-2-3" in lab.pods("cats"))
     lab.has_pods(job="dogs")
-    eventually(lambda: "deletionTimestamp" in lab.pods("hens")["hens-worker-0-1"]["metadata"])
+    eventually(lambda: lab.is_stopping_or_gone("hens-worker-0-1", "hens"))
     assert "deletionTimestamp" not in lab.pods("hens")["hens-worker-1-2"]["metadata"]
     eventually(lambda: lab.status("owls").get("phase") == "Succeeded")
 
