@@ -213,6 +213,17 @@ class Whole(Jobs):
             with error:
                 return error.code, json.loads(error.read())["error"]
 
+    def report_when_known(self, job: str, token: str, body: Mapping[str, Any], replica: str = "scheduler") -> int:
+        """Report until the replica's own watch has shown the pod; return the status."""
+        known = lambda: (status := self.report(job, token, body, replica)[0]) != 503 and status  # noqa: E731
+        return int(self.until("the replica knows the pod", known))
+
+    def change(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Change fields of the specification of a job."""
+        path, kind = f"{API}/namespaces/default/trainingjobs/{name}", "application/merge-patch+json"
+        status, answer = self.cluster.request("PATCH", path, {"spec": spec}, kind)
+        assert status == 200, answer
+
     def until_trained(self, name: str, batches: int) -> None:
         """Wait until the pods of a job that run now have each trained at least this many batches."""
         self.until(

@@ -11,7 +11,8 @@ from support.object_history import History, check_gang
 
 PODS = "/api/v1/namespaces/default/pods"
 PORT = {"ports": [{"containerPort": 8080, "hostPort": 8080}]}
-CHIEF_SECONDS = 4.0
+CHIEF_SECONDS = 8.0
+"""All members of a gang run at the same time for at most this time."""
 
 
 @pytest.fixture
@@ -70,7 +71,8 @@ def test_gang_with_unplaceable_member_releases_all_and_next_runs(whole: Whole) -
     taken = {"containers": [{"name": "c", "image": "x", **PORT}], "nodeName": "edge-a-1"}
     guest = {"metadata": {"name": "guest"}, "spec": taken}
     assert whole.cluster.request("POST", PODS, guest)[0] == 201
-    whole.until("the guest runs", lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"].get("phase"))
+    running = lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"]["phase"] == "Running"  # noqa: E731
+    whole.until("the guest runs", running)
     try:
         submit_served(whole)
         submit_gang(whole, "stuck", 2, 45.0, 50.0, container=PORT)
@@ -159,7 +161,7 @@ def test_gang_with_chief_starts_together_and_ends_with_the_chief(whole: Whole, h
 
 
 def test_failed_chief_restarts_the_gang_until_backoff_limit(whole: Whole) -> None:
-    submit_with_chief(whole, "cats", chief_seconds=1.0, exit_code=3, runPolicy={"backoffLimit": 1})
+    submit_with_chief(whole, "cats", chief_seconds=4.0, exit_code=3, runPolicy={"backoffLimit": 1})
     first = whole.until("all are planned", lambda: (found := attempts(whole, "cats")) and len(found) == 4 and found)
     whole.until("it has failed", lambda: whole.status("cats").get("progress", {}).get("failures") == 1)
     second = whole.until(
@@ -178,8 +180,8 @@ def test_preempted_gang_with_chief_and_server_restarts_whole(whole: Whole) -> No
     submit_with_chief(whole, "cats", chief_seconds=30.0, estimatedDuration="2h")
     whole.until("all run", lambda: roles(whole, "cats", "Running") == WHOLE)
     before = attempts(whole, "cats")
-    short: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "3s"}
-    whole.submit("dogs", chunks=2, seconds=100.0, zone="edge-a", priorityClassName="tranche-high", **short)
+    short: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "10s"}
+    whole.submit("dogs", chunks=2, seconds=400.0, zone="edge-a", priorityClassName="tranche-high", **short)
     whole.until("all of it has gone", lambda: not roles(whole, "cats", "Pending", "Running"))
     whole.until("the other one runs", lambda: whole.status("dogs").get("phase") == "Running")
     assert whole.status("cats")["progress"]["failures"] == 0

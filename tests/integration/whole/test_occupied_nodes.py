@@ -17,8 +17,7 @@ def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: 
     offered = whole.cluster.request("GET", "/api/v1/nodes/edge-a-0")[1]["status"]["allocatable"]
     takes = {name: most(offered[name]) if name != "nvidia.com/gpu" else amount for name, amount in takes.items()}
     container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}
-    guest = {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}}
-    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    occupy(whole, {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}})
     whole.submit("host", chunks=2, seconds=300.0, zone="edge-a")
     try:
         whole.until("a worker runs", lambda: whole.status("host").get("activeWorkers") == 1)
@@ -61,8 +60,7 @@ def test_pods_with_labels_of_a_job_are_foreign(whole: Whole) -> None:
     spec = {"containers": [{"name": "c", "image": "x", "resources": resources}], "nodeName": "edge-a-0"}
     values = {"job": "host", "role": "worker", "index": "0", "attempt": "1"}
     labels = {f"tranche.dev/{key}": value for key, value in values.items()}
-    guest = {"metadata": {"name": "guest", "labels": labels}, "spec": spec}
-    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    occupy(whole, {"metadata": {"name": "guest", "labels": labels}, "spec": spec})
     try:
         whole.submit("host", node="edge-a-0")
         plan = whole.until("a plan", lambda: whole.status("host").get("plan"))
@@ -75,8 +73,9 @@ def test_pods_with_labels_of_a_job_are_foreign(whole: Whole) -> None:
 
 
 def test_pods_that_a_failed_job_keeps_hold_their_gpus(whole: Whole) -> None:
-    policy = {"activeDeadlineSeconds": 3, "cleanPodPolicy": "None"}
-    whole.submit("late", seconds=600.0, node="edge-a-0", runPolicy=policy)
+    whole.submit("late", seconds=600.0, node="edge-a-0", runPolicy={"cleanPodPolicy": "None"})
+    whole.until_trained("late", 0)
+    whole.change("late", {"runPolicy": {"activeDeadlineSeconds": 1}})  # at first, it could pass before the pod runs
     whole.until_phase("late", "Failed")
     assert [pod["status"]["phase"] for pod in whole.pods("late")] == ["Running"]
     try:
@@ -89,6 +88,13 @@ def test_pods_that_a_failed_job_keeps_hold_their_gpus(whole: Whole) -> None:
         whole.until_phase("host", "Succeeded")
     finally:
         whole.delete("late", "host")
+
+
+def occupy(whole: Whole, guest: dict[str, Any]) -> None:
+    """Create the pod `guest` and wait until it runs: the planner's watches may show a job before an earlier pod."""
+    assert whole.cluster.request("POST", PODS, guest)[0] == 201
+    running = lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"]["phase"] == "Running"  # noqa: E731
+    whole.until("the guest runs", running)
 
 
 def messages(whole: Whole) -> list[str]:
@@ -111,11 +117,6 @@ def condition(whole: Whole, job: str, kind: str = "PodsDoNotStop") -> dict[str, 
     return next((c for c in whole.status(job).get("conditions", ()) if c["type"] == kind), {})
 
 
-def suspend(whole: Whole, job: str) -> None:
-    body = {"spec": {"suspend": True}}
-    assert whole.cluster.request("PATCH", f"{JOBS}/{job}", body, "application/merge-patch+json")[0] == 200
-
-
 def running(whole: Whole, job: str) -> list[dict[str, Any]]:
     return [pod for pod in whole.pods(job) if pod["status"]["phase"] == "Running"]
 
@@ -124,10 +125,10 @@ def test_pod_that_does_not_stop_keeps_its_gpu_and_is_named(whole: Whole) -> None
     """A kubelet cannot end the pod: its simulated node never writes that its containers have terminated."""
     whole.submit("stuck", seconds=600.0, node="edge-a-0", checkpoint_seconds="never")
     whole.until_phase("stuck", "Running")
-    suspend(whole, "stuck")
+    whole.change("stuck", {"suspend": True})
     (pod,) = whole.pods("stuck")
     try:
-        told = whole.until("a condition", lambda: condition(whole, "stuck"), seconds=60.0)
+        told = whole.until("a condition", lambda: condition(whole, "stuck"))
         assert told["status"] == "True"
         assert f"{pod['metadata']['name']} on node edge-a-0" in told["message"]
         whole.submit("next", node="edge-a-0")

@@ -48,10 +48,8 @@ def test_jobs_share_namespace_quota_without_rejected_pods(whole: Whole) -> None:
     whole.submit("first", chunks=4, seconds=10.0)
     whole.until("two workers run", lambda: whole.status("first").get("activeWorkers") == 2)
     whole.submit("second", chunks=8, seconds=2.0)
-    whole.until("the quota is named", lambda: "the quota default/gpus" in explanation(whole, "second"))
-    assert explanation(whole, "second") == (
-        "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
-    )
+    wanted = "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
+    whole.until("the quota is named", lambda: explanation(whole, "second") == wanted)
     for name in ("first", "second"):
         assert whole.until_phase(name, "Succeeded")["progress"]["failures"] == 0
         assert refused(whole, name) == []
