@@ -135,8 +135,7 @@ class Whole(Jobs):
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
         resources = {"requests": requests, "limits": {"nvidia.com/gpu": str(gpus)}}
         containers = [{"name": "t", "image": "x", "resources": resources, **(container or {})}]
-        pod = {"containers": containers, **(pod or {})}
-        pod["terminationGracePeriodSeconds"] = 5
+        pod = {"containers": containers, "terminationGracePeriodSeconds": 5, **(pod or {})}
         if sidecar:
             pod["containers"] = [{"name": "proxy", "image": "x"}, *containers]
             annotations |= {"kwok.tranche.dev/trainer": "t", "kubectl.kubernetes.io/default-container": "t"}

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import API, Whole
 from support.object_history import History
 from support.stopped_process import stopped
 from support.waiting import stays
 from tranche.demo.local_stack import KUBE_SCHEDULER
 
 logger = logging.getLogger(__name__)
+JOBS = f"{API}/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 SAVING_SECONDS = 3.0
-TURNAROUND_SECONDS = 1.9  # less than the rest of the grace period
-"""From the victim's end to the other worker's start."""
+GRACE_SECONDS = 30
+TURNAROUND_SECONDS = 25.0  # less than the rest of the grace period
+"""From the victim's end to the other worker's start, on a machine that runs other tests; alone less than a second."""
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VICTIMS = ("victim-0", "victim-1")
 SILENCE_SECONDS = 40.0
@@ -32,9 +34,9 @@ def heard(history: History, job: str, what: Callable[[dict[str, Any]], Any]) -> 
 
 
 def test_beneficiary_starts_when_victim_saved_before_grace_ends(whole: Whole) -> None:
-    """The grace period is 5 s."""
     with History(str(whole.cluster.kubeconfig), PODS) as history:
-        whole.submit("saving", seconds=60.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS)
+        pod = {"terminationGracePeriodSeconds": GRACE_SECONDS}
+        whole.submit("saving", seconds=90.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS, pod=pod)
         whole.submit("beside", seconds=120.0, zone="edge-a", preemption={"policy": "Never"})  # the most work left
         whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
         whole.submit("urgent", seconds=1.0, zone="edge-a")
@@ -68,9 +70,14 @@ def protect_by_budget(whole: Whole, job: str) -> None:
     whole.until("a budget", lambda: whole.cluster.request("GET", status)[1].get("status", {}).get("currentHealthy"))
 
 
-def eviction_condition(whole: Whole, job: str) -> dict[str, str]:
-    conditions = whole.status(job).get("conditions", ())
-    return next((c for c in conditions if c["type"] == "EvictionsRefused"), {})
+def refusals(history: History, job: str) -> list[dict[str, str]]:
+    """Return each state of the condition EvictionsRefused of a job: True may be over before a request reads it."""
+    found: list[dict[str, str]] = []
+    for version in history.events[JOBS]:
+        for one in version.get("status", {}).get("conditions", ()) if version["metadata"]["name"] == job else ():
+            if one["type"] == "EvictionsRefused" and one not in found:
+                found.append(one)
+    return found
 
 
 def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> None:
@@ -81,18 +88,21 @@ def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> N
     whole.until_phase("open", "Running")
     (pod,) = whole.pods("protected")
     try:
-        whole.submit("small", seconds=1.0, zone="edge-a")
-        told = whole.until("a condition", lambda: eviction_condition(whole, "protected"))
-        assert told["reason"] == "DisruptionBudget"
+        with History(str(whole.cluster.kubeconfig), JOBS) as history:
+            whole.submit("small", seconds=1.0, zone="edge-a")
+            status = whole.until_phase("small", "Succeeded")
+            whole.until(
+                "it is taken back", lambda: [c["status"] for c in refusals(history, "protected")[-1:]] == ["False"]
+            )
+        told = refusals(history, "protected")[0]
+        assert (told["status"], told["reason"]) == ("True", "DisruptionBudget")
         assert "protected-worker-0-1" in told["message"]
-        status = whole.until_phase("small", "Succeeded")
         assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a time-out"
         assert whole.status("open")["progress"]["preemptions"] == 1
         (same,) = whole.pods("protected")
         assert same["metadata"]["uid"] == pod["metadata"]["uid"]
         assert "deletionTimestamp" not in same["metadata"]
         assert whole.status("protected")["progress"]["preemptions"] == 0
-        whole.until("it is taken back", lambda: eviction_condition(whole, "protected")["status"] == "False")
     finally:
         whole.cluster.request("DELETE", f"{BUDGETS}/protected")
         whole.delete("protected", "open", "small")
@@ -118,7 +128,7 @@ def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
     container = {"name": "t", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     full_site.submit("better", seconds=1.0, zone="edge-a", container=container, pod={"volumes": [volume]})
     stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)
-    full_site.until("the reason", lambda: "not found" in full_site.status("better")["plan"]["explanation"], 120.0)
+    full_site.until("the reason", lambda: "not found" in full_site.status("better")["plan"]["explanation"])
 
 
 def test_missing_resource_claim_does_not_stop_preemption(whole: Whole) -> None:
@@ -131,7 +141,7 @@ def test_missing_resource_claim_does_not_stop_preemption(whole: Whole) -> None:
     stays(lambda: not whole.pods("claims")[0]["spec"].get("nodeName"), "it has no node", seconds=SILENCE_SECONDS)
     assert "PodScheduled" not in {one["type"] for one in whole.pods("claims")[0]["status"].get("conditions", ())}
     whole.submit("better", seconds=1.0, node="edge-a-0")
-    whole.until_phase("better", "Succeeded", seconds=60.0)
+    whole.until_phase("better", "Succeeded")
     whole.delete("better", "claims", "victim-0")
 
 
