@@ -59,7 +59,7 @@ def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: Whole) -> 
     pods = running(cats)
     assert cats.until("the job has been seen to train", lambda: told(cats)["estimated"])
     body = {"attempt": attempt(pods["ps"]), "applied": {"0": 20}, "durable": {"0": 15}, "batchSeconds": 2.5}
-    assert cats.report("cats", cats.pod_token(pods["ps"]), body) == (204, "")
+    assert cats.report_when_known("cats", cats.pod_token(pods["ps"]), body) == 204
     known = cats.until("the planner has counted it", lambda: told(cats)["reported"] and told(cats))
     assert known["batches"] == pytest.approx(20, abs=1)
     assert (known["of"], known["estimated"], known["timings"]["batch_seconds"]) == (BATCHES, False, 2.5)
@@ -124,7 +124,7 @@ def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> N
     old = running(cats)["ps"]
     bearer = cats.pod_token(old)
     body = {"attempt": attempt(old), "applied": {"0": 30}, "durable": {"0": 25}}
-    assert cats.report("cats", bearer, body) == (204, "")
+    assert cats.report_when_known("cats", bearer, body) == 204
     saved = cats.until("the checkpoint is written", lambda: cats.status("cats")["progress"].get("checkpoint"))
     assert (saved["attempt"], saved["done"], batches(saved)) == (attempt(old), "", [(0, 25)])
     cats.stack.kill("scheduler")
@@ -144,7 +144,7 @@ def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> N
         "applied": {"0": 22},
         "durable": {"0": 22},
     }  # an older checkpoint than was reported
-    assert cats.report("cats", cats.pod_token(new), found) == (204, "")
+    assert cats.report_when_known("cats", cats.pod_token(new), found) == 204
     cats.until("the checkpoint wins", lambda: batches(cats.status("cats")["progress"]) == [(0, 22)])
 
 

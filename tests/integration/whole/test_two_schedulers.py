@@ -15,6 +15,7 @@ import pytest
 from support.arrivals import Arrivals
 from support.full_stack import API, Whole, is_running
 from support.object_history import History
+from support.waiting import WAIT_SECONDS
 from tranche_testcluster import free_port
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Pair:
 
     def restart(self, name: str) -> None:
         """As a kubelet would when a container has ended."""
-        self.process(name).wait(10)
+        self.process(name).wait(WAIT_SECONDS)
         self.whole.stack.processes.pop(name)
         self.whole.stack.start_scheduler(name, self.ports[name])
 
@@ -125,17 +126,22 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
     leader = whole.leader()
     assert leader == "scheduler"
     term = whole.term()
-    whole.submit("asked", seconds=12.0, zone="edge-b")
+    whole.submit("asked", seconds=20.0, zone="edge-b")
     whole.until_phase("asked", "Running")
     (pod,) = whole.pods("asked")
-    answers, jobs = [], []
-    for replica, port in pair.ports.items():
-        answers.append([ask(port, verb, pod) for verb in ("filter", "prioritize")])
-        jobs.append(whole.read("jobs/default/asked", replica)["windows"])
-    assert answers[0] == answers[1]
-    assert answers[0][0]["NodeNames"] == ["edge-b-0"]
-    assert jobs[0] == jobs[1]
-    assert jobs[0]
+
+    def agree() -> bool:
+        """Both replicas have watches of their own, and estimates are written again each second."""
+        answers, jobs = [], []
+        for replica, port in pair.ports.items():
+            answers.append([ask(port, verb, pod) for verb in ("filter", "prioritize")])
+            jobs.append(whole.read("jobs/default/asked", replica)["windows"])
+        assert answers[0] == answers[1]
+        assert answers[0][0]["NodeNames"] == ["edge-b-0"]
+        assert jobs[0] == jobs[1]
+        return bool(jobs[0])
+
+    whole.until("both agree", agree)
     whole.until_phase("asked", "Succeeded")
     assert (whole.leader(), whole.term()) == (leader, term)
     whole.delete("asked")
@@ -151,7 +157,7 @@ def test_follower_reserves_room_for_planned_pods(whole: Whole, pair: Pair) -> No
     def offered() -> list[bool]:
         return ["edge-b-0" in ask(port, "filter", stranger)["NodeNames"] for port in pair.ports.values()]
 
-    assert offered() == [True, True]
+    whole.until("no earlier pod is known any more", lambda: offered() == [True, True])
     operator = whole.stack.processes["operator"]
     operator.send_signal(signal.SIGSTOP)  # no pod will be there to tell of the window
     try:
@@ -184,7 +190,7 @@ def test_report_to_the_follower_reaches_the_leader(whole: Whole, pair: Pair) -> 
     (follower,) = pair.ports.keys() - {leader}
     for replica, batches in ((follower, 10.0), (leader, 20.0), (follower, 30.0)):
         body = {"attempt": attempt, "applied": {"0": batches}, "durable": {"0": batches}}
-        assert whole.report("reported", token, body, replica) == (204, "")
+        assert whole.report_when_known("reported", token, body, replica) == 204
         whole.until(f"the ledger has {batches:g} batches", lambda batches=batches: saved() == [batches])  # type: ignore[misc]
     assert whole.leader() == leader
     whole.delete("reported")
@@ -240,7 +246,7 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once(whole: Whole, pair: Pa
     pair.process(ended).terminate()
     whole.until("another leader", lambda: whole.term() > term)
     logger.info("handed over in %.1f s", time.monotonic() - began)
-    assert pair.process(ended).wait(10) == 0
+    assert pair.process(ended).wait(WAIT_SECONDS) == 0
     whole.submit("after", seconds=0.5)
     whole.until_phase("after", "Succeeded")
     whole.delete("after")
