@@ -9,6 +9,7 @@ from support.builders import gang, job, node, of_type, planner
 from tranche.model import Job, Site
 from tranche.planner import (
     CloseWindow,
+    Event,
     JobChanged,
     JobSubmitted,
     NodeChanged,
@@ -70,7 +71,7 @@ def test_job_resumed_while_its_pods_stop_starts_again(make: Any) -> None:
 def test_workers_run_on_and_data_are_named_if_a_site_is_renamed() -> None:
     one = job("a", chunks=8, seconds=1000.0, max_workers=4, data_site="edge-a", chunk_bytes=1e8)
     p = with_running("chunk", one, Site("edge-a"))
-    events = [SiteRemoved("edge-a"), SiteChanged(Site("edge-b"))]
+    events: list[Event] = [SiteRemoved("edge-a"), SiteChanged(Site("edge-b"))]
     events += [NodeChanged(node(f"n{i}", "edge-b", gpus=1)) for i in range(4)]
     assert [stopped for event in events for stopped in of_type(CloseWindow, p.handle(event, 10.0))] == []
     (opened,) = of_type(OpenWindow, p.handle(WorkerEnded(KEY, 1, "Succeeded", 1000.0), 1000.0))
