@@ -11,7 +11,8 @@ import pytest
 from support.full_stack import VALIDATED, Whole, full_stack
 
 IDLE_SECONDS = 2.0
-SAVING_SECONDS = 3.0
+SAVING_SECONDS = 6.0
+"""Time for which a server is seen to stop."""
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -85,7 +86,7 @@ def suspend(whole: Whole, name: str, *, suspended: bool) -> None:
 
 
 def test_suspended_job_stops_workers_before_its_server(whole: Whole) -> None:
-    whole.submit("hens", seconds=30.0, checkpoint_seconds=2.0, parameterServers=servers_of(SAVING_SECONDS))
+    whole.submit("hens", seconds=30.0, checkpoint_seconds=4.0, parameterServers=servers_of(SAVING_SECONDS))
     whole.until_phase("hens", "Running")
     (old,) = whole.until("its server runs", lambda: list(servers(whole, "hens")))
     suspend(whole, "hens", suspended=True)

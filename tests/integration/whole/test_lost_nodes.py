@@ -1,7 +1,7 @@
 """Nodes that fall silent, are drained or deleted: others train what they ran, and a short silence costs nothing."""
 
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -35,9 +35,20 @@ def run_one(whole: Whole, job: str, zone: str, seconds: float = 40.0) -> str:
     return windows(whole, job)[0][1]
 
 
-def ready(whole: Whole, node: str) -> str:
+def readiness(whole: Whole, node: str) -> dict[str, str]:
+    """Return the condition Ready of a node."""
     conditions = whole.cluster.request("GET", f"/api/v1/nodes/{node}")[1]["status"]["conditions"]
-    return str(next(c["status"] for c in conditions if c["type"] == "Ready"))
+    return dict(next(c for c in conditions if c["type"] == "Ready"))
+
+
+def ready(whole: Whole, node: str) -> str:
+    return readiness(whole, node)["status"]
+
+
+def silent_seconds(whole: Whole, node: str) -> float:
+    """Return for how long a node has been silent for the cluster, which may be longer than this process knows."""
+    since = datetime.fromisoformat(readiness(whole, node)["lastTransitionTime"])
+    return (datetime.now(UTC) - since).total_seconds()
 
 
 def test_disconnected_site_keeps_chunks_until_tolerance_ends(
@@ -50,12 +61,11 @@ def test_disconnected_site_keeps_chunks_until_tolerance_ends(
     for node in nodes.values():
         sited.cluster.silence(node)
     try:
-        for node in nodes.values():
-            sited.until("it is silent", lambda node=node: ready(sited, node) == "Unknown")  # type: ignore[misc]
-        silent = time.monotonic()
+        sited.until("it is silent", lambda: ready(sited, nodes["hasty"]) == "Unknown")
         assert windows(sited, "hasty") == [(1, nodes["hasty"])], "within the tolerance nothing is given away"
         moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2])
-        assert TOLERANCE_SECONDS - 3 <= time.monotonic() - silent <= TOLERANCE_SECONDS + 60
+        assert TOLERANCE_SECONDS - 3 <= silent_seconds(sited, nodes["hasty"]) <= TOLERANCE_SECONDS + 60
+        sited.until("the other one is silent", lambda: ready(sited, nodes["patient"]) == "Unknown")
         assert moved[0][1] != nodes["hasty"]
         sited.until(
             "it runs",
@@ -90,9 +100,8 @@ def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
     sited.cluster.silence("patient-0")
     try:
         sited.until("it is silent", lambda: ready(sited, "patient-0") == "Unknown")
-        silent = time.monotonic()
-        sited.until("it is given up", lambda: not windows(sited, "pair"), seconds=100.0)
-        assert time.monotonic() - silent >= RIGID_TOLERANCE_SECONDS - 3
+        sited.until("it is given up", lambda: not windows(sited, "pair"), seconds=120.0)
+        assert silent_seconds(sited, "patient-0") >= RIGID_TOLERANCE_SECONDS - 3
     finally:
         sited.cluster.revive("patient-0")
     sited.until("it runs again", lambda: sited.status("pair").get("phase") == "Running" and windows(sited, "pair"))
@@ -116,9 +125,8 @@ def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
     sited.cluster.silence(node)
     try:
         sited.until("it is silent", lambda: ready(sited, node) == "Unknown")
-        silent = time.monotonic()
-        sited.until("it is replaced", lambda: [one for one in servers() if one[0] > attempt], seconds=100.0)
-        assert time.monotonic() - silent >= RIGID_TOLERANCE_SECONDS - 3
+        sited.until("it is replaced", lambda: [one for one in servers() if one[0] > attempt])
+        assert silent_seconds(sited, node) >= RIGID_TOLERANCE_SECONDS - 3
         assert {name for number, name in servers() if number > attempt} == {"patient-0", "patient-1"} - {node}
     finally:
         sited.cluster.revive(node)
@@ -126,7 +134,7 @@ def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
 
 
 def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
-    node = run_one(sited, "drained", "patient", seconds=8.0)
+    node = run_one(sited, "drained", "patient", seconds=20.0)
     sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=180s")
     status = sited.until_phase("drained", "Succeeded")
     assert [a["reason"] for a in status["progress"]["attempts"]] == ["Preempted", "Succeeded"]

@@ -25,6 +25,7 @@ def test_job_with_least_work_runs_first_and_victim_resumes(whole: Whole) -> None
     whole.until_trained("large", 4)
     whole.submit("small", chunks=2, seconds=1.0)
     whole.until_phase("small", "Succeeded")
+    whole.until("both ends are counted", lambda: counted(whole, "large", 2))
     assert whole.status("large")["progress"]["preemptions"] == 2
     assert preemptors(whole.status("large")) == ["default/small"] * 2
     status = whole.until_phase("large", "Succeeded")
@@ -59,8 +60,8 @@ def test_preemption_names_preemptor_reason_and_cost(whole: Whole) -> None:
             text = attempts_text(client.history("urgent", log_lines=0))
             assert "PREEMPTED" in text
             assert "default/victim" in text
-        told = {one["attempt"]: one["text"] for one in whole.read("jobs/default/victim")["attempts"]}
-        assert {one.attempt: one.why.partition("; resumes")[0] for one in ended}.items() <= told.items()
+        whys = {one.attempt: one.why.partition("; resumes")[0] for one in ended}
+        whole.until("the page names the causes", lambda: whys.items() <= texts(whole, "victim").items())
         whole.until("the victim's event", lambda: any(COST.fullmatch(one) for one in messages(whole, "victim")))
         whole.until(
             "the preemptor's event", lambda: "Preempted default/victim: 2 workers." in messages(whole, "urgent")
@@ -79,6 +80,11 @@ def counted(whole: Whole, name: str, ends: int) -> dict[str, Any] | None:
     """Return the ledger of a job once it has counted this many ended pods."""
     progress: dict[str, Any] = whole.status(name)["progress"]
     return progress if sum(progress.get("attemptTotals", {}).values()) >= ends else None
+
+
+def texts(whole: Whole, name: str) -> dict[int, str]:
+    """Return what the read API says about the ended attempts of a job; it has watches of its own."""
+    return {one["attempt"]: one["text"] for one in whole.read(f"jobs/default/{name}")["attempts"]}
 
 
 def messages(whole: Whole, name: str) -> list[str]:
@@ -102,8 +108,8 @@ def test_fully_preempted_job_says_when_it_resumes(whole: Whole) -> None:
 
             whys = whole.until("the time of its next start", told)
         assert all(why.startswith("preempted by default/quick, which has less work left; ") for why in whys)
-        texts = [one["text"] for one in whole.read("jobs/default/stopped")["attempts"]]
-        assert any("; resumes at about " in text for text in texts)
+        shown = lambda: any("; resumes at about " in text for text in texts(whole, "stopped").values())  # noqa: E731
+        whole.until("the page shows it, too", shown)
     finally:
         whole.delete("stopped", "quick")
 

@@ -44,7 +44,6 @@ def work(whole: Whole, proxy: FaultProxy) -> None:
     whole.submit("gang", chunks=4, seconds=100.0, zone="edge-b", **gang)
     whole.submit("pausing", chunks=2, seconds=12.0, zone="edge-b")
     whole.submit("doomed", chunks=2, seconds=60.0, zone="edge-b")
-    whole.until_phase("small", "Succeeded")
     whole.until_phase("pausing", "Running")
     whole.until_phase("doomed", "Running")
     path = f"{API}/namespaces/default/trainingjobs/pausing"
@@ -52,7 +51,7 @@ def work(whole: Whole, proxy: FaultProxy) -> None:
     whole.delete("doomed")
     whole.until_phase("pausing", "Suspended")
     whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, MERGE)
-    for name in ("gang", "pausing", "large"):
+    for name in ("small", "gang", "pausing", "large"):
         whole.until_phase(name, "Succeeded")
     whole.delete("gang", "pausing", "large", "small")
 
