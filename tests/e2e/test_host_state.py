@@ -83,8 +83,8 @@ def test_killed_process_leaves_no_trace_after_the_next_start() -> None:
     groups = [Path(line.removeprefix("+cgroups ")) for line in touched if line.startswith("+cgroups ")]
     assert groups
     assert {"containerd", "containerd-shim", "kubelet"} <= set(running)
-    eventually(lambda: not processes_in(namespace), "all programs of the node have ended", seconds=10)
-    eventually(lambda: not members(groups), "all containers have ended", seconds=10)
-    eventually(lambda: interfaces() == before.interfaces, "the kernel has removed the network", seconds=10)
+    eventually(lambda: not processes_in(namespace), "all programs of the node have ended")
+    eventually(lambda: not members(groups), "all containers have ended")
+    eventually(lambda: interfaces() == before.interfaces, "the kernel has removed the network")
     Reservation().close()
     assert before.changes(HostState.read()) == []

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, ViewportSize, sync_playwright
 
+from support.waiting import WAIT_SECONDS
+
 CHROMIUM = shutil.which("chromium") or ""
 MISSING = "there is no chromium (Debian: make browser)"
 """Reason why a browser test is skipped; never in CI."""
@@ -79,6 +81,7 @@ def opened(
         timezone_id="UTC",
         locale="en-GB",
     )
+    context.set_default_timeout(1000 * WAIT_SECONDS)
     try:
         window = Window(context.new_page())
         window.watch()

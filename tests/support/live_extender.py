@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import httpx2
 
+from support.waiting import WAIT_SECONDS
 from tranche.extender.app import create_app
 from tranche.extender.bind import add_bind
 from tranche.extender.view import View
@@ -33,7 +34,7 @@ class LiveExtender:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._listening.wait(30)
+        assert self._listening.wait(WAIT_SECONDS)
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}")
         return self
 

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from support.waiting import WAIT_SECONDS
 from tranche.kube.client.client import ApiClient
 
 
@@ -34,7 +35,7 @@ class History:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._watching.wait(30)
+        assert self._watching.wait(WAIT_SECONDS)
         return self
 
     def __exit__(

@@ -59,7 +59,7 @@ class Prometheus:
     ) -> None:
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(WAIT_SECONDS)
 
     def instant(self, expression: str, at: float) -> dict[Labels, float]:
         """Return values at a moment, by labels."""

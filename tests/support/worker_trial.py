@@ -58,7 +58,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KEY = "ns/digits"
 BATCHES_PER_EPOCH = 13
 POLL_SECONDS = 0.02
-SAMPLE_SECONDS, LONGEST_SECONDS = 0.2, 180.0
+SAMPLE_SECONDS, LONGEST_SECONDS = 0.2, 600.0
 Role = Literal["worker", "ps"]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import tranche_testcluster
 from support.access_reviews import await_permission
-from support.waiting import eventually, stays
+from support.waiting import WAIT_SECONDS, eventually, stays
 from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster, ClusterError, annotations, site
 from tranche_testcluster.binaries import binary_cache
@@ -261,7 +261,7 @@ def test_killed_or_interrupted_clusters_leave_no_process() -> None:
 
     running[0].kill()
     running[1].send_signal(signal.SIGINT)
-    assert running[1].wait(20) == 0
+    assert running[1].wait(WAIT_SECONDS) == 0
     running[0].wait()
     for process in running:
         assert process.stdout is not None

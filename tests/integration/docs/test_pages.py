@@ -204,5 +204,5 @@ def test_a_policy_is_chosen(shell: Shell, release: Release) -> None:
     assert any("has been upgraded" in text for text in said.values())
     release.stop()
     release.start()
-    leases = "timeout 60 kubectl -n tranche-system get lease tranche-scheduler -o yaml --watch"
+    leases = "timeout 180 kubectl -n tranche-system get lease tranche-scheduler -o yaml --watch"
     shell.run_until("chunk:aging=20", leases)  # a replica is ready before it leads

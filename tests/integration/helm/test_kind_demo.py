@@ -90,7 +90,7 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
         (tmp_path / "said").open("w") as said,
         subprocess.Popen(
             ["/bin/sh", str(script)],
-            env=environment(programs, tmp_path, KUBECONFIG=str(kubeconfig), TIMEOUT="90s"),
+            env=environment(programs, tmp_path, KUBECONFIG=str(kubeconfig), TIMEOUT="180s"),
             stdout=said,
             stderr=subprocess.STDOUT,
         ) as running,
@@ -98,7 +98,7 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
         try:
             wait_for_the_job(own, running, tmp_path / "said")
             with Release(own) as release:  # what the containers would do
-                code = running.wait(120)
+                code = running.wait(240)
                 jobs = Installed(own, release)
                 assert code == 0, (tmp_path / "said").read_text()
                 assert jobs.status("first")["phase"] == "Succeeded"

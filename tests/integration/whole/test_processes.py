@@ -22,6 +22,8 @@ from tranche.demo.local_stack import Stack
 from tranche_testcluster import free_port, spawn
 
 PROCESSES = ("extender", "planner", "api")
+ANSWER_SECONDS = 20.0
+"""Longest time for an answer on a machine that runs other tests."""
 STRANGER = {
     "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
     "spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
@@ -48,7 +50,7 @@ def offered(port: int) -> list[str]:
     body = json.dumps({"Pod": STRANGER, "NodeNames": ["edge-a-0", "edge-b-0"]}).encode()
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(f"http://127.0.0.1:{port}/filter", body), timeout=2
+            urllib.request.Request(f"http://127.0.0.1:{port}/filter", body), timeout=ANSWER_SECONDS
         ) as reply:
             return list(json.load(reply)["NodeNames"])
     except OSError:
@@ -59,7 +61,7 @@ def report_status(whole: Whole) -> int:
     """Status of a report without a token; 0 without an answer."""
     url = f"{whole.stack.report_url}/v1/jobs/default/none/progress"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=2) as reply:
+        with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=ANSWER_SECONDS) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -117,7 +119,7 @@ class Limited:
     def is_ready(self, port: int) -> bool:
         """Whether a new client receives an answer of a probe."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=ANSWER_SECONDS) as reply:
                 return bool(reply.status == 200)
         except urllib.error.HTTPError:  # an API without this path
             return True
@@ -168,7 +170,7 @@ def test_idle_connections_to_one_port_leave_others_served(limited: Limited, port
         whole.submit(name, seconds=1.0)
         whole.until_phase(name, "Succeeded")
         whole.until("the Lease is renewed", lambda: whole.lease()["spec"]["renewTime"] > renewed)
-        with urllib.request.urlopen(f"{whole.stack.url}/readyz", timeout=2) as reply:
+        with urllib.request.urlopen(f"{whole.stack.url}/readyz", timeout=ANSWER_SECONDS) as reply:
             assert reply.status == 200
         assert {one["spec"]["leaseTransitions"] for one in history.events[LEASES]} == {1}
     whole.delete(name)

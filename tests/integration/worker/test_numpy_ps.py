@@ -18,7 +18,7 @@ import pytest
 from numpy_ps import chunks
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from support.worker_trial import ROOT, Result, Trial, run
 from tranche_testcluster import free_port
 from tranche_worker import EXIT_FENCED, EXIT_TERMINATED
@@ -135,7 +135,7 @@ def test_a_server_whose_attempt_is_over_exits_without_saving(tmp_path: Path) -> 
         variables = environment(tmp_path, 3, TRANCHE_API=f"http://127.0.0.1:{api.server_address[1]}")
         command = [sys.executable, "-m", "numpy_ps.server"]
         try:
-            ended = subprocess.run(command, env=variables, timeout=60, check=False)
+            ended = subprocess.run(command, env=variables, timeout=WAIT_SECONDS, check=False)
         finally:
             api.shutdown()
             thread.join()
@@ -188,10 +188,10 @@ def test_stopped_worker_reports_progress_and_old_one_is_fenced(tmp_path: Path) -
     try:
         eventually(lambda: applied(port) >= 20, "20 batches are applied")
         worker.terminate()
-        assert worker.wait(20) == EXIT_TERMINATED
+        assert worker.wait(WAIT_SECONDS) == EXIT_TERMINATED
         assert json.loads(log.read_text()) == {"0": applied(port)}
         worker = start("numpy_ps.worker", str(tmp_path / "data"), attempt=2)
-        assert worker.wait(20) == EXIT_FENCED
+        assert worker.wait(WAIT_SECONDS) == EXIT_FENCED
     finally:
         for process in (worker, server):
             process.kill()
