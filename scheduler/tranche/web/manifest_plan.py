@@ -167,7 +167,12 @@ def read_manifest(text: str, namespace: str) -> dict[str, Any]:
     if unknown := next(_unknown_fields(TrainingJob, document, ""), None):
         raise ValueError(f'unknown field "{unknown}"')
     identity = {"name": metadata["name"], "namespace": metadata.get("namespace") or namespace}
-    return {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": identity, "spec": document.get("spec")}
+    manifest = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": identity, "spec": document.get("spec")}
+    try:
+        _encode(manifest)
+    except TypeError as error:
+        raise ValueError(f"the manifest has no form in JSON: {error}") from None
+    return manifest
 
 
 def read_job(manifest: dict[str, Any]) -> TrainingJob:
@@ -199,7 +204,7 @@ def _parsed(text: str) -> list[Any]:
             if depth > MAX_NESTING:
                 raise ValueError(f"the manifest is nested more than {MAX_NESTING} times")
         return list(yaml.load_all(text, Loader=_LOADER))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, OverflowError) as error:
         raise ValueError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 

@@ -88,6 +88,9 @@ def test_another_site_cannot_ask() -> None:
         (("metadata: {", "metadata: &a {other: *a, "), "the manifest must not have aliases"),
         (("chunks: 4", f"chunks: {'[' * 60}{']' * 60}"), "the manifest is nested more than 50 times"),
         (("spec:", "---\nspec:"), "the manifest contains 2 objects"),
+        (("image: x", "image: x, null: 1"), "the manifest has no form in JSON"),
+        (("image: x", f"image: 1{':1' * 2500}"), "Exceeds the limit"),
+        (("image: x", f"image: 1{':1' * 2500}.5"), "not valid YAML: int too large"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_refused(change: tuple[str, str], message: str) -> None:
