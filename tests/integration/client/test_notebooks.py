@@ -60,7 +60,7 @@ def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, cli
 
 
 def test_waiting_outlives_a_broken_connection(whole: Whole) -> None:
-    whole.submit("resumed", chunks=1, seconds=3.0)
+    whole.submit("resumed", chunks=1, seconds=10.0)
     with whole.cluster.proxy() as proxy:
         kubeconfig = whole.cluster.service_account_kubeconfig("tranche-system", "tranche-operator", url=proxy.url)
         with Client("default", kubeconfig=str(kubeconfig)) as client:

@@ -124,22 +124,35 @@ def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Ru
     said(kubectl, "apply", "-f", path("urgent"))
     whole.until("it runs", lambda: whole.status("urgent").get("activeWorkers") == 4)
     cause = "reempted by default/urgent, which has the higher priority class tranche-high"
-    lines = said(kubectl, "tranche", "history", "long").splitlines()
-    stopped = [line for line in lines if f"p{cause}" in line]
-    assert len(stopped) == 4
+    stops = re.escape(f"P{cause}: ") + r"4 pods \(.*\) stop within 5 s \(grace period\)\."
+
+    def history() -> list[str]:
+        """Return the history with all ends, which the planner counts, and the operator's event about them."""
+        lines = said(kubectl, "tranche", "history", "long").splitlines()
+        return lines if any(re.search(stops, line) for line in lines) and len(ends(lines)) == 4 else []
+
+    def ends(lines: list[str]) -> list[str]:
+        return [line for line in lines if f"p{cause}" in line]
+
+    lines = whole.until("four ends and their event", history)
+    stopped = ends(lines)
     unread = {line.partition(": ")[2]: line for line in lines if line.startswith("no log of ")}
     assert unread['no logs found for container "train"'].count("long-worker-") == 5, "pods of one reason are one line"
-    stops = re.escape(f"P{cause}: ") + r"4 pods \(.*\) stop within 5 s \(grace period\)\."
-    assert any(re.search(stops, line) for line in lines)
     assert all(re.search(r"Preempted +143 +p.*; (no work|about \S+ s of work) lost", line) for line in stopped)
     said(kubectl, "patch", "trainingjob", "long", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     whole.until_phase("long", "Suspended")
     assert re.fullmatch(
         r"suspended by spec\.suspend; 0 of 40 chunks done, [\d.]+ % trained\n", said(kubectl, "tranche", "why", "long")
     )
-    rows = [line.split() for line in said(kubectl, "tranche", "history", "long").splitlines()]
-    attempts = [row for row in rows if row[1:] and row[1].startswith("long-worker-")]
+
+    def attempts_of_long() -> list[list[str]]:
+        rows = [line.split() for line in said(kubectl, "tranche", "history", "long").splitlines()]
+        return [row for row in rows if row[1:] and row[1].startswith("long-worker-")]
+
+    # The phase is written when the pods are to stop; each end is counted later.
+    whole.until(
+        "each end is counted", lambda: sum("spec.suspend" in " ".join(row) for row in attempts_of_long()) == GPUS - 4
+    )
+    attempts = attempts_of_long()
     assert [int(row[0]) for row in attempts] == list(range(1, GPUS + 1)), "attempts begin with 1"
-    suspended = [row for row in attempts if "spec.suspend" in " ".join(row)]
-    assert len(suspended) == GPUS - 4
     whole.delete("urgent", "gang", "long")

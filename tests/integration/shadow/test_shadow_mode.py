@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.access_reviews import await_permission
 from support.full_stack import Whole
 from support.installed_cluster import installed_cluster
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche_testcluster import Cluster, free_port, spawn
 
 READS = """
@@ -71,6 +72,7 @@ def shadowed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.kubectl("create", "serviceaccount", "reader", "-n", "default")
         cluster.kubectl("apply", "-f", "-", input=READS)
+        await_permission(cluster, "system:serviceaccount:default:reader", [], "list pods")
         made = Shadowed(cluster, tmp_path_factory.mktemp("shadow"))
         yield made
         made.process.kill()
@@ -118,7 +120,7 @@ def test_shadow_mode_records_and_compares_without_writing(shadowed: Shadowed) ->
     for name in ("one", "two"):
         cluster.request("DELETE", f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
     shadowed.process.terminate()
-    assert shadowed.process.wait(20) == 0
+    assert shadowed.process.wait(WAIT_SECONDS) == 0
     shadowed.process = shadowed.start()
     again = shadowed.until(lambda: (known := shadowed.read("/v1/shadow")).get("counted") == 2 and known)
     assert again["rows"][0]["average_jct_seconds"] == pytest.approx(real["average_jct_seconds"], abs=2.0)
