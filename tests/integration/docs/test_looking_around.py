@@ -14,6 +14,7 @@ from rich.console import Console
 
 from support.full_stack import Whole
 from support.installed_cluster import installed_cluster
+from support.waiting import WAIT_SECONDS
 from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor
 from tranche.demo.run import create_sites, look_around, report_ended
@@ -32,6 +33,8 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
             (described,) = [line for line in lines if line.startswith("kubectl describe trainingjob ")]
             whole.submit(described.split()[-1])
             whole.until_phase(described.split()[-1], "Succeeded")
+            completed = "/api/v1/namespaces/default/events?fieldSelector=reason=Completed"
+            whole.until("its last event", lambda: cluster.request("GET", completed)[1]["items"])
             said = typed(lines, tmp_path)
             ours.signal("scheduler", signal.SIGKILL)
             restart = printed_restart(whole)
@@ -83,7 +86,13 @@ def typed(lines: list[str], home: Path) -> dict[str, str]:
     for line in lines[len(exports) :]:
         script = "\n".join(["set -e", *exports, line.replace("less ", "cat ")])
         answer = subprocess.run(
-            ["/bin/sh", "-c", script], env=system, cwd=os.sep, capture_output=True, text=True, check=False, timeout=60
+            ["/bin/sh", "-c", script],
+            env=system,
+            cwd=os.sep,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_SECONDS,
         )
         assert answer.returncode == 0, f"{line}\n{answer.stderr}"
         said[line] = answer.stdout

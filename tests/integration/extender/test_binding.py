@@ -205,7 +205,7 @@ def test_a_pod_waits_for_its_own_victim_and_then_takes_its_place(lab: Lab, site:
     first, second = lab.cluster.add_site(site, nodes=2, gpus=1)
     lab.plan("dogs", window(0, 1, first))
     victim = lab.worker("dogs", 0, 1, [first])
-    lab.bound(victim)
+    lab.running(victim)  # the successor would take its fallback before the extender has seen where the victim runs
     lab.plan("dogs", window(0, 1, first, state="Closing"), stamp=(1, 2))
     lab.plan("cats", window(0, 1, first, second))
     successor = lab.worker("cats", 0, 1, [first, second])

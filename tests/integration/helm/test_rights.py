@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,8 +105,19 @@ def report(whole: Installed, job: str) -> None:
     url = f"{whole.release.report_url}/v1/jobs/default/{job}/progress"
     headers = {"Authorization": f"Bearer {answer['status']['token']}"}
     asked = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(asked, timeout=10, context=whole.release.report_context()) as reply:
-        assert reply.status == 204
+
+    def is_taken() -> bool:
+        """The status is 503 while the API's own watch has not shown the pod."""
+        try:
+            with urllib.request.urlopen(asked, timeout=10, context=whole.release.report_context()) as reply:
+                return bool(reply.status == 204)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != 503:
+                    raise
+                return False
+
+    eventually(is_taken, "the report is taken")
 
 
 def do_everything(whole: Installed) -> None:

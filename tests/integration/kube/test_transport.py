@@ -36,7 +36,7 @@ def own() -> Iterator[Cluster]:
 
 def run(cluster: Cluster, scene: Callable[[ApiClient], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with ApiClient.connect(str(cluster.kubeconfig)) as client, asyncio.timeout(90):
+        async with ApiClient.connect(str(cluster.kubeconfig)) as client, asyncio.timeout(WAIT_SECONDS):
             await scene(client)
 
     asyncio.run(whole())
@@ -175,7 +175,7 @@ async def forgotten(client: ApiClient) -> None:
 
 
 def test_one_candidate_leads_and_each_new_leader_has_higher_term(own: Cluster) -> None:
-    settings = LeaseSettings("terms", duration_seconds=2, renewal_seconds=0.5, retry_seconds=0.1)
+    settings = LeaseSettings("terms", duration_seconds=4, renewal_seconds=0.5, retry_seconds=0.1)
 
     async def scene(client: ApiClient) -> None:
         candidates = [Leadership(client, "default", f"pod-{i}", settings) for i in range(4)]

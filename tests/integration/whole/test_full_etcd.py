@@ -6,9 +6,9 @@ import pytest
 
 from support.full_stack import VALIDATED, Whole, full_stack
 from support.waiting import eventually
-from tranche.kube.client.leader_election import LeaseSettings
 
-TRAINING_SECONDS = 30.0
+TRAINING_SECONDS = 60.0
+"""Longer than the leader keeps its Lease without a write, also on a busy machine."""
 RECOVERY_SECONDS = 300.0
 """kwok repeats a refused write after pauses that double, and kube-controller-manager may miss the Leases of nodes."""
 
@@ -35,11 +35,7 @@ def test_jobs_go_on_when_etcd_has_room_again(whole: Whole) -> None:
     whole.cluster.set_etcd_full(full=True)
     try:
         assert refuses_writes(whole)
-        eventually(
-            lambda: "is not the leader any more" in leader.read_text(),
-            "the Lease is lost",
-            seconds=3.0 * LeaseSettings().duration_seconds,
-        )
+        eventually(lambda: "is not the leader any more" in leader.read_text(), "the Lease is lost")
         assert len(whole.pods("running")) == 1
     finally:
         whole.cluster.set_etcd_full(full=False)

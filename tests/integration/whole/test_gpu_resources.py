@@ -1,6 +1,5 @@
 """Two GPU resources and two GPU kinds on a real control plane: each job runs on GPUs of its own, the fastest first."""
 
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from support.full_stack import VALIDATED, Whole, full_stack
 from support.quotas import impose_quota
+from support.waiting import stays
 
 NVIDIA, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
 KIND = "example.org/gpu-kind"
@@ -86,8 +86,7 @@ def test_quota_of_one_resource_leaves_the_other(whole: Whole) -> None:
     whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
     whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
     whole.until("one worker of amd runs", lambda: whole.status("amd").get("activeWorkers") == 1)
-    time.sleep(1.0)
-    assert len(whole.status("amd")["plan"]["workers"]) == 1
+    stays(lambda: len(whole.status("amd")["plan"]["workers"]) == 1, "the quota is not exceeded", seconds=1.0)
     whole.cluster.request("DELETE", path)
     whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
     whole.delete("amd", "nvidia")
@@ -142,7 +141,7 @@ def test_resource_that_is_not_configured_is_named(whole: Whole) -> None:
     condition = planned()
     assert condition is not None
     assert (condition["reason"], condition["message"]) == ("GpuNotPlanned", sentence)
-    assert explanation(whole, "intel") == sentence
+    whole.until("the plan explains it, too", lambda: explanation(whole, "intel") == sentence)
     whole.delete("intel")
 
 

@@ -34,7 +34,7 @@ def test_jobs_go_on_after_etcd_returns_to_a_backup(tmp_path: Path) -> None:
             whole.until_phase(name, "Succeeded", 180.0)
         whole.submit("later")
         whole.until_phase("later", "Succeeded")
-        assert gpus_in_use(whole) == 0
+        whole.until("no GPU is in use", lambda: gpus_in_use(whole) == 0)
 
 
 def gpus_in_use(whole: Whole) -> int:
