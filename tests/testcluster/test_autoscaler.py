@@ -57,9 +57,9 @@ def nodes(cluster: Cluster) -> list[str]:
 
 def test_nodes_come_for_pods_that_wait_and_go_when_idle(cluster: Cluster) -> None:
     begin = time.monotonic()
-    create(cluster, "one", 2, 2.0)
-    create(cluster, "two", 1, 2.0)
-    create(cluster, "three", 1, 2.0)
+    create(cluster, "one", 2, 6.0)  # both nodes are there until the slower one has pods
+    create(cluster, "two", 1, 6.0)
+    create(cluster, "three", 1, 6.0)
     until("all run", lambda: all(phase(cluster, name) != "Pending" for name in ("one", "two", "three")))
     assert time.monotonic() - begin >= START_SECONDS
     assert sorted(nodes(cluster)) == ["cloud-0", "cloud-1"]
@@ -116,7 +116,7 @@ def _run_a_pod_on(kubeconfig: str, site: str) -> None:
         "spec": {"nodeSelector": {ZONE: site}, "containers": [{"name": "c", "image": "x"}]},
     }
     subprocess.run([*kubectl, "create", "-f", "-"], input=json.dumps(pod), text=True, check=True, capture_output=True)
-    wait = [*kubectl, "wait", f"--for=jsonpath={{.spec.nodeName}}={site}-0", "pod/asks", "--timeout=30s"]
+    wait = [*kubectl, "wait", f"--for=jsonpath={{.spec.nodeName}}={site}-0", "pod/asks", "--timeout=180s"]
     subprocess.run(wait, check=True, capture_output=True)
 
 

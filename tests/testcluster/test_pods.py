@@ -12,7 +12,7 @@ from tranche_testcluster import Cluster, annotations
 
 PODS = "/api/v1/namespaces/default/pods"
 FINALIZER = "tranche.dev/ledger"
-LATE_SECONDS = 1.2
+LATE_SECONDS = 4.0
 """How late a simulated node may act on a machine under load."""
 
 
@@ -126,7 +126,7 @@ def training(chunks: str, batches: int, resume: str | None = None) -> dict[str, 
 
 def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> None:
     begin = time.time()
-    pods.create("timed", {annotations.START_SECONDS: "0.4", annotations.RUN_SECONDS: "0.7"})
+    pods.create("timed", {annotations.START_SECONDS: "2", annotations.RUN_SECONDS: "0.7"})
     waiting = pods.until("timed", lambda pod: pod and "containerStatuses" in pod["status"])
     assert waiting["status"]["phase"] == "Pending"
     pods.patch("timed", {"metadata": {"labels": {"touched": "once"}}})  # must not restart the time
@@ -134,8 +134,8 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     pods.patch("timed", {"metadata": {"labels": {"touched": "twice"}}})
     ended = pods.until_phase("timed", "Succeeded", "Failed")
     end = time.time()
-    assert_takes(moment(running, "started") - moment(waiting, "created"), 0.4)
-    assert_takes(end - begin, 1.1)
+    assert_takes(moment(running, "started") - moment(waiting, "created"), 2.0)
+    assert_takes(end - begin, 2.7)
     assert ended["status"]["phase"] == "Succeeded"
     assert terminated(ended)["exitCode"] == 0
     assert terminated(ended)["reason"] == "Completed"
@@ -145,13 +145,13 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
 
 
 def test_pod_ends_some_time_after_its_containers(pods: Pods) -> None:
-    asked = {annotations.RUN_SECONDS: "0.1", annotations.RELEASE_SECONDS: "0.6", annotations.EXIT_CODE: "3"}
+    asked = {annotations.RUN_SECONDS: "0.1", annotations.RELEASE_SECONDS: "2", annotations.EXIT_CODE: "3"}
     pods.create("released", asked, containers=2)
     pod = pods.until("released", has_ended)
     assert pod["status"]["phase"] == "Running"
     assert [terminated(pod, number)["exitCode"] for number in (0, 1)] == [3, 3]
     over = pods.until_phase("released", "Succeeded", "Failed")
-    assert_takes(time.time() - moment(pod, "ended"), 0.6)
+    assert_takes(time.time() - moment(pod, "ended"), 2.0)
     assert over["status"]["phase"] == "Failed"
     assert terminated(over)["exitCode"] == 3
 
@@ -253,11 +253,11 @@ def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
 
 
 def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "0.02", annotations.CHECKPOINT_SECONDS: "0.6"}
+    asked = {annotations.BATCH_SECONDS: "0.1", annotations.CHECKPOINT_SECONDS: "0.6"}
     env = training("5,7,9,11", 40, resume="5:30,9:4")
     pods.create("preempted", asked, env, finalizers=(FINALIZER,))
     running = pods.until_phase("preempted", "Running")
-    eventually(lambda: time.time() > moment(running, "started") + 55 * 0.02, "55 batches are trained")
+    eventually(lambda: time.time() > moment(running, "started") + 55 * 0.1, "55 batches are trained")
     evicted = time.time()
     pods.evict("preempted")
     pods.patch("preempted", {"metadata": {"labels": {"touched": "yes"}}})
@@ -268,9 +268,9 @@ def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> No
     assert {c["type"] for c in pod["status"]["conditions"]} >= {"DisruptionTarget"}
 
     progress = json.loads(terminated(pod)["message"])
-    trained = (moment(pod, "stopping") - moment(running, "started")) / 0.02
+    trained = (moment(pod, "stopping") - moment(running, "started")) / 0.1
     assert sum(progress.values()) - 34 == pytest.approx(trained, abs=1)
-    assert moment(pod, "stopping") - evicted < LATE_SECONDS
+    assert moment(pod, "stopping") - evicted < 3.0
     assert progress["5"] == 40
     assert progress["7"] == 40
     assert 4 < progress["9"] < 40
@@ -279,21 +279,21 @@ def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> No
 
 
 def test_evicted_gang_member_saves_fraction_and_resumes_from_it(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "2", annotations.CHECKPOINT_BATCHES: "0.125"}
+    asked = {annotations.BATCH_SECONDS: "8", annotations.CHECKPOINT_BATCHES: "0.125"}
     env = {"TRANCHE_CHUNKS": "3", "TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
     pods.create("member", asked, {**env, "TRANCHE_RESUME": "3:0.25"}, finalizers=(FINALIZER,))
     running = pods.until_phase("member", "Running")
-    eventually(lambda: time.time() > moment(running, "started") + 0.6, "a quarter of the run is trained")
+    eventually(lambda: time.time() > moment(running, "started") + 2.4, "a quarter of the run is trained")
     pods.evict("member")
     pod = pods.until_phase("member", "Failed")
-    trained = (moment(pod, "stopping") - moment(running, "started")) / 2
+    trained = (moment(pod, "stopping") - moment(running, "started")) / 8
     assert json.loads(terminated(pod)["message"]) == {"3": 0.25 + trained // 0.125 * 0.125}
     pods.release("member")
 
     pods.create("member-again", asked, {**env, "TRANCHE_RESUME": "3:0.625"})
     running = pods.until_phase("member-again", "Running")
     pods.until_phase("member-again", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 0.75)  # without the checkpoint: 2 s
+    assert_takes(time.time() - moment(running, "started"), 3.0)  # without the checkpoint: 8 s
 
 
 def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> None:
