@@ -51,6 +51,8 @@ def guarded(cluster: Cluster) -> Cluster:
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
     eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
     eventually(lambda: "leave" in refusal(cluster, pod("probe")), "policy tranche-pods")
+    paged = job("earlier", weight=500, estimatedDuration="1h", preemption={"restartOverhead": "1h"})
+    eventually(lambda: "may change only" in refusal(cluster, paged, SCHEDULER), "policy tranche-page-actions")
     return cluster
 
 
