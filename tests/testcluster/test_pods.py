@@ -180,19 +180,19 @@ def test_a_pod_that_asks_for_no_time_runs_until_it_is_deleted(pods: Pods) -> Non
 
 
 def test_a_finished_list_of_chunks_is_reported_whole(pods: Pods) -> None:
-    pods.create("list", {annotations.BATCH_SECONDS: "0.02"}, training("0,5,12", 10), containers=2)
+    pods.create("list", {annotations.BATCH_SECONDS: "0.07"}, training("0,5,12", 10), containers=2)
     running = pods.until_phase("list", "Running")
     pod = pods.until_phase("list", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 30 * 0.02)
+    assert_takes(time.time() - moment(running, "started"), 30 * 0.07)
     assert json.loads(terminated(pod)["message"]) == {"0": 10, "5": 10, "12": 10}
     assert "message" not in terminated(pod, 1)
 
 
 def test_worker_trains_at_the_declared_speed(pods: Pods) -> None:
-    pods.create("declared", {annotations.STEP_SECONDS: "0.02"}, training("0,5", 20), role="worker")
+    pods.create("declared", {annotations.STEP_SECONDS: "0.07"}, training("0,5", 20), role="worker")
     running = pods.until_phase("declared", "Running")
     pod = pods.until_phase("declared", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 40 * 0.02)
+    assert_takes(time.time() - moment(running, "started"), 40 * 0.07)
     assert json.loads(terminated(pod)["message"]) == {"0": 20, "5": 20}
 
 
@@ -210,10 +210,10 @@ def test_evicted_worker_with_declared_speed_saves_progress(pods: Pods) -> None:
 
 def test_chief_trains_all_batches_without_a_message(pods: Pods) -> None:
     env = {"TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
-    pods.create("chief", {annotations.STEP_SECONDS: "0.5"}, env, role="chief")
+    pods.create("chief", {annotations.STEP_SECONDS: "2"}, env, role="chief")
     running = pods.until_phase("chief", "Running")
     pod = pods.until_phase("chief", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 0.5)
+    assert_takes(time.time() - moment(running, "started"), 2.0)
     assert "message" not in terminated(pod)
 
 
@@ -245,15 +245,15 @@ def test_deleted_pod_keeps_the_end_of_its_trainer(pods: Pods) -> None:
 
 def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
     env = training("5,7,9", 100, resume="5:100,7:60,4:50")
-    pods.create("resumed", {annotations.BATCH_SECONDS: "0.005"}, env)
+    pods.create("resumed", {annotations.BATCH_SECONDS: "0.05"}, env)
     running = pods.until_phase("resumed", "Running")
     pod = pods.until_phase("resumed", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 140 * 0.005)
+    assert_takes(time.time() - moment(running, "started"), 140 * 0.05)  # all of it: 15 s
     assert json.loads(terminated(pod)["message"]) == {"5": 100, "7": 100, "9": 100}
 
 
 def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "0.1", annotations.CHECKPOINT_SECONDS: "0.6"}
+    asked = {annotations.BATCH_SECONDS: "0.1", annotations.CHECKPOINT_SECONDS: "2"}
     env = training("5,7,9,11", 40, resume="5:30,9:4")
     pods.create("preempted", asked, env, finalizers=(FINALIZER,))
     running = pods.until_phase("preempted", "Running")
@@ -262,7 +262,7 @@ def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> No
     pods.evict("preempted")
     pods.patch("preempted", {"metadata": {"labels": {"touched": "yes"}}})
     pod = pods.until_phase("preempted", "Succeeded", "Failed")
-    assert_takes(time.time() - evicted, 0.6)
+    assert_takes(time.time() - evicted, 2.0)
     assert pod["status"]["phase"] == "Failed"
     assert terminated(pod)["exitCode"] == 143
     assert {c["type"] for c in pod["status"]["conditions"]} >= {"DisruptionTarget"}
@@ -338,12 +338,12 @@ def test_finalizer_keeps_ended_pod_until_it_is_removed(pods: Pods) -> None:
 
 
 def test_deleted_pod_without_finalizers_vanishes_after_saving(pods: Pods) -> None:
-    pods.create("slow", {annotations.CHECKPOINT_SECONDS: "0.5"})
+    pods.create("slow", {annotations.CHECKPOINT_SECONDS: "2"})
     pods.until_phase("slow", "Running")
     begin = time.monotonic()
     pods.delete("slow")
     pods.until_gone("slow")
-    assert_takes(time.monotonic() - begin, 0.5)
+    assert_takes(time.monotonic() - begin, 2.0)
 
 
 def test_a_pod_deleted_before_it_runs_fails_and_goes_at_once(pods: Pods) -> None:
