@@ -96,15 +96,15 @@ def _delays(cluster: ClusterState, state: JobState, seconds: Mapping[str, float]
     return {site: delta[site] + seconds[site] - least for site in seconds}
 
 
-def upload_everywhere(context: PlannerContext, state: JobState, now: float) -> None:
+def upload_everywhere(context: PlannerContext, queue: JobQueue, state: JobState, now: float) -> None:
     """Record uploads of the data of a job that has arrived to every site, each complete after its transfer time.
 
     If uploads share uplinks, they are instructed instead, and complete with their reports. This serves policies that do
     not plan where data are (`QueuePolicy.uploads_on_arrival`).
     """
-    cluster, queue = context.cluster, context.queue
-    if queue is None or not queue.policy.uploads_on_arrival() or not state.moves_data:
+    if not queue.policy.uploads_on_arrival():
         return
+    cluster = context.cluster
     began = min(now, state.job.submitted)
     waiting, last, reported = state.waiting, state.uploaded_at or began, context.settings.shared_uplinks
     for site in [*cluster.hosts(state).by_site, *cluster.clouds_for(state)]:

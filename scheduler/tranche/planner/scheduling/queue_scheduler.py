@@ -78,7 +78,7 @@ def _copy_data(context: PlannerContext, queue: JobQueue, now: float) -> list[str
             if queue.policy.traits.needs_local_data:
                 copy_ahead(context, queue, state, now)
             else:
-                upload_everywhere(context, state, now)
+                upload_everywhere(context, queue, state, now)
     return changed
 
 
