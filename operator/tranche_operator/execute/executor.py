@@ -62,6 +62,8 @@ CHANGED_SECONDS = 0.5
 """Delay of the next reconcile after an object has changed since it was read."""
 CREATED_SECONDS = 0.5
 """Delay of the reconcile after a creation, which updates the status: the watch event of a known pod is not relevant."""
+BUSY_CREATED_SECONDS = 5.0
+"""The same while many jobs wait: most pods start within it, and their events cause a reconcile in any case."""
 PASSING_SECONDS = 1.0
 """Delay of the next reconcile after a transient rejection."""
 INSISTENT_REFUSALS = 5
@@ -424,7 +426,7 @@ class ActionExecutor:
         for pod in creation.pods:
             self._cache.pods.note(run.key, pod)
         if creation.pods:
-            run.requeue_after(CREATED_SECONDS)
+            run.requeue_after(BUSY_CREATED_SECONDS if run.observed.is_busy else CREATED_SECONDS)
         for action in creation.created:
             name = action.manifest["metadata"]["name"]
             run.log.info("%s: created pod %s (%s)", run.key, name, action.what)

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, cast
 
 import kopf
@@ -13,6 +15,8 @@ from tranche_operator.watch.kopf_handlers import make_registry, make_settings
 STOP_SECONDS = 1.2
 """Time that Kopf has to stop. Its daemon thread ends with the process in any case."""
 _IDENTITY = "tranche-operator"
+CALLS_AT_ONCE = 64
+"""Number of calls after which the event loop runs other callbacks."""
 
 
 class KopfThread:
@@ -52,10 +56,11 @@ class KopfThread:
 
     async def _watch(self, home: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         """Run Kopf in its thread."""
+        calls = CallQueue(home)
         registry = make_registry(
             self._kubeconfig,
-            on_job=lambda key, job, relevant: _call(home, self._on_job, key, job, relevant),
-            on_listing=lambda: _call(home, self._on_listing),
+            on_job=lambda key, job, relevant: calls.put(self._on_job, key, job, relevant),
+            on_listing=lambda: calls.put(self._on_listing),
         )
         before = asyncio.all_tasks()
         tasks = await kopf.spawn_tasks(
@@ -74,6 +79,29 @@ class KopfThread:
         await asyncio.wait([stopping], timeout=STOP_SECONDS / 2)
         for task in ended:
             task.result()
+
+
+class CallQueue:
+    """Calls of one thread into the event loop of another, in order. A burst of calls wakes the loop once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Store the loop."""
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def put(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function soon; no-op if the loop is closed. Only one thread may put calls."""
+        self._waiting.append(partial(function, *arguments))
+        if len(self._waiting) == 1:  # else `_run` is scheduled already, or finds this call
+            _call(self._loop, self._run)
+
+    def _run(self) -> None:
+        try:
+            for _ in range(min(len(self._waiting), CALLS_AT_ONCE)):
+                self._waiting.popleft()()
+        finally:
+            if self._waiting:
+                self._loop.call_soon(self._run)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:

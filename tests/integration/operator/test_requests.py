@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from tranche.kube.api.resources import SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche_operator.execute.event_recorder import EventRecorder
 from tranche_operator.execute.executor import (
+    BUSY_CREATED_SECONDS,
     CHANGED_SECONDS,
     CREATED_SECONDS,
     MAX_CHANGES,
@@ -99,6 +101,12 @@ class TestPods:
         assert apply(lab, *creations(lab), cache=cache) is None
         assert not cache.rejections
         assert list(lab.pods()) == ["cats-worker-0-1"]
+
+    def test_status_after_a_creation_waits_longer_in_a_burst(self, lab: Lab) -> None:
+        lab.create()
+        lab.plan(window(0, 1))
+        seen = replace(observe(lab), is_busy=True)
+        assert apply(lab, creations(lab)[0], seen=seen) == BUSY_CREATED_SECONDS
 
     def test_a_403_that_may_pass_is_no_refusal_until_it_has_lasted(self, lab: Lab) -> None:
         lab.create()

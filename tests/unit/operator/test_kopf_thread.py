@@ -4,11 +4,12 @@ import asyncio
 import getpass
 import json
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
 
-from tranche_operator.watch.kopf_thread import KopfThread
+from tranche_operator.watch.kopf_thread import CALLS_AT_ONCE, CallQueue, KopfThread
 from tranche_testcluster.certificate import Authority
 
 SECONDS = 30.0
@@ -89,3 +90,63 @@ def test_watch_trusts_a_new_authority_of_the_api_server(tmp_path: Path) -> None:
         server.close()
 
     asyncio.run(scenario())
+
+
+def put_numbers(calls: CallQueue, ran: list[int], count: int) -> None:
+    """Put the calls that append 0 to `count` - 1."""
+    for number in range(count):
+        calls.put(ran.append, number)
+
+
+def test_calls_run_in_order_with_one_wake_up() -> None:
+    async def scenario() -> tuple[list[int], int]:
+        loop, ran, wakes = asyncio.get_running_loop(), list[int](), 0
+        wake, count = loop.call_soon_threadsafe, 3 * CALLS_AT_ONCE
+
+        def counted(*arguments: object) -> object:
+            nonlocal wakes
+            wakes += 1
+            return wake(*arguments)  # type: ignore[arg-type]
+
+        loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
+        calls = CallQueue(loop)
+        thread = threading.Thread(target=put_numbers, args=(calls, ran, count))
+        thread.start()
+        thread.join()
+        while len(ran) < count:
+            await asyncio.sleep(0)
+        return ran, wakes
+
+    ran, wakes = asyncio.run(scenario())
+    assert (ran, wakes) == (list(range(3 * CALLS_AT_ONCE)), 1)
+
+
+def test_calls_beside_a_running_loop_are_all_run() -> None:
+    async def scenario() -> list[int]:
+        calls, ran = CallQueue(asyncio.get_running_loop()), list[int]()
+        threading.Thread(target=put_numbers, args=(calls, ran, 20_000)).start()
+        async with asyncio.timeout(SECONDS):
+            while len(ran) < 20_000:
+                await asyncio.sleep(0)
+        return ran
+
+    assert asyncio.run(scenario()) == list(range(20_000))
+
+
+def test_call_that_fails_does_not_stop_the_next_ones() -> None:
+    async def scenario() -> tuple[list[str], list[bool]]:
+        loop, errors, ran = asyncio.get_running_loop(), list[object](), list[str]()
+        loop.set_exception_handler(lambda _loop, context: errors.append(context.get("exception")))
+        calls, error = CallQueue(loop), ValueError("bad job")
+
+        def fail() -> None:
+            raise error
+
+        calls.put(fail)
+        calls.put(ran.append, "next")
+        async with asyncio.timeout(SECONDS):
+            while not ran:
+                await asyncio.sleep(0)
+        return ran, [each is error for each in errors]
+
+    assert asyncio.run(scenario()) == (["next"], [True])
