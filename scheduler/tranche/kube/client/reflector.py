@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
                 raise
             breath = self._clock()
             for raw in page.items or ():
-                seen.add(self._put(bytes(raw)))
+                seen.add(self._put(bytes(raw), _HEAD.decode(raw).metadata))
                 breath = await self._yield_to_loop(breath)
             if not page.metadata.continue_:
                 break
@@ -308,15 +308,15 @@ class Reflector(Generic[T]):
         if event.type == "ERROR":
             failure = _FAILURE.decode(raw)
             raise ApiError(failure.code, failure.reason, failure.message)
-        if event.type == "DELETED":
-            self._drop(_key(_HEAD.decode(raw).metadata))
-        elif event.type != "BOOKMARK":
-            self._put(raw)
-        self._version = _HEAD.decode(raw).metadata.resource_version
-
-    def _put(self, raw: bytes) -> str:
-        """Store an object and return its key. If it cannot be read, the previous version stays."""
         meta = _HEAD.decode(raw).metadata
+        if event.type == "DELETED":
+            self._drop(_key(meta))
+        elif event.type != "BOOKMARK":
+            self._put(raw, meta)
+        self._version = meta.resource_version
+
+    def _put(self, raw: bytes, meta: _Meta) -> str:
+        """Store an object and return its key. If it cannot be read, the previous version stays."""
         key, version = _key(meta), _packed(meta)
         known = self._versions.get(key)
         if known == version:
