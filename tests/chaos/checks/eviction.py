@@ -2,14 +2,16 @@
 
 A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
 parameter servers of the job; of a gang, all pods that are planned together. A gang whose chief succeeds has started,
-too: simulated members do not wait for one whose node is silent. The job is excused if it is suspended, deleted or
-Failed soon after the eviction, or if it has ended before and the planner, whose watches a fault interrupts, learns that
-late. If a fault keeps a job from starting (a missing claim, a policy), the number of evictions for it has
-a bound.
+too: simulated members do not wait for one whose node is silent. A start before the eviction counts if all that the job
+has planned since the former plan of the victim has started: then a fault delayed the write of the victim's plan.
+
+The job is excused if it is suspended, deleted or Failed soon after the eviction, or if it has ended before and the
+planner, whose watches a fault interrupts, learns that late. If a fault keeps a job from starting (a missing claim, a
+policy), the number of evictions for it has a bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chaos.checks.ledger import own_status, plan_entries, time_of_write
@@ -56,11 +58,30 @@ class _Eviction:
     """Whether the eviction frees an amount of a quota."""
     gang: bool
     """Whether the victim is a gang."""
+    former: int
+    """Revision at which the former plan of the victim was written."""
 
     @property
     def decision(self) -> tuple[str, int]:
         """Identity of the decision: it stops one window, or all windows of a gang."""
         return self.victim, -self.revision if self.gang else self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Last start of a job."""
+
+    revision: int = 0
+    planned: int = 0
+    """Last revision at which the plan of the job had a new attempt; it may follow the start."""
+    whole: bool = False
+    """Whether pods of all attempts in the plan have run."""
+
+    def is_for(self, eviction: "_Eviction") -> bool:
+        """Return whether the job has started for an eviction, possibly before the victim's plan could be written."""
+        at = eviction.revision
+        early = eviction.former < self.planned <= self.revision and at - self.planned <= LATE_REVISIONS
+        return self.revision >= at or (early and self.whole)
 
 
 @dataclass(slots=True)
@@ -75,19 +96,24 @@ class _Beneficiary:
     """Attempts of the parameter servers and the chief that are open in the present plan."""
     workers: frozenset[int] = frozenset()
     """Attempts of the workers in the present plan."""
+    attempts: set[int] = field(default_factory=set)
+    """All attempts that have been planned."""
     ran: set[int] = field(default_factory=set)
     """Attempts whose pods have run."""
     succeeded_chiefs: set[int] = field(default_factory=set)
     """Attempts of chiefs that have succeeded."""
 
-    def note_plan(self, plan: Mapping[str, Any]) -> None:
-        """Record which attempts the plan has, and which of them begin together."""
+    def note_plan(self, plan: Mapping[str, Any]) -> bool:
+        """Record which attempts the plan has, and which of them begin together; return whether there are new ones."""
         self.workers = frozenset(entry["attempt"] for entry in plan.get("workers", ()))
         opened = frozenset(entry["attempt"] for entry in plan_entries(plan) if entry["state"] == "Open")
         self.servers = opened - self.workers
         if self.is_gang:
             for attempt in opened:
                 self.together.setdefault(attempt, opened)
+        known = len(self.attempts)
+        self.attempts |= self.workers | opened
+        return len(self.attempts) > known
 
     def starts(self, attempt: int, role: str, phase: str) -> bool:
         """Record that a pod runs or has succeeded; return whether the job has started with it."""
@@ -107,7 +133,7 @@ def check_evictions(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> 
     started, needless, times = _starts(history), _needless(history), _times(history)
     for one in evictions(history):
         bounded = any(bound.covers(one.revision) and bound.key == one.job for bound in bounds)
-        if started.get(one.job, 0) < one.revision and not (bounded or _is_excused(one, needless, times)):
+        if not (started.get(one.job, _Start()).is_for(one) or bounded or _is_excused(one, needless, times)):
             what = f"attempt {one.attempt} of {one.victim} is evicted for {one.job}, which never started"
             yield f"revision {one.revision}: {what}"
 
@@ -133,9 +159,9 @@ def _times(history: Sequence[Change]) -> dict[int, float]:
     return times
 
 
-def _starts(history: Sequence[Change]) -> dict[str, int]:
-    """Return the revision at which each job started for the last time, by key."""
-    started: dict[str, int] = {}
+def _starts(history: Sequence[Change]) -> dict[str, _Start]:
+    """Return the last start of each job, by key."""
+    started: dict[str, _Start] = {}
     jobs: dict[str, _Beneficiary] = {}
     for change in history:
         if change.after is None:
@@ -143,13 +169,15 @@ def _starts(history: Sequence[Change]) -> dict[str, int]:
         meta = change.after["metadata"]
         if change.resource == _JOBS:
             known = jobs.setdefault(meta["uid"], _Beneficiary(change.key, "data" not in change.after["spec"]))
-            known.note_plan(own_status(change.after).get("plan", {}))
+            if known.note_plan(own_status(change.after).get("plan", {})):
+                started[change.key] = replace(started.get(change.key, _Start()), planned=change.revision)
         elif change.resource == _PODS and LABEL_ATTEMPT in meta.get("labels", {}):
             owner, role = jobs.get(meta["ownerReferences"][0]["uid"]), meta["labels"][LABEL_ROLE]
             phase = change.after["status"].get("phase")
             runs = role != ROLE_STAGING and phase in ("Running", "Succeeded")
             if runs and owner is not None and owner.starts(int(meta["labels"][LABEL_ATTEMPT]), role, phase):
-                started[owner.key] = change.revision
+                whole = owner.workers | owner.servers <= owner.ran
+                started[owner.key] = replace(started.get(owner.key, _Start()), revision=change.revision, whole=whole)
     return started
 
 
@@ -190,14 +218,21 @@ def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator
 def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
     """Yield each eviction for a job once, at the first plan that contains it."""
     seen: set[tuple[str, int]] = set()
+    plans: dict[str, tuple[tuple[int, int], int]] = {}
     for change in history:
         if change.resource != _JOBS or change.after is None:
             continue
         uid, is_gang = change.after["metadata"]["uid"], "data" not in change.after["spec"]
+        plan, (before, former) = own_status(change.after).get("plan", {}), plans.get(uid, ((0, 0), 0))
+        stamp = plan.get("term", 0), plan.get("revision", 0)
+        if stamp != before:
+            plans[uid] = stamp, change.revision
         for attempt, preemptor, why in _preempted(own_status(change.after)):
             if (uid, attempt) not in seen and not preemptor.startswith("pod/"):
                 seen.add((uid, attempt))
-                yield _Eviction(change.revision, change.key, attempt, preemptor, "for the quota" in why, is_gang)
+                yield _Eviction(
+                    change.revision, change.key, attempt, preemptor, "for the quota" in why, is_gang, former
+                )
 
 
 def _preempted(status: Mapping[str, Any]) -> Iterator[tuple[int, str, str]]:

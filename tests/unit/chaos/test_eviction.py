@@ -73,6 +73,29 @@ def test_eviction_for_job_that_ran_only_before_is_found() -> None:
     assert "never started" in check(history.changes)[0]
 
 
+@pytest.mark.parametrize("later", [None, 2])
+def test_start_before_a_late_write_of_the_victim_counts(later: int | None) -> None:
+    """The plan of the victim is written after the pod of the beneficiary, which was planned with it, runs."""
+    history = History()
+    history.job((1, [0]), revision=2)
+    dogs(history, plan={"workers": entries(1)})
+    dogs_run(history)
+    if later is not None:
+        dogs(history, plan={"workers": entries(1, later)})
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    found = [each for each in check(history.changes) if "never started" in each]
+    assert bool(found) is (later is not None)
+
+
+def test_start_before_the_former_plan_of_the_victim_is_found() -> None:
+    history = History()
+    dogs(history, plan={"workers": entries(1)})
+    dogs_run(history)
+    history.job((1, [0]), revision=2)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    assert "never started" in check(history.changes)[0]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
