@@ -148,7 +148,7 @@ def review(context: PlannerContext, *, is_due: bool) -> None:
                 context.cluster.health.exclusions.pop(known.node)
             else:
                 known.phase = ExclusionPhase.TRIAL
-                _put_failed_jobs_last(context, node)
+                _put_failed_jobs_last(context, known, node)
                 _admit(context, node)
 
 
@@ -163,11 +163,15 @@ def _pass_on_trials(context: PlannerContext) -> None:
             _admit(context, node, for_trial=True)
 
 
-def _put_failed_jobs_last(context: PlannerContext, node: NodeState) -> None:
+def _put_failed_jobs_last(context: PlannerContext, known: Exclusion, node: NodeState) -> None:
     """Let jobs whose pods have failed wait for the trial of a node if another job could try it now.
 
-    A job that fails everywhere, or on purpose, would fail the trial of a good node.
+    A job that fails everywhere, or on purpose, would fail the trial of a good node. If jobs block those behind them, no
+    other could try it before.
     """
+    known.put_last = {}
+    if context.queue is not None and context.queue.policy.traits.head_of_line_blocking:
+        return
     now, until = context.now, context.now + context.settings.health.first_seconds
     wanting = [one for one in context.cluster.jobs.values() if wants_windows(one, now)]
     failed = [one for one in wanting if one.node_failures and not one.training_workers]
@@ -175,8 +179,26 @@ def _put_failed_jobs_last(context: PlannerContext, node: NodeState) -> None:
     if not failed or all(node.misfit(one.job.worker) is not None for one in others):
         return
     for state in failed:
-        state.excluded_nodes[node.node.name] = max(until, state.excluded_nodes.get(node.node.name, 0.0))
-        context.wake(state.excluded_nodes[node.node.name], state.job.key)
+        before = state.excluded_nodes.get(node.node.name, 0.0)
+        if before < until:
+            known.put_last[state.job.key] = until, before
+            state.excluded_nodes[node.node.name] = until
+        context.wake(max(before, until), state.job.key)
+
+
+def _end_wait_for_trial(context: PlannerContext, known: Exclusion) -> None:
+    """Let the jobs use the node that have left its trial to others."""
+    for key, (until, before) in known.put_last.items():
+        state = context.cluster.jobs.get(key)
+        if state is None or state.excluded_nodes.get(known.node) != until:
+            continue
+        if before > context.now:
+            state.excluded_nodes[known.node] = before
+            context.wake(before, key)
+        else:
+            del state.excluded_nodes[known.node]
+        context.touch(state)
+    known.put_last = {}
 
 
 def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:
@@ -247,6 +269,7 @@ def _recover(context: PlannerContext, known: Exclusion) -> None:
     known.until = context.now + context.settings.health.memory_seconds
     context.cluster.health.clear_results(known.node)
     context.wake(known.until, "")
+    _end_wait_for_trial(context, known)
     node = context.cluster.nodes.get(known.node)
     if node is not None:
         _admit(context, node)

@@ -117,6 +117,8 @@ class Exclusion:
     """Key of the job whose pods run there on trial; empty if there is none."""
     uid: str = ""
     """UID of the node; empty: unknown."""
+    put_last: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Until when each job leaves the trial to others, and until when it avoided the node before, by key."""
 
     @property
     def reason(self) -> str:

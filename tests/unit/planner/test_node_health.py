@@ -105,9 +105,9 @@ def fail(p: Planner, key: str, now: float, how: Outcome = "Failed", reason: str 
     return name
 
 
-def excluded_node(nodes: int = 4, **settings: Any) -> Planner:
+def excluded_node(nodes: int = 4, policy: str = "chunk", **settings: Any) -> Planner:
     """Return a planner whose node `bad`, the fastest, is excluded because the pods of two jobs failed there at 1 s."""
-    p = planner("chunk", [node("bad", speed=2.0), *(node(f"n{n}") for n in range(1, nodes))], **settings)
+    p = planner(policy, [node("bad", speed=2.0), *(node(f"n{n}") for n in range(1, nodes))], **settings)
     for name in ("one", "two"):
         p.handle(JobSubmitted(on("bad", job(name))), 0.0)
         p.handle(WorkerEnded(f"default/{name}", 1, "Failed", 1.0, exit_code=1), 1.0)
@@ -251,6 +251,28 @@ def test_failed_job_tries_the_node_later_than_others() -> None:
     assert not p.cluster.nodes["bad"].runs
     p.handle(Tick(), 601.0)
     assert len(p.cluster.nodes["bad"].runs) == 1
+
+
+def test_failed_job_that_blocks_the_others_tries_the_node() -> None:
+    p = excluded_node(policy="fifo")
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
+    p.handle(Tick(), 301.0)
+    (run,) = p.cluster.nodes["bad"].runs.values()
+    assert run[0].job.key == "default/one"
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "fifo"])
+def test_failed_jobs_use_the_node_once_another_has_trained(policy: str) -> None:
+    p = excluded_node(policy=policy)
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
+    p.handle(Tick(), 301.0)
+    (attempt,) = p.cluster.jobs["default/honest"].runs
+    p.handle(WorkerStarted("default/honest", attempt, 302.0), 302.0)
+    p.handle(WorkerEnded("default/honest", attempt, "Succeeded", 310.0), 310.0)
+    assert p.cluster.health.exclusions["bad"].phase is ExclusionPhase.RECOVERED
+    p.handle(Tick(), 330.0)
+    (run,) = p.cluster.nodes["bad"].runs.values()
+    assert run[0].job.key in ("default/one", "default/two")
 
 
 def test_trial_without_a_result_passes_to_another_job() -> None:
