@@ -29,8 +29,8 @@ SERVICE_SECONDS = 60.0
 
 SITE_SECONDS = 30.0
 """Time after which a declared Site is read again."""
-NO_SITE_SECONDS = 3.0
-"""Time after which an undeclared Site is read again, unless a pod needs it."""
+SHORT_SECONDS = 3.0
+"""The same for a Site whose labels a pod gets, since they may have changed, and for one that is not declared."""
 REFRESHING_SECONDS = 1.0
 """Time during which other reconciles use what is known of a Site that is being read again."""
 
@@ -203,18 +203,23 @@ class Reader:
         return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
 
     async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:
-        """Return a Site, from the cache while it is valid."""
-        known, until = self._cache.sites.get(name, (None, float("-inf")))
-        if time.monotonic() < until and not (known is None and needed):
+        """Return a Site, from the cache while it is valid.
+
+        Args:
+            name: Name of the Site.
+            needed: Whether a pod gets its labels.
+        """
+        known, read_at = self._cache.sites.get(name, (None, float("-inf")))
+        now, lifetime = time.monotonic(), SITE_SECONDS if known is not None and not needed else SHORT_SECONDS
+        if now < read_at + lifetime and not (known is None and needed):
             return known
         if name in self._cache.sites:  # only this reconcile reads it, others use what is known
-            self._cache.sites[name] = (known, time.monotonic() + REFRESHING_SECONDS)
+            self._cache.sites[name] = (known, now - lifetime + REFRESHING_SECONDS)
         found = None
         try:
             found = SiteObject.model_validate(await self._client.request("GET", api_paths.site(name))).spec
         except ApiError as error:
             if error.status != 404:
                 raise
-        believed = NO_SITE_SECONDS if found is None else SITE_SECONDS
-        self._cache.sites[name] = (found, time.monotonic() + believed)
+        self._cache.sites[name] = (found, time.monotonic())
         return found

@@ -31,7 +31,7 @@ class ReconcilerCache:
     reported: dict[str, set[str]] = field(default_factory=dict)
     """UIDs of preempted pods whose end an event has reported."""
     sites: dict[str, tuple[SiteSpec | None, float]] = field(default_factory=dict)
-    """Sites by name (None: not declared), and the end of their validity on the monotonic clock."""
+    """Sites by name (None: not declared), and when they were read on the monotonic clock."""
     services: dict[str, tuple[str, float]] = field(default_factory=dict)
     """UID of the job whose Service exists, and when it was last known to be the job's own (monotonic clock)."""
     waits: dict[str, Wait] = field(default_factory=dict)

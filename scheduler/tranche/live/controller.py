@@ -39,7 +39,7 @@ from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import EstimateRenewal, ProgressRenewal
 from tranche.live.status_writer import Priority, StatusWriter
 from tranche.metrics.scheduler import Metrics
-from tranche.model import WindowState
+from tranche.model import Site, WindowState
 from tranche.planner import (
     ChunksRequested,
     CloseWindow,
@@ -139,7 +139,7 @@ class Controller:
             self._unpublished,
             self._checks.confirmed_absent,
             self._may_be_created,
-            startup=self._startup,
+            unlimited_site=self._unlimited_site,
             node_start_seconds=self.settings.node_start_seconds,
             scheduler=self._scheduler,
             start_limits=self.settings.start_limits,
@@ -192,10 +192,10 @@ class Controller:
             self.metrics.set_leading(leads=False)
             await leadership.release()
 
-    def _startup(self, site: str) -> float | None:
-        """Declared node start time of an unlimited site in seconds; None at other sites."""
+    def _unlimited_site(self, site: str) -> Site | None:
+        """Return an unlimited site by its name; None for other sites."""
         known = self.planner.cluster.sites.get(site)
-        return known.start_seconds if known is not None and known.unlimited else None
+        return known if known is not None and known.unlimited else None
 
     def _look_for_timeouts(self) -> None:
         self._next_timeouts = 0.0

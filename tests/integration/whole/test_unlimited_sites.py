@@ -1,5 +1,6 @@
 """A job bursts from a small edge into an autoscaled cloud and back, on a real control plane."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -97,6 +98,29 @@ def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
     assert before <= {pod["metadata"]["name"] for pod in whole.pods("kept")}
     assert whole.until_phase("kept", "Succeeded")["plan"]["attempts"] == 3
     whole.delete("kept")
+
+
+def select(whole: Whole, zone: str) -> None:
+    """Change the labels of the nodes that the cloud will have."""
+    body = {"spec": {"nodeSelector": {ZONE: zone}}}
+    assert whole.cluster.request("PATCH", f"{API}/sites/cloud", body, "application/merge-patch+json")[0] == 200
+
+
+def waiting(whole: Whole, name: str, zone: str) -> int:
+    """Return the number of pods without a node that require this zone."""
+    specs = [pod["spec"] for pod in whole.pods(name) if "nodeName" not in pod["spec"]]
+    return sum(f'"{zone}"' in json.dumps(spec["affinity"]) for spec in specs)
+
+
+def test_waiting_pods_follow_a_changed_selector(whole: Whole) -> None:
+    select(whole, "misspelt")
+    whole.submit("follows", chunks=3, seconds=3 * CHUNK_SECONDS, data=data(3))
+    whole.until("the pods wait", lambda: waiting(whole, "follows", "misspelt") == 2)
+    select(whole, "cloud")
+    whole.until("no pod keeps the former labels", lambda: waiting(whole, "follows", "misspelt") == 0)
+    status = whole.until_phase("follows", "Succeeded")
+    assert status["progress"].get("failures", 0) == 0
+    whole.delete("follows")
 
 
 def test_a_burst_takes_about_as_long_as_its_simulation(whole: Whole) -> None:

@@ -13,7 +13,7 @@ from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods import pod_events
-from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, Timeouts
+from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, SELECTOR_SECONDS, Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
 from tranche.model import Resources, Site
@@ -442,6 +442,61 @@ def test_timeouts_report_unbound_server_of_chunked_job() -> None:
     assert timeouts.due(states, NOW + 30, 30.0) == [WorkerUnschedulable("default/a", 1, MESSAGE)]
 
 
+def at_cloud(known: dict[str, Pod], site: Site) -> Timeouts:
+    """Return the timeouts of pods at an unlimited site."""
+    unlimited = {site.name: site}
+    return Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), unlimited_site=unlimited.get, node_start_seconds=900.0)
+
+
+def requiring(*terms: dict[str, str]) -> dict[str, Any]:
+    """Return a pod specification with alternative required labels."""
+    expressions = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in term.items()]}
+        for term in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": expressions}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+@pytest.mark.parametrize(
+    ("terms", "outdated"),
+    [
+        (({"zone": "new"},), False),
+        (({"zone": "old"},), True),
+        (({"zone": "old"}, {"zone": "new", "disk": "ssd"}), False),
+        (({"disk": "ssd"},), False),
+        ((), False),
+    ],
+)
+def test_pod_with_former_labels_of_cloud_is_planned_again(terms: tuple[dict[str, str], ...], outdated: bool) -> None:
+    site = Site("cloud", unlimited=True, labels={"zone": "new"})
+    p = planner("chunk-faithful", [], [site])
+    p.handle(JobSubmitted(job("a", server=worker(0), servers=1)), NOW)
+    state = p.cluster.jobs["default/a"]
+    (run,) = state.runs.values()
+    name, helper = f"a-worker-0-{run.window.attempt}", f"a-ps-0-{state.servers[0].planned.attempt}"
+    more: dict[str, Any] = {"spec": requiring(*terms)} if terms else {}
+    pods = (pod(name, **UNSCHEDULABLE, **more), pod(helper, role="ps", **UNSCHEDULABLE, **more))
+    timeouts = at_cloud({one.key: one for one in pods}, site)
+    assert timeouts.due([state], NOW, 0.0) == []
+    events = timeouts.due([state], NOW + SELECTOR_SECONDS, SELECTOR_SECONDS)
+    assert [type(event) for event in events] == [WorkerUnschedulable] * (2 if outdated else 0)
+
+
+def test_pod_with_former_labels_waits_longer_after_failures() -> None:
+    site = Site("cloud", unlimited=True, labels={"zone": "new"})
+    p = planner("chunk-faithful", [], [site])
+    p.handle(JobSubmitted(job("a")), NOW)
+    state = p.cluster.jobs["default/a"]
+    state.placement.failures = 2
+    (run,) = state.runs.values()
+    one = pod(f"a-worker-0-{run.window.attempt}", spec=requiring({"zone": "old"}), **UNSCHEDULABLE)
+    timeouts = at_cloud({one.key: one}, site)
+    assert timeouts.due([state], NOW, 0.0) == []
+    assert timeouts.due([state], NOW + 19.0, 19.0) == []
+    assert len(timeouts.due([state], NOW + 20.0, 20.0)) == 1
+
+
 @pytest.mark.parametrize(("startup", "limit"), [(60.0, 900.0), (600.0, 1200.0)])
 def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: float) -> None:
     sites = [Site("edge-a"), Site("cloud", unlimited=True, start_seconds=startup)]
@@ -455,8 +510,7 @@ def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: f
     known = {f"default/{name}": pod(name, **UNSCHEDULABLE)}
     helper = f"a-ps-0-{state.servers[0].planned.attempt}"
     known[f"default/{helper}"] = pod(helper, role="ps", **UNSCHEDULABLE)
-    startups = {"cloud": startup}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), startup=startups.get, node_start_seconds=900.0)
+    timeouts = at_cloud(known, sites[1])
     assert timeouts.due([state], NOW, 0.0) == []
     assert timeouts.due([state], NOW + limit - 1, limit - 1) == []
     events = timeouts.due([state], NOW + limit, limit)

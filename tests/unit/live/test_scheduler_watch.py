@@ -56,7 +56,7 @@ class Watch:
         self.planner = p
         self.pods = {pod.key: pod for pod in pods}
         watch = SchedulerWatch(30.0, 630.0)
-        startups = {"cloud": 60.0}
+        sites = {"cloud": Site("cloud", unlimited=True, start_seconds=60.0)}
         self.server_pods = self.pods
         """Pods as the API server has them; by default those of the watch."""
         self.timeouts = Timeouts(
@@ -64,7 +64,7 @@ class Watch:
             30.0,
             self.pods,
             UnreachableNodes({}, {}),
-            startup=startups.get,
+            unlimited_site=sites.get,
             scheduler=watch,
             start_limits={StartProblem.IMAGE_PULL: 600.0},
             confirmed_unchanged=lambda pod: self.server_pods.get(pod.key) == pod,

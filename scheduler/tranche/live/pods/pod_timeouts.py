@@ -23,6 +23,7 @@ from tranche.kube.api.names import (
 )
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import owner_uid
+from tranche.kube.convert.pod_shape import excludes_labels
 from tranche.kube.convert.pod_state import is_over, started_at
 from tranche.kube.convert.training_container import has_terminated
 from tranche.live.pods.pod_events import GONE, end_of
@@ -34,7 +35,7 @@ from tranche.live.pods.scheduler_watch import (
     unschedulable_message,
 )
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
-from tranche.model import PlannedServer, Window
+from tranche.model import PlannedServer, Site, Window
 from tranche.planner import (
     Event,
     KubeSchedulerChanged,
@@ -61,6 +62,10 @@ a longer one keeps the room."""
 RELEASE_SECONDS = 5.0
 """Time after the end of the last container in which the kubelet should report the end of the pod. After it, the attempt
 is counted, and the pod counts as foreign usage until the kubelet reports its end."""
+SELECTOR_SECONDS = 5.0
+"""Time that a pod without a node has with former labels of an unlimited site, longer than the operator uses a Site that
+it has read. It doubles while the job's pods find no place, since a webhook may change the labels of each pod."""
+SELECTOR_DOUBLINGS = 7
 STOP_SLACK_SECONDS = 10.0
 """Time after the grace period in which a pod should be gone."""
 DEFAULT_GRACE_SECONDS = 30.0
@@ -96,7 +101,7 @@ class _Settled(NamedTuple):
     job_uid: str
 
 
-def _at_once(site: str) -> float | None:
+def _has_nodes(site: str) -> Site | None:
     return None
 
 
@@ -129,7 +134,7 @@ class Timeouts:
         confirmed_absent: Callable[[str, str, str], bool] = _always,
         may_be_created: Callable[[str, int], bool] = _never,
         *,
-        startup: Callable[[str], float | None] = _at_once,
+        unlimited_site: Callable[[str], Site | None] = _has_nodes,
         node_start_seconds: float = 900.0,
         start_limits: Mapping[StartProblem, float] = MappingProxyType({}),
         scheduler: SchedulerWatch | None = None,
@@ -147,8 +152,8 @@ class Timeouts:
             unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
             confirmed_absent: Whether the API server confirms that a job (UID last) has no pod (namespace and name).
             may_be_created: Whether the written plan has an attempt open, so that the operator may still create its pod.
-            startup: Declared node start time of a site in seconds; None where nodes exist already.
-            node_start_seconds: Time that a pod may have no node at such a site; at least twice the declared time.
+            unlimited_site: Site whose nodes an autoscaler creates; None for other sites.
+            node_start_seconds: Time that a pod may have no node at such a site; at least twice its `start_seconds`.
             start_limits: Longest start of the containers of a bound pod, by kind of reason; missing: no limit.
             scheduler: Check of kube-scheduler; the default never finds it silent.
             gpu_resources: Resource names of the planned GPUs.
@@ -164,7 +169,7 @@ class Timeouts:
         self._unpublished = unpublished
         self._confirmed_absent = confirmed_absent
         self._may_be_created = may_be_created
-        self._startup = startup
+        self._unlimited_site = unlimited_site
         self._node_start_seconds = node_start_seconds
         self._start_limits = start_limits
         self._scheduler = scheduler or SchedulerWatch(inf, inf)
@@ -363,16 +368,21 @@ class Timeouts:
         A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a valid
         verdict of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
         """
+        site = self._unlimited_site(planned.site) if planned.node is None else None
+        if site is not None and excludes_labels(pod, site.labels):
+            message = f"the nodeSelector of site {site.name} has changed since the pod was created"
+            limit = SELECTOR_SECONDS * 2.0 ** min(state.placement.failures, SELECTOR_DOUBLINGS)
+            event = WorkerUnschedulable(state.job.key, planned.attempt, message)
+            return _Wait(limit, event, kind="labels", unchanged=pod)
         reason = _without_verdict(pod)
         if reason is None:
             return None
         if not reason and planned.node is not None and self._verdicts.check(pod, is_held=self._is_held(planned.node)):
             self._outdated.add(pod.metadata.uid)
             reason = f"kube-scheduler has not judged it again since room became free: {unschedulable_message(pod)}"
-        startup = self._startup(planned.site) if planned.node is None else None
         limit = self._scheduler.provisioning_seconds if reason else self._unschedulable_seconds
-        if startup is not None:
-            limit = max(limit, self._node_start_seconds, 2 * startup)
+        if site is not None:
+            limit = max(limit, self._node_start_seconds, 2 * site.start_seconds)
         elif not reason:
             limit += self._longest_grace(planned.node)
         event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
@@ -410,9 +420,9 @@ class Timeouts:
 
         It holds no planned room, so it may wait until other pods free CPU and memory.
         """
-        limit, startup = self._scheduler.provisioning_seconds, self._startup(staging.site)
-        if startup is not None:
-            limit = max(limit, self._node_start_seconds, 2 * startup)
+        limit, site = self._scheduler.provisioning_seconds, self._unlimited_site(staging.site)
+        if site is not None:
+            limit = max(limit, self._node_start_seconds, 2 * site.start_seconds)
         reason = _without_verdict(pod) or unschedulable_message(pod)
         return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True, unchanged=pod)
 
