@@ -188,6 +188,12 @@ def rate(result: Result) -> float:
     return len(jobs.starts) / jobs.seconds if jobs is not None and jobs.starts else 0.0
 
 
+def cpu(result: Result) -> float:
+    """Return the CPU seconds of all processes while the jobs started."""
+    assert result.jobs is not None
+    return sum(result.jobs.cpu.values())
+
+
 def main() -> None:
     """Measure and print."""
     systems: dict[str, Callable[[], System]] = {
@@ -219,6 +225,7 @@ def main() -> None:
         "scale, seconds a job of 1,600 at once": 1 / max(rate(ours), 1e-9),
         "scale, rate of Kueue / rate of tranche": rate(theirs) / max(rate(ours), 1e-9),
         "scale, seconds until a gang of 512 runs": ours.gang.seconds,
+        "scale, CPU time of a job of tranche / of a bare pod": cpu(ours) / cpu(results["pods"]),
     }
     sys.exit(not all_kept(figures))
 
