@@ -52,8 +52,13 @@ def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubect
 
 
 def _plan_and_text(whole: Whole, kubectl: Run) -> tuple[dict[str, Any], str] | None:
-    """The written plan of the job `steady` and what the plugin shows of it; None if it was written in between."""
+    """The written plan of the job `steady` and what the plugin shows of it.
+
+    None if it has no forecast yet, or was written in between.
+    """
     plan = whole.status("steady")["plan"]
+    if "completionInterval" not in plan:
+        return None
     text = kubectl("tranche", "plan", "steady").stdout
     return (plan, text) if whole.status("steady")["plan"] == plan else None
 
@@ -62,7 +67,9 @@ def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, k
     whole.submit("steady", chunks=2, seconds=60.0)
     try:
         whole.until_phase("steady", "Running")
-        plan, text = whole.until("a plan that is not renewed while it is read", partial(_plan_and_text, whole, kubectl))
+        plan, text = whole.until(
+            "a plan with a forecast that is not renewed meanwhile", partial(_plan_and_text, whole, kubectl)
+        )
         assert f"why                 {plan['explanation']}" in text
         end = plan["estimatedCompletion"].replace("T", " ")
         latest = plan["completionInterval"]["latest"].replace("T", " ")
