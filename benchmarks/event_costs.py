@@ -107,8 +107,14 @@ async def with_workers(workers: int, gpus: int, policy: str) -> tuple[Controller
 def take_over(former: Controller, policy: str) -> float:
     """Let another controller restore what the watches of one have, and decide once. Returns the CPU seconds."""
     planner = PlannerConfig(policy).planner(None, validate=False)
-    clock = lambda: live_controller.NOW + 5.0  # noqa: E731
-    following = Controller(None, former.watches, planner, Metrics(), clock=clock, stopwatch=time.perf_counter)  # type: ignore[arg-type]
+    following = Controller(
+        None,  # type: ignore[arg-type]
+        former.watches,
+        planner,
+        Metrics(),
+        clock=lambda: live_controller.NOW + 5.0,
+        stopwatch=time.perf_counter,
+    )
     following.term = former.term + 1
     began = time.process_time()
     following.restore()

@@ -165,12 +165,11 @@ def pod_constraints(pod: Pod) -> Constraints:
 
 def excludes_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
     """Return whether the pod requires other values of labels, so that no node with these takes it."""
-    required = pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required
-    terms = (required.node_selector_terms or ()) if required else ()
+    terms = pod_constraints(pod).affinity or ()
     return bool(terms) and all(
         any(
-            one.operator == "In" and labels.get(one.key, one.values[0]) not in one.values
-            for one in term.match_expressions
+            one.operator == "In" and not one.field and labels.get(one.key, one.values[0]) not in one.values
+            for one in term
             if one.values
         )
         for term in terms
