@@ -77,7 +77,7 @@ class _Start:
     whole: bool = False
     """Whether pods of all attempts in the plan have run."""
 
-    def is_for(self, eviction: "_Eviction") -> bool:
+    def is_for(self, eviction: _Eviction) -> bool:
         """Return whether the job has started for an eviction, possibly before the victim's plan could be written."""
         at = eviction.revision
         early = eviction.former < self.planned <= self.revision and at - self.planned <= LATE_REVISIONS
