@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tranche.kube.api.names import GPU_RESOURCES, GpuResources
+from tranche.kube.api.names import GPU_RESOURCE, GPU_RESOURCES, GpuResources
 from tranche.model.gpu_kind import GPU_KIND_LABELS
 from tranche.model.quantity import parse_bytes, parse_quantity
 from tranche.model.topology import Topology
@@ -193,4 +193,12 @@ GPU = click.option(
     callback=_resources,
     help="Resource name of the GPUs. May be repeated: a job requests one of them, and of a node that offers several "
     "the first is planned.",
+)
+EXPORT_GPU = click.option(
+    "--gpu-resource",
+    "gpu_resources",
+    multiple=True,
+    callback=_resources,
+    help="Resource name of the GPUs in the export of a cluster. May be repeated [default: those that kubectl tranche "
+    f"export has recorded, else {GPU_RESOURCE}].",
 )

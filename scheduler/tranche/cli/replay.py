@@ -7,7 +7,7 @@ import click
 
 import tranche
 from tranche.cli.errors import InputError, OneLineCommand, input_errors
-from tranche.cli.option_types import POLICY, SECONDS, several
+from tranche.cli.option_types import EXPORT_GPU, POLICY, SECONDS, several
 from tranche.cli.output import (
     counted,
     csv_of,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="Replay on one pool of this number of GPUs [default: the nodes of the export].",
 )
 @click.option("--cluster", type=FILE, help="Replay on the sites and nodes of this YAML file.")
+@EXPORT_GPU
 @click.option(
     "--restart-seconds",
     default=30,
@@ -84,7 +85,7 @@ def replay(
     output = output_of(context)
     settings = ReplaySettings(policies, restart_seconds, never_preempt, seed)
     with input_errors():
-        history = scan_export(export)
+        history = scan_export(export, values["gpu_resources"])
         cluster = chosen_cluster(history, export, values["gpus"], values["cluster"])
         with progress_bar("simulations", quiet=quiet) as on_progress:
             result = replayed(history, cluster, settings, on_progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from tranche.cli.errors import InputError, input_errors
-from tranche.cli.option_types import FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
+from tranche.cli.option_types import EXPORT_GPU, FACTOR, SECONDS, SHARE, SIGMA, SIZE, Finite
 from tranche.estimate.transfer_start import SHARED, START_RULES
 from tranche.simulation.workload.jsac_options import (
     CLUSTER_OPTIONS,
@@ -25,6 +25,7 @@ from tranche.simulation.workload.jsac_options import (
 )
 
 if TYPE_CHECKING:
+    from tranche.kube.api.names import GpuResources
     from tranche.replay.export import Export
     from tranche.simulation.recipe import Cluster, Log, Recipe, Workload
     from tranche.simulation.workload.utility_draw import UtilityDraw
@@ -80,6 +81,7 @@ class WorkloadOptions:
     network: bool | None
     transfers: str
     member_gpus: int | None
+    gpu_resources: "GpuResources"
 
     def given(self) -> tuple[str, ...]:
         """Return the names of the options of the JSAC presets that are set."""
@@ -279,6 +281,7 @@ _OPTIONS = (
     click.option(
         "--member-gpus", type=click.IntRange(1), help="Most GPUs of a member of a gang [default: those of a node]."
     ),
+    EXPORT_GPU,
 )
 
 
@@ -339,7 +342,7 @@ def _export(options: WorkloadOptions) -> "Export | None":
         return None
     from tranche.replay.export import scan_export  # the objects of Kubernetes, which a log does not need
 
-    export = scan_export(options.trace)
+    export = scan_export(options.trace, options.gpu_resources)
     if export.problems and options.on_error == "stop":
         others = f" (and {len(export.problems) - 1:,} more)" if len(export.problems) > 1 else ""
         raise InputError(f"{export.problems[0]}{others}, or leave it out with --on-error skip")

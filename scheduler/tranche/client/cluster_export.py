@@ -7,15 +7,21 @@ import msgspec
 
 from tranche.client.api_session import API, Session
 from tranche.client.errors import ClusterError
-from tranche.kube.api.core_types import Metadata, NodeObject, Pod
+from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.timestamp import rfc3339
-from tranche.replay.export import ANNOTATION_EXPORTED
+from tranche.replay.export import ANNOTATION_EXPORTED, ANNOTATION_GPU_RESOURCES
 from tranche.replay.pod_history import is_foreign
 
 _CORE = "/api/v1"
-_OMITTED_FIELDS = ("env", "envFrom", "volumeMounts", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_OMITTED_METADATA = ("managedFields", "annotations", "finalizers")
+_OMITTED_FIELDS = frozenset(
+    {
+        *("env", "envFrom", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"),
+        *("volumes", "volumeMounts", "volumeDevices", "annotations", "managedFields", "finalizers"),
+        # Messages of kubelets, webhooks and kube-scheduler, of which some name other objects, and the end of logs.
+        *("message", "why", "explanation", "history"),
+    }
+)
 
 
 async def snapshot(session: Session, namespace: str, gpu_resources: GpuResources) -> tuple[dict[str, Any], list[str]]:
@@ -51,7 +57,7 @@ async def snapshot(session: Session, namespace: str, gpu_resources: GpuResources
         items += [item for raw in objects if (item := _item(raw, kind, gpu_resources)) is not None]
     if not readable:
         raise ClusterError(notes[0].removeprefix("left out: "))
-    exported = {ANNOTATION_EXPORTED: rfc3339(time.time())}
+    exported = {ANNOTATION_EXPORTED: rfc3339(time.time()), ANNOTATION_GPU_RESOURCES: ",".join(gpu_resources)}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": exported}, "items": items}, notes
 
 
@@ -59,33 +65,13 @@ def _item(raw: bytes, kind: str, gpu_resources: GpuResources) -> dict[str, Any] 
     """Reduce an object to the fields that the simulator reads; None if it does not use the object."""
     if kind == "pods":
         pod = msgspec.json.decode(raw, type=Pod)
-        return _pod(pod) if is_foreign(pod, gpu_resources) else None
+        return {"apiVersion": "v1", "kind": "Pod", **_reduced(_plain(pod))} if is_foreign(pod, gpu_resources) else None
     if kind == "nodes":
         node = msgspec.json.decode(raw, type=NodeObject)
-        slim = msgspec.structs.replace(node, metadata=_metadata(node.metadata))
-        return {"apiVersion": "v1", "kind": "Node", **_plain(slim)}
+        return {"apiVersion": "v1", "kind": "Node", **_reduced(_plain(node))}
     whole: dict[str, Any] = msgspec.json.decode(raw)
     whole["kind"] = "TrainingJob" if kind == "TrainingJobs" else "Site"
-    for name in _OMITTED_METADATA:
-        whole["metadata"].pop(name, None)
-    progress = (whole.get("status") or {}).get("progress") or {}
-    progress.pop("history", None)  # it has log lines
-    for attempt in progress.get("attempts") or ():
-        attempt.pop("why", None)  # perhaps a message of a kubelet
-    return dict(_without_omitted(whole))
-
-
-def _pod(pod: Pod) -> dict[str, Any]:
-    slim = msgspec.structs.replace(pod, metadata=_metadata(pod.metadata))
-    item = {"apiVersion": "v1", "kind": "Pod", **_plain(slim)}
-    for container in item["status"]["containerStatuses"]:
-        (container["state"].get("terminated") or {}).pop("message", None)
-    item["status"].pop("message", None)
-    return item
-
-
-def _metadata(whole: Metadata) -> Metadata:
-    return msgspec.structs.replace(whole, annotations={}, finalizers=())
+    return dict(_reduced(whole))
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -94,7 +80,14 @@ def _plain(value: Any) -> dict[str, Any]:
     return plain
 
 
-def _without_omitted(value: Any) -> Any:
+def _reduced(value: Any) -> Any:
+    """Return the value without the fields that may be confidential, at any depth.
+
+    Of a checkpoint volume only the kind of its source is kept, which says whether other nodes can mount it.
+    """
     if isinstance(value, dict):
-        return {key: _without_omitted(part) for key, part in value.items() if key not in _OMITTED_FIELDS}
-    return [_without_omitted(part) for part in value] if isinstance(value, list) else value
+        kept = {key: _reduced(part) for key, part in value.items() if key not in _OMITTED_FIELDS}
+        if isinstance(kept.get("volume"), dict):
+            kept["volume"] = {source: {} for source in kept["volume"]}
+        return kept
+    return [_reduced(part) for part in value] if isinstance(value, list) else value

@@ -30,6 +30,8 @@ _KIND = "TrainingJob"
 _COMMAND = "kubectl get trainingjobs -A -o json, or kubectl get pods,nodes,jobs -A -o json"
 ANNOTATION_EXPORTED = "tranche.dev/exported-at"
 """Annotation of a List: creation time of the export. Running jobs count as running until then."""
+ANNOTATION_GPU_RESOURCES = "tranche.dev/gpu-resources"
+"""Annotation of a List: resource names of the GPUs, separated by commas."""
 
 
 class ExportError(ValueError):
@@ -53,7 +55,7 @@ class Export:
     """Number of jobs of other schedulers that have not started; they are not in `jobs`."""
 
 
-def scan_export(path: Path, *, gpu_resources: GpuResources = GPU_RESOURCES) -> Export:
+def scan_export(path: Path, gpu_resources: GpuResources = ()) -> Export:
     """Read an export; items that cannot be simulated become problems.
 
     A job that succeeded gets its measured time instead of the declared one: `step_seconds` is the GPU-seconds that its
@@ -68,14 +70,15 @@ def scan_export(path: Path, *, gpu_resources: GpuResources = GPU_RESOURCES) -> E
 
     Args:
         path: A List of TrainingJobs, pods, nodes, Sites and workloads of other kinds, or one TrainingJob.
-        gpu_resources: Resource names of the GPUs.
+        gpu_resources: Resource names of the GPUs; empty: those that the List records, else ``nvidia.com/gpu``.
 
     Raises:
         ExportError: the file cannot be read, or no item is a job for the simulator.
     """
     name = str(path) if str(path).isprintable() else ascii(str(path))
-    builder = _ExportBuilder(name, gpu_resources)
     document = _document(path, name)
+    recorded = tuple(resource for resource in _annotation(document, ANNOTATION_GPU_RESOURCES).split(",") if resource)
+    builder = _ExportBuilder(name, gpu_resources or recorded or GPU_RESOURCES)
     for index, item in enumerate(_items(document, name)):
         builder.add(item, index)
     return builder.export(_exported_at(document))
@@ -161,9 +164,14 @@ class _ExportBuilder:
                 continue
             self.jobs[job.key], self.past_runs[job.key] = job, past
         if not self.jobs:
-            hint = self.problems[0].removeprefix(f"{self.name}: ") if self.problems else f"create it with {_COMMAND}"
+            names = ", ".join(self.gpu_resources)
+            hint = (
+                self.problems[0].removeprefix(f"{self.name}: ")
+                if self.problems
+                else f"create it with {_COMMAND}, or name the resource of its GPUs with --gpu-resource"
+            )
             raise ExportError(
-                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that used GPUs: {hint}"
+                f"{self.name}: contains neither a {_KIND} that can be simulated nor pods that requested {names}: {hint}"
             )
         first = min(job.submitted for job in self.jobs.values())
         jobs = (replace(job, submitted=job.submitted - first) for job in self.jobs.values())
@@ -201,13 +209,18 @@ class _Workload(msgspec.Struct):
 
 def _exported_at(document: Any) -> float | None:
     """Return the creation time of the export; None if it is not recorded."""
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    text = annotations.get(ANNOTATION_EXPORTED) if isinstance(annotations, dict) else None
     try:
-        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+        return datetime.fromisoformat(_annotation(document, ANNOTATION_EXPORTED)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def _annotation(document: Any, name: str) -> str:
+    """Return an annotation of the List; empty if it has none."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(name) if isinstance(annotations, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _items(document: Any, name: str) -> list[Any]:

@@ -181,7 +181,11 @@ def test_the_table_names_the_past_and_both_bounds_of_a_policy(path: Path) -> Non
     [
         (HISTORY[:3], (), "contains no nodes: add --gpus N or --cluster FILE, or export nodes too"),
         (HISTORY, ("--gpus", "4", "--cluster", __file__), "--gpus and --cluster are mutually exclusive"),
-        ([HISTORY[3]], (), "contains neither a TrainingJob that can be simulated nor pods that used GPUs"),
+        (
+            [HISTORY[3]],
+            (),
+            "contains neither a TrainingJob that can be simulated nor pods that requested nvidia.com/gpu: ",
+        ),
         ([pod("long", 0, 0, None), HISTORY[3]], (), "no job of this history has ended"),
         ([HISTORY[0], node("n1", 0)], (), "the job that ended could not run on 0 GPUs on 1 node: "),
     ],
@@ -192,6 +196,26 @@ def test_a_history_that_says_too_little_is_one_line(
     result = replayed(path, items, *options)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert words in result.stderr
+
+
+def amd_history() -> list[dict[str, Any]]:
+    return json.loads(json.dumps(HISTORY).replace("nvidia.com/gpu", "amd.com/gpu"))  # type: ignore[no-any-return]
+
+
+def test_history_of_other_gpus_needs_the_name_of_their_resource(path: Path) -> None:
+    refused = replayed(path, amd_history())
+    assert "pods that requested nvidia.com/gpu: create it with" in refused.stderr
+    assert "name the resource of its GPUs with --gpu-resource" in refused.stderr
+    rows = rows_of(replayed(path, amd_history(), "--gpu-resource", "amd.com/gpu", "--format", "json"))
+    assert rows == rows_of(replayed(path, HISTORY, "--format", "json"))
+
+
+def test_gpu_resources_that_the_export_records_are_read(path: Path) -> None:
+    metadata = {"annotations": {"tranche.dev/gpu-resources": "nvidia.com/gpu,amd.com/gpu"}}
+    path.write_text(json.dumps({"kind": "List", "metadata": metadata, "items": amd_history()}))
+    for command in ("replay", "simulate"):
+        result = CliRunner().invoke(main, [command, str(path), "--format", "json", "--quiet"])
+        assert result.exit_code == 0, result.output
 
 
 def test_simulate_takes_nodes_from_the_export_too(path: Path) -> None:

@@ -212,9 +212,9 @@ def test_export_counts_problems_and_reports_duplicate_jobs(path: Path) -> None:
         (b'{"kind": "List", "items": {}}', "is not a List of objects"),
         (
             b'{"kind": "List", "items": []}',
-            "can be simulated nor pods that used GPUs: create it with",
+            "can be simulated nor pods that requested nvidia.com/gpu: create it with",
         ),
-        (b'{"kind": "List", "items": [5]}', "nor pods that used GPUs: items[0]: is not a TrainingJob"),
+        (b'{"kind": "List", "items": [5]}', "nor pods that requested nvidia.com/gpu: items[0]: is not a TrainingJob"),
         (b'{"kind": "List", "items": [null]}', "items[0]: is not a TrainingJob"),
         (b'{"kind": "List", "items": [{"kind": null}]}', "items[0]: is not a TrainingJob"),
     ],
