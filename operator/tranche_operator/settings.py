@@ -27,8 +27,11 @@ class Settings:
     """Namespace and name of the ConfigMap with these certificates."""
     token_seconds: int = 3600
     """Validity of a pod's token for the report API; the kubelet renews it after 80 % of that time."""
-    kept_pods: int = 2
-    """Finished and counted pods that a running job keeps for inspection."""
+    kept_succeeded: int = 2
+    """Succeeded and counted pods that a running job keeps for inspection: a job may have thousands, one for each
+    chunk."""
+    kept_failed: int = 16
+    """Failed and counted pods that it keeps: the logs of all members of most gangs."""
     ledger_patience_seconds: float = 60.0
     """Time that the planner has to count the last pods of a finished job, and that its workers have to end by
     themselves. After it, finalizers are removed and pods are deleted."""

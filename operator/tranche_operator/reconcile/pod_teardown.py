@@ -47,7 +47,7 @@ def clean_up_counted(
     settings: Settings,
     now: datetime,
 ) -> list[Action]:
-    """Release pods whose end is counted, and delete all of them except the last `Settings.kept_pods`.
+    """Release pods whose end is counted, and delete all of them except the last ones (`Settings.kept_failed`).
 
     A pod is counted when the plan no longer has an entry for it. A plan for another generation is valid here as well,
     since the planner writes it together with the ledger. Without a plan, no pod is known to be counted.
@@ -60,8 +60,9 @@ def clean_up_counted(
     ended = [pod for pod in pods if pod.ended and pod.name not in entries]
     counted = sorted((pod for pod in ended if pod.over), key=lambda pod: (pod.attempt, pod.name))
     held = [pod for pod in ended if pod.sidecars and not (pod.over or pod.terminating)]
-    inspectable = [pod for pod in counted if not pod.terminating]
-    surplus = inspectable[: max(0, len(inspectable) - settings.kept_pods)]
+    failed = [pod for pod in counted if pod.phase == "Failed" and not pod.terminating]
+    others = [pod for pod in counted if pod.phase != "Failed" and not pod.terminating]
+    surplus = [*failed[: -settings.kept_failed], *others[: -settings.kept_succeeded]]
     return [
         *event_rules.preempted_events(job, counted, reported, now),
         *(action for pod in counted for action in _release(pod)),

@@ -243,11 +243,17 @@ class TestCounted:
         actions = decide(observed(job_with(window(0, 2)), counted))
         assert of_type(ReleasePod, actions) == [ReleasePod(counted.name, counted.uid, (names.FINALIZER_LEDGER,))]
 
-    def test_only_the_last_two_counted_pods_are_kept(self) -> None:
+    def test_only_the_last_two_succeeded_pods_are_kept(self) -> None:
         pods = [pod(0, attempt, phase="Succeeded", released=attempt != 10) for attempt in (9, 2, 10, 8)]
         actions = decide(observed(job_with(window(0, 11)), *pods))
         assert named(ReleasePod, actions) == ["cats-worker-0-10"]
         assert named(DeletePod, actions) == ["cats-worker-0-2", "cats-worker-0-8"]
+
+    def test_the_last_failed_pods_are_kept_beside_succeeded_ones(self) -> None:
+        failed = [pod(index, 1 + index, phase="Failed", released=True) for index in range(18)]
+        succeeded = [pod(0, attempt, phase="Succeeded", released=True) for attempt in (19, 20)]
+        actions = decide(observed(job_with(window(0, 21)), *failed, *succeeded))
+        assert named(DeletePod, actions) == ["cats-worker-0-1", "cats-worker-1-2"]
 
     def test_a_pod_that_was_deleted_is_only_released(self) -> None:
         gone = [pod(0, attempt, phase="Failed", terminating=True) for attempt in (1, 2, 3)]

@@ -227,7 +227,8 @@ class RunPolicy(Resource):
     ttl_seconds_after_finished: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Seconds after which a finished job is deleted; default: never."""
     clean_pod_policy: Literal["All", "Running", "None"] = "Running"
-    """Pods that are deleted when the job ends."""
+    """Pods that are deleted when the job ends. While it runs, its last 16 failed pods and its last two succeeded ones
+    are kept."""
 
 
 class TrainingJobSpec(Resource):
