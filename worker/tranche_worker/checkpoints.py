@@ -27,8 +27,10 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ) -> Path
         environment: Environment variables.
 
     Raises:
-        FileNotFoundError: the job names a directory to resume from, and there is no checkpoint in it.
+        FileNotFoundError: the directory does not exist, so that nothing could be saved; or the job names a directory to
+            resume from, and there is no checkpoint in it.
     """
+    _require(directory)
     saved, job = _saved(directory), environment.get("TRANCHE_JOB_UID", "")
     for uid in (job, ""):
         if own := saved.get(uid):
@@ -68,8 +70,10 @@ def save(
         environment: Environment variables.
 
     Raises:
-        OSError: the volume is full or read-only. The checkpoint that was saved before is still there.
+        OSError: the volume is full or read-only, or the directory does not exist, because the job declares no volume.
+            The checkpoint that was saved before is still there.
     """
+    _require(directory)
     uid = environment.get("TRANCHE_JOB_UID", "")
     path = directory / (f"checkpoint-{uid}-{attempt}" if uid else f"checkpoint-{attempt}")
     unfinished = path.with_suffix(_PART)
@@ -84,6 +88,12 @@ def save(
         raise
     unfinished.replace(path)
     _delete_earlier(directory, uid, attempt)
+
+
+def _require(directory: Path) -> None:
+    """Raise FileNotFoundError if the directory does not exist, because the job declares no volume for checkpoints."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{directory} does not exist: declare spec.checkpoint.volume in the TrainingJob")
 
 
 def _delete_earlier(directory: Path, uid: str, attempt: int, suffix: str = "") -> None:

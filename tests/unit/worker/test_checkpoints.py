@@ -26,6 +26,14 @@ def test_without_any_checkpoint_there_is_none(tmp_path: Path) -> None:
     assert checkpoints.newest(tmp_path) is None
 
 
+def test_missing_directory_is_an_error_that_names_the_field(tmp_path: Path) -> None:
+    message = r"none does not exist: declare spec\.checkpoint\.volume in the TrainingJob"
+    with pytest.raises(FileNotFoundError, match=message):
+        checkpoints.newest(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match=message):
+        save(tmp_path / "none", 1, b"")
+
+
 def test_checkpoint_of_highest_attempt_counts_and_others_go(tmp_path: Path) -> None:
     save(tmp_path, 9, b"first")
     save(tmp_path, 10, b"second")
