@@ -47,10 +47,10 @@ kube wait --for condition=Established --timeout 60s crd/sites.tranche.dev crd/tr
 kube apply --filename "$files/sites.yaml"
 
 say "a first job: eight chunks, more workers than one site has room for"
-kube delete trainingjob first --namespace default --ignore-not-found
+kube delete trainingjob kind-first --namespace default --ignore-not-found
 kube apply --namespace default --filename "$files/job.yaml"
-if ! kube wait --namespace default --for 'jsonpath={.status.phase}=Succeeded' --timeout "$timeout" trainingjob/first; then
-    kube describe trainingjob first --namespace default >&2
+if ! kube wait --namespace default --for 'jsonpath={.status.phase}=Succeeded' --timeout "$timeout" trainingjob/kind-first; then
+    kube describe trainingjob kind-first --namespace default >&2
     fail "the job did not succeed within $timeout; above is what it says of itself"
 fi
 kube get --namespace default trainingjobs,sites
@@ -58,6 +58,7 @@ kube get --namespace default trainingjobs,sites
 say "done"
 cat <<END
 Look around:   kubectl --context $context get trainingjobs --output wide
+               make setup && .venv/bin/kubectl-tranche history kind-first --context $context
 The next job:  edit manifests/kind/job.yaml, give it another name, and kubectl --context $context apply -f it
 Remove it all: kind delete cluster --name $name
 END

@@ -38,7 +38,11 @@ _JOB_COLUMNS = [
     column("Trained", ".status.progress.trained", description="Mini-batches trained, as a share of all."),
     column("Workers", ".status.activeWorkers", "integer", description="Worker pods that exist."),
     column("Sites", ".status.sites", description="Sites where pods of the job run."),
-    column("Planned-Start", ".status.plan.estimatedStart", description="Expected start of the next worker."),
+    column(
+        "Planned-Start",
+        ".status.plan.estimatedStart",
+        description="Expected start of the next worker; while workers run, start of the oldest one.",
+    ),
     column("Planned-Completion", ".status.plan.estimatedCompletion", description="Expected end of the job."),
     column("Preemptions", ".status.progress.preemptions", "integer", description="Worker pods that were preempted."),
     _AGE,

@@ -34,7 +34,7 @@ def _weights(context: click.Context, parameter: click.Parameter, values: tuple[s
 KUBECONFIG = click.option(
     "--kubeconfig",
     type=click.Path(exists=True, dir_okay=False),
-    help="Kubeconfig file [default: in-cluster, else ~/.kube/config].",
+    help="Kubeconfig file [default: $KUBECONFIG, else in-cluster, else ~/.kube/config].",
 )
 LOG = (
     click.option(

@@ -153,3 +153,32 @@ def test_every_decision_is_listed() -> None:
     listed = text("docs/decisions/README.md")
     for page in decisions():
         assert f"({page.name})" in listed, page.name
+
+
+def test_pages_do_not_read_the_log_of_an_arbitrary_replica() -> None:
+    for page in pages():
+        assert not re.search(r"kubectl \S* ?\S* ?logs deploy", page.read_text(encoding="utf-8")), page
+
+
+def test_first_jobs_of_chart_and_pages_have_different_names() -> None:
+    files = ("helm/tranche/templates/NOTES.txt", "manifests/kind/job.yaml", "docs/samples/first.yaml")
+    names = [re.search(r"kind: TrainingJob\n *metadata:[^a-z]*name: ([a-z-]+)", text(file)) for file in files]
+    assert len({name[1] for name in names if name is not None}) == len(files)
+
+
+def test_variables_of_pods_are_on_the_page_of_training_code() -> None:
+    source = text("operator/tranche_operator/manifests/environment.py") + text(
+        "operator/tranche_operator/manifests/pod.py"
+    )
+    variables = set(re.findall(r'"(TRANCHE_[A-Z_]+|TF_CONFIG|MASTER_[A-Z]+|WORLD_SIZE|RANK)"', source))
+    assert len(variables) > 15
+    page = section(ROOT / "docs/how-to/training-code.md", "without-the-package")
+    assert sorted(variable for variable in variables if variable not in page) == []
+
+
+def test_page_says_how_many_pods_a_running_job_keeps() -> None:
+    kept = Settings()
+    words = f"its last {kept.kept_failed} failed pods and its last two succeeded ones"
+    assert kept.kept_succeeded == 2
+    for page in ("docs/how-to/kubectl-plugin.md", "docs/how-to/accounting.md"):
+        assert words in text(page)
