@@ -143,11 +143,14 @@ def review(context: PlannerContext, *, is_due: bool) -> None:
         if known.phase is ExclusionPhase.TRIAL:
             if node is not None and _passed(context, node, known):
                 _recover(context, known)
+            elif _trial_end(context, known) <= now:
+                _end_exclusion(context, known)
         elif known.until <= now:
             if known.phase is ExclusionPhase.RECOVERED or node is None:
                 context.cluster.health.exclusions.pop(known.node)
             else:
                 known.phase = ExclusionPhase.TRIAL
+                context.wake(_trial_end(context, known), "")
                 _put_failed_jobs_last(context, known, node)
                 _admit(context, node)
 
@@ -209,7 +212,7 @@ def restore(context: PlannerContext, exclusions: list[Exclusion]) -> None:
         if node is not None and is_same and node.node.site == known.site and context.settings.health.jobs:
             known.trial_job = ""
             context.cluster.health.exclusions[known.node] = known
-            context.wake(known.until, "")
+            context.wake(_trial_end(context, known) if known.phase is ExclusionPhase.TRIAL else known.until, "")
             if known.takes_no_pods:
                 context.cluster.set_exclusion_reason(node, known.reason)
 
@@ -220,6 +223,11 @@ def repaired(context: PlannerContext, name: str) -> None:
     node = context.cluster.nodes.get(name)
     if node is not None and node.exclusion_reason:
         _admit(context, node)
+
+
+def _trial_end(context: PlannerContext, known: Exclusion) -> float:
+    """Return when a trial without a result ends: the problems that led to it do not count any more by then."""
+    return known.until + context.settings.health.memory_seconds
 
 
 def _passed(context: PlannerContext, node: NodeState, known: Exclusion) -> bool:
@@ -285,6 +293,7 @@ def _end_unfounded(context: PlannerContext) -> None:
 
 def _end_exclusion(context: PlannerContext, known: Exclusion) -> None:
     del context.cluster.health.exclusions[known.node]
+    _end_wait_for_trial(context, known)
     node = context.cluster.nodes.get(known.node)
     if node is not None:
         _admit(context, node)

@@ -3,8 +3,9 @@
 A pod has a problem if it fails or its node refuses it. A node is excluded if pods of several jobs had a problem on it,
 and at least half of its last pods did. A job, or a namespace, whose pods have problems on most of their nodes does not
 count, unless the nodes explain that better. An exclusion ends with a trial: the node takes pods of one job. If they
-train, the node has recovered; if they have a problem, the node is excluded for twice as long. At most a share of a
-site's nodes is excluded at the same time, so that jobs that crash cannot close a site.
+train, the node has recovered; if they have a problem, the node is excluded for twice as long. A trial without a result
+ends when the problems do not count any more. At most a share of a site's nodes is excluded at the same time, so that
+jobs that crash cannot close a site.
 """
 
 from collections import Counter, deque
@@ -35,7 +36,8 @@ class HealthSettings:
     pods: int = 10
     """Number of last pods of a node that are considered; at least half of them must have had a problem."""
     memory_seconds: float = 3600.0
-    """Time after which a problem is not considered any more, and after which a recovered node counts as new."""
+    """Time after which a problem is not considered any more, a trial without a result ends, and a recovered node counts
+    as new."""
     first_seconds: float = 300.0
     """First time of exclusion in seconds; it doubles with each trial that fails."""
     longest_seconds: float = 3600.0
@@ -327,6 +329,8 @@ class NodeHealth:
     def room(self, site: str, nodes: int, namespaces: int) -> tuple[bool, Exclusion | None]:
         """Return whether one more node of a site may be excluded, and the exclusion that must end for that, if any.
 
+        A node on trial that no job uses has no precedence over a node where pods have problems now.
+
         Args:
             site: The site.
             nodes: Number of its nodes.
@@ -337,12 +341,9 @@ class NodeHealth:
         present = self.excluded(site)
         if len(present) < allowed:
             return True, None
-        weaker = (
-            next((exclusion for exclusion in present if exclusion.namespaces == 1), None)
-            if namespaces > 1 and allowed
-            else None
-        )
-        return weaker is not None, weaker
+        idle = [exclusion for exclusion in present if not exclusion.takes_no_pods]
+        weaker = idle + [exclusion for exclusion in present if exclusion.namespaces == 1 and namespaces > 1]
+        return (True, weaker[0]) if weaker and allowed else (False, None)
 
     def copied(self) -> "NodeHealth":
         """Return an independent copy of the exclusions, without results."""

@@ -301,6 +301,51 @@ def test_trial_of_a_job_that_leaves_passes_to_another(how: str) -> None:
     assert {first.key, tried} == {"default/a", "default/b"}
 
 
+def test_idle_trial_gives_way_to_another_bad_node() -> None:
+    p = excluded_node()
+    for name in ("one", "two"):
+        p.handle(JobRemoved(f"default/{name}"), 2.0)
+    p.handle(Tick(), 301.0)
+    known = exclusion(p)
+    assert known
+    assert not known.takes_no_pods
+    for number in range(2):
+        p.handle(JobSubmitted(on("n1", job(f"new{number}", 400.0))), 400.0 + number)
+        fail(p, f"default/new{number}", 400.5 + number)
+    assert exclusion(p, "n1")
+    assert not exclusion(p), "one of four nodes is excluded at the same time"
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_trial_that_no_job_wants_ends_with_the_memory(takes_over: bool) -> None:
+    p = excluded_node()
+    for name in ("one", "two"):
+        p.handle(JobRemoved(f"default/{name}"), 2.0)
+    p.handle(Tick(), 301.0)
+    if takes_over:
+        memory = learned_state_of(p.cluster, 302.0)
+        p = planner("chunk", [node("bad"), node("n1"), node("n2"), node("n3")])
+        recall(p.context, memory)
+        p.handle(Tick(), 303.0)
+    p.handle(Tick(), 301.0 + HOUR - 1.0)
+    assert exclusion(p)
+    due = p.next_wakeup()
+    assert due == 301.0 + HOUR
+    p.handle(Tick(), due)
+    assert not p.cluster.health.exclusions
+
+
+def test_end_of_an_unwanted_trial_frees_the_node_for_all() -> None:
+    """Until then, jobs that have failed leave the trial to another job, which does not start."""
+    p = excluded_node(health=HealthSettings(memory_seconds=100.0))
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
+    p.handle(Tick(), 301.0)
+    p.handle(JobRemoved("default/honest"), 302.0)
+    assert not p.cluster.nodes["bad"].runs
+    p.handle(Tick(), 401.0)
+    assert len(p.cluster.nodes["bad"].runs) == 1
+
+
 def test_crashing_jobs_of_one_namespace_do_not_close_a_site() -> None:
     p = planner("chunk", [node(f"n{i}") for i in range(8)])
     now = 0.0
