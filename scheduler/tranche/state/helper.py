@@ -38,6 +38,8 @@ class Server:
     """Whether its container has started."""
     never_scheduled: bool = False
     """Whether its pod was never scheduled, or never started, so that it holds no state that could be lost."""
+    adopted: bool = False
+    """Whether an earlier planner placed it, so that its container may have started unnoticed."""
 
     @property
     def closing(self) -> bool:

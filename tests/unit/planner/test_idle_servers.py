@@ -24,8 +24,10 @@ from tranche.planner import (
     Planner,
     ProgressReported,
     Tick,
+    WorkerBound,
     WorkerEnded,
     WorkerRejected,
+    WorkerStarted,
     WorkerUnschedulable,
 )
 from tranche.state.job import JobState
@@ -281,6 +283,48 @@ def test_a_server_that_never_had_a_node_has_lost_nothing() -> None:
     p.handle(WorkerUnschedulable(KEY, server(p), "no free ports"), 31.0)
     p.handle(ended(server(p), "Lost", None), 33.0)
     assert state_of(p).partial == {0: 60.0}
+
+
+def replaced(done: set[int]) -> Planner:
+    """A planner whose job has done these chunks and has a new server; the last report of the former one is missing."""
+    p = idle(saved=30.0)
+    tick(p, IDLE_AT)
+    state_of(p).done, state_of(p).partial = done, {}
+    state_of(p).ledger_changed()
+    p.handle(ended(server(p)), IDLE_AT + 5)
+    p.handle(NodeChanged(node("n1")), IDLE_AT + 10)
+    return p
+
+
+def test_server_drained_before_its_start_has_lost_nothing() -> None:
+    p = replaced({0})
+    p.handle(WorkerBound(KEY, server(p), "n2"), IDLE_AT + 11)
+    p.handle(ended(server(p), "Preempted", None), IDLE_AT + 12)
+    assert state_of(p).done == {0}
+
+
+def test_server_suspended_before_its_start_has_lost_nothing() -> None:
+    p = replaced({0})
+    suspend(p, IDLE_AT + 11)
+    for attempt in list(state_of(p).runs):
+        p.handle(WorkerEnded(KEY, attempt, "Lost", IDLE_AT + 12), IDLE_AT + 12)
+    p.handle(ended(server(p), "Lost", None), IDLE_AT + 13)
+    assert state_of(p).done == {0}
+
+
+def test_started_server_without_report_has_lost_what_is_unsaved() -> None:
+    p = replaced({0})
+    p.handle(WorkerStarted(KEY, server(p), IDLE_AT + 11), IDLE_AT + 11)
+    p.handle(ended(server(p), "Preempted", None), IDLE_AT + 12)
+    assert (state_of(p).done, state_of(p).partial) == (set(), {0: 30.0})
+
+
+def test_server_that_ended_without_planner_may_have_trained() -> None:
+    p = replaced({0})
+    q = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    q.restore([JobSubmitted(state_of(p).job, p.plan_of(KEY, IDLE_AT + 11), p.progress_of(KEY))], IDLE_AT + 11)
+    q.handle(ended(server(q), "Lost", None), IDLE_AT + 12)
+    assert (state_of(q).done, state_of(q).partial) == (set(), {0: 30.0})
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -43,21 +43,32 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
         reason = f"{server.title} ended soon ({event.outcome})"
         if pause_after_disruption(context, state, server.since, reason) and not server.started:
             note_unplaced(context, state, None, reason, unstarted=True)
+    trained = _may_have_trained(state, server, event)
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:
-        if event.outcome != "Refused":
+        if trained:
             roll_back_to_checkpoint(context, state)
         if event.outcome == "Failed":
             _count_failure(context, state, server, event)
         if state.active and (state.held_until > context.now or not place_servers(context, state)):
             close_workers(context, state, f"{server.title} ended")
-    elif server.never_scheduled or event.outcome == "Refused":
-        pass
-    elif event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES:
+    elif (event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES) and trained:
         roll_back_to_checkpoint(context, state)
     context.touch(state)
     context.publish(event.job)
+
+
+def _may_have_trained(state: JobState, server: Server, event: HelperEnd) -> bool:
+    """Return whether the pod may have held progress that is lost with it: not if its container has never started.
+
+    Then the last pod of its role has saved all progress, even if its last report did not arrive.
+    """
+    if server.never_scheduled or event.outcome == "Refused":
+        return False
+    reported = state.checkpoint is not None and state.checkpoint.attempt == server.planned.attempt
+    known = server.started or event.started is not None or event.exit_code is not None
+    return known or reported or server.adopted
 
 
 def _count_failure(context: PlannerContext, state: JobState, server: Server, event: HelperEnd) -> None:
@@ -101,7 +112,7 @@ def _ended_of_gang(context: PlannerContext, state: JobState, server: Server, eve
         if planned.is_chief:
             _succeed(context, state)
         return
-    if event.exit_code not in SAVED_EXIT_CODES and event.outcome != "Refused":
+    if event.exit_code not in SAVED_EXIT_CODES and _may_have_trained(state, server, event):
         roll_back_to_checkpoint(context, state)
     if not server.closing and event.outcome == "Failed":
         state.failures += 1

@@ -125,7 +125,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
     for planned in plan.servers if not state.finished or any(one.is_chief for one in plan.servers) else ():
         shape = job.chief if planned.is_chief else job.server
         if shape is not None:
-            cluster.add_server(state, Server(planned, shape.requests, now))
+            cluster.add_server(state, Server(planned, shape.requests, now, adopted=True))
     _restore_level(context, state, plan)
     for window in plan.windows:
         if any(c in state.chunk_runs or c in state.done or c >= job.chunks for c in window.chunks):
