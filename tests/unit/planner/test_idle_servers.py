@@ -285,6 +285,13 @@ def test_a_server_that_never_had_a_node_has_lost_nothing() -> None:
     assert state_of(p).partial == {0: 60.0}
 
 
+def test_lost_idle_server_returns_with_the_next_worker() -> None:
+    p = idle()
+    assert not of_type(PlaceParameterServer, p.handle(ended(server(p), "Lost", None), 20.0))
+    out = p.handle(NodeChanged(node("n1")), 30.0)
+    assert len(of_type(PlaceParameterServer, out)) == len(of_type(OpenWindow, out)) == 1
+
+
 def replaced(done: set[int]) -> Planner:
     """A planner whose job has done these chunks and has a new server; the last report of the former one is missing."""
     p = idle(saved=30.0)

@@ -3,9 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from support.builders import job, node, of_type, planner, worker
 from tranche.model import Constraints, Job, Link, Node, PodShape, Resources, Site
-from tranche.planner import JobSubmitted, PlaceParameterServer, Planner
+from tranche.planner import (
+    Instruction,
+    JobSubmitted,
+    NodeChanged,
+    OpenWindow,
+    PlaceParameterServer,
+    Planner,
+)
 
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
 NARROW, WIDE = Link(1e8), Link(1e9)
@@ -66,3 +75,38 @@ def test_published_rule_with_full_data_site_uses_site_of_chunks() -> None:
     assert placed(planner("chunk-faithful", bare, SITES), one) == [("b", "b-ps")]
     with_room = [*bare, node("a-ps", "a", gpus=0, **host)]
     assert placed(planner("chunk-faithful", with_room, SITES), one) == [("a", "a-ps")]
+
+
+def small(name: str, cpu: int, gpus: int = 1) -> Node:
+    return Node(name, "edge-a", Resources(cpu, 2**36, gpus, 110))
+
+
+def submit(p: Planner, name: str, at: float, cpu: int, **changes: Any) -> list[Instruction]:
+    return p.handle(JobSubmitted(job(name, at, worker=worker(cpu=cpu), **changes)), at)
+
+
+def submit_large(p: Planner, at: float = 0.0) -> list[Instruction]:
+    """Submit a short job whose worker needs 8 CPU of a node and whose parameter server needs 2 CPU."""
+    return submit(p, "large", at, 8000, server=worker(0, cpu=2000), servers=1)
+
+
+def places(out: list[Instruction]) -> list[tuple[str, str | None]]:
+    """Return the parameter servers and workers that start, with their nodes."""
+    servers = [("server", i.server.node) for i in of_type(PlaceParameterServer, out)]
+    return servers + [("worker", i.window.node) for i in of_type(OpenWindow, out)]
+
+
+@pytest.mark.parametrize("other", [small("n1", 6000), small("n1", 4000, gpus=0)], ids=["GPU", "no GPU"])
+@pytest.mark.parametrize("policy", ["chunk", "fifo", "srsf", "drf", "chunk-faithful", "least-loaded"])
+def test_server_leaves_the_only_node_of_its_worker(policy: str, other: Node) -> None:
+    for seed in range(4):
+        p = planner(policy, [small("n0", 8000), other], seed=seed)
+        assert places(submit_large(p)) == [("server", "n1"), ("worker", "n0")]
+
+
+def test_server_without_room_beside_its_worker_waits_for_it() -> None:
+    p = planner("chunk", [small("n0", 8000)])
+    assert places(submit_large(p)) == []
+    assert p.cluster.nodes["n0"].reserved.cpu == 0
+    assert p.plan_of("default/large", 0.0).explanation == "its workers do not fit beside its parameter servers"
+    assert places(p.handle(NodeChanged(small("n1", 2000, gpus=0)), 1.0)) == [("server", "n1"), ("worker", "n0")]

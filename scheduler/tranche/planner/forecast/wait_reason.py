@@ -8,7 +8,7 @@ from tranche.model import Preemption
 from tranche.planner.forecast.estimates import Estimate
 from tranche.planner.scheduling.data_replication import is_cut_off
 from tranche.planner.scheduling.placement import count_fitting, free_hosts
-from tranche.planner.scheduling.placement_trial import could_run
+from tranche.planner.scheduling.placement_trial import could_run, fits_with_helpers
 from tranche.planner.scheduling.server_placement import room_for_servers, server_sites
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.policies import Policy, QueuePolicy
@@ -150,7 +150,8 @@ def wait_reason_of(
         where = _server_place(cluster, policy, state)
         return WaitReason(WaitReasonKind.SERVER, until, where, behind=estimate.behind if estimate is not None else None)
     if estimate is None:
-        return WaitReason(WaitReasonKind.UNKNOWN)
+        fits = _fits_with_missing_servers(cluster, state)
+        return WaitReason(WaitReasonKind.UNKNOWN if fits else WaitReasonKind.WORKERS_WITH_SERVERS)
     excluded = [name for name, at in state.excluded_nodes.items() if now < at <= start]
     if estimate.behind is None and excluded and (state.job.is_gang or estimate.node in excluded):
         node = estimate.node if estimate.node in excluded else excluded[0]
@@ -253,6 +254,12 @@ def _fits_with_servers(cluster: ClusterState, state: JobState) -> bool:
     members = state.job.min_available
     fitting = count_fitting(state.job.worker.requests, rooms.values(), members)
     return fitting == members or bool(cluster.clouds_for(state))
+
+
+def _fits_with_missing_servers(cluster: ClusterState, state: JobState) -> bool:
+    """Return whether a worker of a chunked job fits the nodes together with the servers that have no place yet."""
+    missing = state.missing_servers
+    return bool(state.job.is_gang or cluster.clouds) or not missing or fits_with_helpers(cluster, state, missing)
 
 
 def _servers_bind(

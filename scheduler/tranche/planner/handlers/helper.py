@@ -51,7 +51,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
             roll_back_to_checkpoint(context, state)
         if event.outcome == "Failed":
             _count_failure(context, state, server, event)
-        if state.active and (state.held_until > context.now or not place_servers(context, state)):
+        if state.active and state.runs and (state.held_until > context.now or not place_servers(context, state)):
             close_workers(context, state, f"{server.title} ended")
     elif (event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES) and trained:
         roll_back_to_checkpoint(context, state)

@@ -30,14 +30,22 @@ def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     if not cluster.meets_level(state):
         return False
     if state.job.is_gang and state.job.helper_count:
-        empty = {name: node.capacity for name, node in cluster.nodes.items()}
-        trials = [PlacementTrial(cluster, state, inf, iter(()), dict(empty)) for _ in range(2)]
-        return any(
-            trial.place_gang((), helpers_of(state.job), helpers_first=first)
-            for trial, first in zip(trials, (False, True), strict=True)
-        )
+        return fits_with_helpers(cluster, state, helpers_of(state.job))
     rooms = (node.capacity for node in cluster.hosts(state))
     return count_fitting(state.job.worker.requests, rooms, members) == members
+
+
+def fits_with_helpers(cluster: ClusterState, state: JobState, helpers: Sequence[MissingHelper]) -> bool:
+    """Return whether workers and helpers of the job fit the nodes if these have only its other helpers."""
+    rooms = {name: node.capacity for name, node in cluster.nodes.items()}
+    for server in state.servers if len(helpers) < state.job.helper_count else ():
+        host = server.planned.node or ""
+        if host in rooms:
+            rooms[host] = rooms[host] - server.requests
+    trials = [PlacementTrial(cluster, state, inf, iter(()), dict(rooms)) for _ in range(2)]
+    return any(
+        trial.place_gang((), helpers, helpers_first=first) for trial, first in zip(trials, (False, True), strict=True)
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +101,10 @@ class PreemptionRequest:
         return above == -inf or rest_seconds(victim, run, self.now) > above
 
 
+Placement = tuple[list[NodeState], list[Victim]]
+"""Nodes for workers, and the victims to stop for them."""
+
+
 @dataclass(slots=True, eq=False)
 class PlacementTrial:
     """Simulated placement of one job: nodes for its workers, and the victims that this needs.
@@ -124,9 +136,7 @@ class PlacementTrial:
     def __post_init__(self) -> None:
         self.refusing = self.state.placement.refusing_sites(self.now)
 
-    def find(
-        self, free: Sequence[NodeState], workers: int, helpers: Sequence[MissingHelper] = ()
-    ) -> tuple[list[NodeState], list[Victim]] | None:
+    def find(self, free: Sequence[NodeState], workers: int, helpers: Sequence[MissingHelper] = ()) -> Placement | None:
         """Return nodes for the workers and the victims to stop for them; None if preemption does not help.
 
         Args:

@@ -20,7 +20,7 @@ from tranche.planner.scheduling.faster_gpu import move_to_faster
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes
 from tranche.planner.scheduling.preemption import coming_quota, free_quota, preempt, preemption_request
-from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.server_placement import nodes_beside_worker, place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.planner.unplaced_pods import preempts_any
@@ -323,9 +323,7 @@ def _take_free(
             gang_placement.start_helpers(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
         return
-    if len(state.servers) < job.servers and not (
-        free_nodes(nodes, state, 1, first_fit=True) and place_servers(context, state)
-    ):
+    if len(state.servers) < job.servers and not _place_servers(context, state, nodes, now):
         return
     if not job.is_gang:
         wanted = _most_workers(context, state, wanted)
@@ -350,6 +348,17 @@ def _take_free(
             context.retry(later, job.key)
     if chosen and not (job.is_gang and len(chosen) < wanted):
         open_windows(context, state, site, chosen, now)
+
+
+def _place_servers(context: PlannerContext, state: JobState, nodes: list[NodeState], now: float) -> bool:
+    """Start the missing parameter servers of a chunked job if a worker of it fits one of the nodes beside them."""
+
+    def fits() -> bool:
+        return bool(free_nodes(nodes, state, 1, first_fit=True))
+
+    return fits() and place_servers(
+        context, state, fits, lambda: nodes_beside_worker(context.cluster, state, nodes, now)
+    )
 
 
 def _most_workers(context: PlannerContext, state: JobState, wanted: int) -> int:

@@ -4,15 +4,19 @@ Those of a gang are placed together with its members: `tranche.planner.schedulin
 """
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from math import inf
 
 from tranche.model import PlannedServer, PodShape, Resources
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
+from tranche.planner.scheduling import gang_placement
+from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.helper import MissingHelper, Server
 from tranche.state.job import JobState
+from tranche.state.node import NodeState
 
 
 def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: PodShape) -> list[str | None]:
@@ -70,8 +74,22 @@ def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now
     return True
 
 
-def place_servers(context: PlannerContext, state: JobState) -> bool:
-    """Start the missing parameter servers of the job, before its first window opens; False if they do not fit yet."""
+def place_servers(
+    context: PlannerContext,
+    state: JobState,
+    leaves_room: Callable[[], bool] | None = None,
+    beside_worker: Callable[[], Sequence[NodeState]] = tuple,
+) -> bool:
+    """Start the missing parameter servers of the job, before its first window opens; False if they do not fit yet.
+
+    Servers that take the only room of a worker would keep it permanently, since idle servers do not move.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        leaves_room: Returns whether a worker fits beside the servers that are placed; None: it needs no room.
+        beside_worker: Returns other nodes for the servers if none fits; none if there are no such nodes.
+    """
     if state.has_closing_servers:
         return False
     if len(state.servers) >= state.job.helper_count:
@@ -79,13 +97,45 @@ def place_servers(context: PlannerContext, state: JobState) -> bool:
     if context.cluster.quotas.shortage(state.job, 0, state.missing_shapes) is not None:
         return False
     placed = _place_all(context, state)
-    state.unhosted = placed is None
-    if placed is None:
+    others: Sequence[NodeState] = ()
+    if placed is not None and leaves_room is not None and not leaves_room():
+        _withdraw(context, state, placed)
+        placed, others = None, beside_worker()
+    state.unhosted = not (placed or others)
+    if state.unhosted:
         context.work.unhosted.add(state.job.key)
         return False
     context.work.unhosted.discard(state.job.key)
-    start_servers(context, state, placed)
+    if placed is not None:
+        start_servers(context, state, placed)
+    else:
+        gang_placement.start_helpers(context, state, others, context.now)
     return True
+
+
+def nodes_beside_worker(
+    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float
+) -> Sequence[NodeState]:
+    """Return nodes for the missing parameter servers beside which a worker fits one of `nodes`; none if there are none.
+
+    Args:
+        cluster: State of the cluster.
+        state: State of the job.
+        nodes: Nodes with free GPUs that a worker may use.
+        now: Clock, in seconds.
+    """
+    for first in (False, True):
+        trial = PlacementTrial(cluster, state, now, iter(()))
+        if trial.place_gang(nodes, state.missing_servers, helpers_first=first):
+            return trial.helper_nodes
+    return ()
+
+
+def _withdraw(context: PlannerContext, state: JobState, placed: Sequence[Server]) -> None:
+    """Remove the reservations of the last parameter servers, which are not started; the next pods get their numbers."""
+    for server in placed:
+        context.cluster.remove_server(state, server)
+    state.attempts -= len(placed)
 
 
 def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
@@ -96,8 +146,7 @@ def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
     for one in missing:
         found = _place(context, state, sites, one)
         if found is None:
-            for server in placed:
-                context.cluster.remove_server(state, server)
+            _withdraw(context, state, placed)
             return None
         state.attempts += 1
         placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, context.now))

@@ -11,6 +11,7 @@ from tranche.planner.job_actions import NO_ROOM, close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
 from tranche.planner.scheduling.placement import without_refusing_sites
+from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.planner.unplaced_pods import scope_now
@@ -150,11 +151,27 @@ def _may_start(
         and len(state.runs) + besides < state.job.max_workers
         and context.cluster.quotas.shortage(state.job, 1, state.missing_shapes, besides=kinds) is None
         and (
-            place_servers(context, state)
+            _place_servers(context, entry, now)
             if places_servers
             else room_for_servers(context.cluster, state, context.policy, now)
         )
     )
+
+
+def _place_servers(context: PlannerContext, entry: QueuedChunk, now: float) -> bool:
+    """Start the missing parameter servers of a chunk's job, so that its node can take its worker beside them."""
+    cluster, state = context.cluster, entry.state
+    node = cluster.nodes.get(entry.home.node or "")
+    if node is None:
+        return place_servers(context, state)
+
+    def other_nodes() -> list[NodeState]:
+        trial = PlacementTrial(cluster, state, now, iter(()))
+        trial.place_workers([node])
+        return trial.helper_nodes if trial.place_helpers(state.missing_servers) else []
+
+    requests = state.job.worker.requests
+    return place_servers(context, state, lambda: requests.fits(node.capacity - _fixed(node)), other_nodes)
 
 
 def choose_for_node(
