@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.model import Constraints, Job, Link, Node, PodShape, Resources, Site
+from tranche.model import Constraints, Job, Link, Node, PodShape, Quota, QuotaLimit, Resources, Site
 from tranche.planner import (
+    CloseWindow,
     Instruction,
     JobSubmitted,
     NodeChanged,
     OpenWindow,
     PlaceParameterServer,
     Planner,
+    QuotaChanged,
 )
 
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
@@ -110,3 +112,31 @@ def test_server_without_room_beside_its_worker_waits_for_it() -> None:
     assert p.cluster.nodes["n0"].reserved.cpu == 0
     assert p.plan_of("default/large", 0.0).explanation == "its workers do not fit beside its parameter servers"
     assert places(p.handle(NodeChanged(small("n1", 2000, gpus=0)), 1.0)) == [("server", "n1"), ("worker", "n0")]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_preemptor_stops_none_if_its_server_takes_the_room(policy: str) -> None:
+    p = planner(policy, [small("n0", 8000)])
+    submit(p, "victim", 0.0, 6000, seconds=1e6)
+    assert not of_type(CloseWindow, submit_large(p, 60.0))
+    assert p.cluster.nodes["n0"].reserved.cpu == 6000
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_preemptor_places_its_server_beside_its_worker(policy: str) -> None:
+    for seed in range(4):
+        p = planner(policy, [small("n0", 8000), small("n1", 8000)], seed=seed)
+        for name in ("first", "second"):
+            submit(p, name, 0.0, 6000, seconds=1e6)
+        out = submit_large(p, 60.0)
+        assert len(of_type(CloseWindow, out)) == 1
+        assert {node for _, node in places(out)} == {"n0", "n1"}
+
+
+def test_no_quota_is_freed_if_the_server_takes_the_room() -> None:
+    p = planner("chunk", [small("n1", 6000)])
+    limit = QuotaLimit("requests.nvidia.com/gpu", "gpus", 1)
+    p.handle(QuotaChanged(Quota("default", "gpus", (limit,))), 0.0)
+    submit(p, "victim", 0.0, 5000, seconds=1e6)
+    p.handle(NodeChanged(small("n0", 8000)), 1.0)
+    assert not of_type(CloseWindow, submit_large(p, 60.0))

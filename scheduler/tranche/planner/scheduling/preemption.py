@@ -7,15 +7,16 @@ node, `tranche.extender.eviction_cost` compares what the training pods there wou
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from tranche.model import Resources
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import preempt_window
 from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement, level_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
-from tranche.planner.scheduling.placement_trial import PlacementTrial, PreemptionRequest, Victim
-from tranche.planner.scheduling.server_placement import place_servers
+from tranche.planner.scheduling.placement_trial import Placement, PlacementTrial, PreemptionRequest, Victim
+from tranche.planner.scheduling.server_placement import nodes_beside_worker, place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState
@@ -44,8 +45,11 @@ def preempt(
     reasons: dict[str, str] = {}
     preempted = False
     while room >= workers * job.gpus:
-        found = trial.find(free_hosts(cluster, state, site, now), workers, state.joining)
-        if found is None or cluster.shortage(state) or not (job.is_gang or place_servers(context, state)):
+        hosts = free_hosts(cluster, state, site, now)
+        found = trial.find(hosts, workers, state.joining)
+        if found is None or cluster.shortage(state):
+            break
+        if not job.is_gang and (found := _with_servers(context, state, trial, found, hosts)) is None:
             break
         for victim in found[1]:
             key = victim.state.job.key
@@ -55,7 +59,8 @@ def preempt(
             for run in victim.runs:
                 preempt_window(context, victim.state, run, state, reasons[key])
                 room -= victim.state.job.gpus
-        gang_placement.start_helpers(context, state, trial.helper_nodes, now)
+        if job.is_gang:
+            gang_placement.start_helpers(context, state, trial.helper_nodes, now)
         open_windows(context, state, site, found[0], now)
         preempted = True
         if scope is PreemptionScope.ONE or not wants_at(state, site, now):
@@ -63,6 +68,29 @@ def preempt(
     for one in stopped.values():
         queue.note_running(one, now)
     return preempted
+
+
+def _with_servers(
+    context: PlannerContext, state: JobState, trial: PlacementTrial, found: Placement, free: Sequence[NodeState]
+) -> Placement | None:
+    """Start the missing parameter servers of a chunked job, and return a placement of its worker beside them, if any.
+
+    If the servers as the policy places them leave no room for the worker in `found`, both are placed by the trial.
+    """
+    placement: Placement | None = found
+
+    def leaves_room() -> bool:
+        node = found[0][0]
+        freed = [victim.freed().get(node.node.name, Resources()) for victim in found[1]]
+        return state.job.worker.requests.fits(sum(freed, node.capacity - node.reserved))
+
+    def beside_worker() -> Sequence[NodeState]:
+        nonlocal placement
+        trial.chosen.clear()  # no victim has stopped, so that the trial may choose from all again
+        placement = trial.find(free, 1, state.missing_servers)
+        return trial.helper_nodes if placement is not None else ()
+
+    return placement if place_servers(context, state, leaves_room, beside_worker) else None
 
 
 def _trial(
@@ -158,10 +186,18 @@ def free_quota(
         if is_covered(short.quota, kind) and short.limit.amount(kind.requests):
             chosen.append(victim)
             less.subtract(kind_of(victim.state.job, run.requests) for run in victim.runs)
-    fits = len(free_nodes(nodes, state, workers, first_fit=False)) == workers and not job.required_level
-    if not fits and _trial(request, context.cluster, behind, nodes).find(nodes, workers, state.joining) is None:
+
+    def fits() -> bool:
+        if len(free_nodes(nodes, state, workers, first_fit=False)) == workers and not job.required_level:
+            return True
+        return _trial(request, context.cluster, behind, nodes).find(nodes, workers, state.joining) is not None
+
+    if not (chosen and fits()):
         return False
-    if not chosen or not (job.is_gang or place_servers(context, state)):
+    if not (
+        job.is_gang
+        or place_servers(context, state, fits, lambda: nodes_beside_worker(context.cluster, state, nodes, now))
+    ):
         return False
     for victim in chosen:
         reason = request.policy.precedence_reason(state, victim.state, context.cluster, now)
