@@ -17,8 +17,9 @@ ROOT = "/"
 def assigned_directory(job: TrainingJob, *, has_pods: bool) -> str:
     """Return the job's directory for its status.
 
-    It never changes once it is in the status. A job without one is either new or began under an earlier release of the
-    operator, which mounted the root of the volume; such a job must find its files again.
+    It never changes once it is in the status. A job with a volume but without a directory is either new or began under
+    an earlier release of the operator, which mounted the root of the volume; such a job must find its files again. Pods
+    of a job without a volume say nothing, since they do not wait for the directory.
 
     Args:
         job: The job.
@@ -26,7 +27,8 @@ def assigned_directory(job: TrainingJob, *, has_pods: bool) -> str:
     """
     status = job.status
     began = has_pods or status.start_time is not None or bool(status.progress and status.progress.attempts)
-    return status.checkpoint_directory or (ROOT if began else _directory_name(job))
+    at_root = began and _volume(job) is not None
+    return status.checkpoint_directory or (ROOT if at_root else _directory_name(job))
 
 
 def awaits_directory(job: TrainingJob) -> bool:

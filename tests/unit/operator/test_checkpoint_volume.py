@@ -71,6 +71,12 @@ def test_job_without_volume_does_not_wait() -> None:
     assert directory_of(actions) == OWN
 
 
+@pytest.mark.parametrize("status", [{}, {"startTime": STARTED}], ids=["pod", "started"])
+def test_begun_job_without_volume_gets_its_own_directory(status: dict[str, Any]) -> None:
+    """A volume that the job gets later must not be mounted at its root, which other jobs share."""
+    assert directory_of(decide(observed(job_with(window(0, 2), status=status), pod(0, 2)))) == OWN
+
+
 def test_ephemeral_volume_has_no_directories() -> None:
     (mount,) = mounts_of(job({"ephemeral": {"volumeClaimTemplate": {}}}, checkpointDirectory=OWN))
     assert "subPath" not in mount
