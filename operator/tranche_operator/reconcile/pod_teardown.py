@@ -19,6 +19,10 @@ from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_cu
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
+WRITTEN_SECONDS = 0.5
+"""Delay after which a finished job whose end is being written to its status is looked at again. It is not zero, so that
+a write that the API server refuses again and again does not become a hot loop."""
+
 
 def release_and_delete(pods: Iterable[PodView]) -> list[Action]:
     """Release and delete the pods of a job that is deleted or being deleted: the planner no longer counts them.
@@ -154,10 +158,18 @@ def clean_up_finished(
             needed = training if pod.role == names.ROLE_SERVER else isinstance(entry, PlannedWindow) and is_open(entry)
             if not (phase == "Succeeded" and patient and needed):
                 actions += _delete(pod)
-    if policy.ttl_seconds_after_finished is not None:
-        left = policy.ttl_seconds_after_finished - since.total_seconds()
-        actions.append(RequeueAfter(left) if left > 0 else DeleteJob(job.metadata.uid))
-    return actions
+    return [*actions, *_end_of_life(job, now)]
+
+
+def _end_of_life(job: TrainingJob, now: datetime) -> tuple[Action, ...]:
+    """Delete a finished job after its time to live, which begins once its end is in the status."""
+    seconds, end = job.spec.run_policy.ttl_seconds_after_finished, job.status.completion_time
+    if seconds is None:
+        return ()
+    if end is None:
+        return (RequeueAfter(max(float(seconds), WRITTEN_SECONDS)),)
+    left = seconds - (now - end).total_seconds()
+    return (RequeueAfter(left) if left > 0 else DeleteJob(job.metadata.uid),)
 
 
 def _release(pod: PodView) -> tuple[Action, ...]:

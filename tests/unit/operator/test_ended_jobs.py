@@ -16,6 +16,7 @@ from tranche_operator.reconcile.actions import (
     RequeueAfter,
     WriteStatus,
 )
+from tranche_operator.reconcile.pod_teardown import WRITTEN_SECONDS
 
 
 class TestFinishedJobs:
@@ -77,6 +78,17 @@ class TestFinishedJobs:
         job = done_job(since=100, run_policy={"ttlSecondsAfterFinished": 130})
         assert pauses(decide(observed(job))) == pytest.approx([30.0])
         assert of_type(DeleteJob, decide(observed(job), after=30)) == [DeleteJob(UID)]
+
+    def test_job_is_not_deleted_before_its_end_is_in_the_status(self) -> None:
+        """The write of the status may be refused, and history and exports read the end from it."""
+        policy = {"runPolicy": {"ttlSecondsAfterFinished": 0}}
+        ending = job_with(status={"progress": {"done": "0-3"}, "phase": "Running"}, spec=policy)
+        actions = decide(observed(ending))
+        (write,) = of_type(WriteStatus, actions)
+        assert not of_type(DeleteJob, actions)
+        assert pauses(actions) == [WRITTEN_SECONDS]
+        ended = job_with(status={"progress": {"done": "0-3"}, **write.status}, spec=policy)
+        assert of_type(DeleteJob, decide(observed(ended))) == [DeleteJob(UID)]
 
     def test_terminal_phases_are_final(self) -> None:
         job = done_job(phase="Failed", status={"progress": {"done": "0-3"}})
