@@ -33,6 +33,12 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def collection_of(path: str) -> str:
+    """Return the namespace and the kind of objects of a path, such as ``lab/pods``; a path without them unchanged."""
+    namespace, _, rest = path.partition("/namespaces/")[2].partition("/")
+    return f"{namespace}/{rest.partition('/')[0]}" if rest else path
+
+
 def services(namespace: str) -> str:
     """Return the path of the Services of a namespace."""
     return f"/api/v1/namespaces/{namespace}/services"

@@ -13,6 +13,7 @@ from tranche.runtime.file_limit import raise_file_limit
 from tranche.runtime.log_output import FORMATS, LEVELS, Format, Level, LogSettings, log_to_stderr
 from tranche_operator.app import Operator
 from tranche_operator.election import Election
+from tranche_operator.execute.fair_client import FairClient
 from tranche_operator.health_server import serve_health
 from tranche_operator.settings import ReportCa, Settings
 
@@ -100,9 +101,11 @@ async def run(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ApiClient.connect(kubeconfig) as client:
+    # The Lease has connections of its own, so that no number of other requests delays its renewal.
+    async with FairClient.connect(kubeconfig) as client, ApiClient.connect(kubeconfig) as lease_client:
         operator = Operator(client, settings, kubeconfig)
-        election = Election(client, lease_namespace) if lease_namespace else None
+        lease_client.observe = client.observe
+        election = Election(lease_client, lease_namespace) if lease_namespace else None
 
         def obstacle() -> str:
             return "" if election is not None and election.is_standby else operator.obstacle

@@ -22,6 +22,10 @@ class FakeApi:
         self.bodies: list[bytes] = []
         self.answers: list[tuple[int, dict[str, Any] | str, dict[str, str]]] = []
         self.between_pages: Callable[[], None] | None = None
+        self.unanswered: str | None = None
+        """Beginning of the paths whose requests get no answer."""
+        self.held = 0
+        """Number of these requests."""
         self.silent = False
         self.is_brief = False
         """Whether watches end at once."""
@@ -89,6 +93,9 @@ class FakeApi:
         self.requests.append(dict(request.query))
         self.headers.append(dict(request.headers))
         self.bodies.append(await request.read())
+        if self.unanswered is not None and request.path.startswith(self.unanswered):
+            self.held += 1
+            await asyncio.Event().wait()
         if self.answers:
             status, body, headers = self.answers.pop(0)
             text = body if isinstance(body, str) else json.dumps(body)

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import aiohttp
 import msgspec
@@ -17,7 +17,6 @@ from tranche.kube.client.errors import ApiError, Unreachable
 
 APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 10.0
-CONNECTIONS = 100
 MIN_DIFFERENCE_SECONDS = 1.0
 """Smaller differences between two clocks are not corrected."""
 
@@ -45,6 +44,9 @@ class _Status(msgspec.Struct):
 class ApiClient:
     """Client of one cluster's API server. Any number of tasks of one event loop can share it."""
 
+    connections: ClassVar[int] = 100
+    """Number of connections at a time."""
+
     def __init__(self, session: aiohttp.ClientSession, credentials: Credentials) -> None:
         self._session = session
         self._credentials = credentials
@@ -64,7 +66,7 @@ class ApiClient:
         credentials = await Credentials.load(kubeconfig, context)
         # Within a cluster, compression costs more CPU time than the saved bytes are worth.
         headers = {"User-Agent": f"tranche/{__version__}", "Accept": "application/json", "Accept-Encoding": "identity"}
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+        connector = aiohttp.TCPConnector(limit=cls.connections)
         async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
             yield cls(session, credentials)
 
