@@ -27,6 +27,8 @@ LONGEST_RETRY_AFTER_SECONDS = 300.0
 EVENT_DELAY_AFTER_FAILURE_SECONDS = 1.0
 """Delay to which an event shortens the backoff of a failed key. It is not zero, so that a failure that causes events
 does not become a hot loop."""
+SPARE_ENTRIES = 64
+"""Number of outdated entries, beside one for each key, at which they are removed."""
 SLOW_PARALLEL = 8
 """Number of places for namespaces whose last run was slow, in addition to those of `Runner`."""
 SLOW_PER_NAMESPACE = 4
@@ -113,7 +115,7 @@ class KeyedQueue:
             return
         entry.due = due
         if not entry.running:
-            heapq.heappush(self._heap, (due, key))
+            self._push(due, key)
 
     def _finish(self, key: str, entry: _Entry, due: float | None) -> None:
         entry.running = False
@@ -122,7 +124,15 @@ class KeyedQueue:
         if entry.due is None:
             del self._entries[key]
         else:
-            heapq.heappush(self._heap, (entry.due, key))
+            self._push(entry.due, key)
+
+    def _push(self, due: float, key: str) -> None:
+        """Add a time to the heap, where those that it replaces stay until they come to the front or are too many."""
+        heapq.heappush(self._heap, (due, key))
+        if len(self._heap) > 2 * len(self._entries) + SPARE_ENTRIES:
+            entries = self._entries.items()
+            self._heap = [(entry.due, key) for key, entry in entries if entry.due is not None and not entry.running]
+            heapq.heapify(self._heap)
 
 
 class Runner:

@@ -14,6 +14,7 @@ from tranche_operator.queue.work_queue import (
     LONGEST_BACKOFF_SECONDS,
     LONGEST_RETRY_AFTER_SECONDS,
     SLOW_PER_NAMESPACE,
+    SPARE_ENTRIES,
     KeyedQueue,
     Runner,
 )
@@ -92,6 +93,18 @@ class TestKeyedQueue:
         assert queue.failed("a", 0.0, retry_after=20.0) == 20.0
         queue.add("a", 1.0)
         assert queue.next_due() == 20.0
+
+    def test_wishes_that_events_overtake_do_not_pile_up(self) -> None:
+        """A job with a deadline asks at each run for one at its deadline, which may be weeks away."""
+        queue, keys = KeyedQueue(), [f"n/{number}" for number in range(10)]
+        for cycle in range(100):
+            for key in keys:
+                queue.add(key, float(cycle))
+                assert queue.take(float(cycle)) == key
+                queue.done(key, float(cycle), again_in=1e6 + cycle)
+        assert len(queue._heap) <= 2 * len(keys) + SPARE_ENTRIES
+        assert sorted(queue.take(2e6) or "" for _ in keys) == keys
+        assert queue.take(2e6) is None
 
     def test_an_endless_retry_after_is_bounded(self) -> None:
         queue = KeyedQueue(Random(1))
