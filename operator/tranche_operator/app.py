@@ -28,6 +28,7 @@ from tranche_operator.reconcile.observed import PodView
 from tranche_operator.settings import Settings
 from tranche_operator.watch import report_ca
 from tranche_operator.watch.informers import Budgets, pod_informer
+from tranche_operator.watch.job_cache import JobCache
 from tranche_operator.watch.kopf_thread import KopfThread
 from tranche_operator.watch.pod_cache import PodCache
 
@@ -130,10 +131,10 @@ class Operator:
             return
         await report_ca.follow(self._client, authority, *source, self._reader.all_pods)
 
-    def _note_job(self, key: str, job: Mapping[str, Any] | None, relevant: bool) -> None:
+    def _note_job(self, key: str, job: Mapping[str, Any], gone: bool, relevant: bool) -> None:
         self._cache.jobs.heard(time.monotonic())
-        if job is None:
-            self._cache.jobs.drop(key)
+        if gone:
+            self._cache.jobs.note_deletion(key, job["metadata"]["uid"])
         else:
             self._cache.jobs.note(key, job)
         if relevant:
@@ -183,7 +184,7 @@ class Operator:
         """
         self._restored.clear()
         await self._restored.wait()
-        self._cache.jobs.clear()
+        self._cache.jobs = JobCache()
         self._cache.pods = PodCache()
         raise RuntimeError("the resource versions have gone back, as when etcd is restored from a backup")
 

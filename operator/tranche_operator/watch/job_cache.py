@@ -6,7 +6,8 @@ saves the read before the first pods of a job while the watch is current. Any ot
 the job from the API server first (decision 14).
 """
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
@@ -14,15 +15,21 @@ from tranche.kube.api.resources import TrainingJob
 CURRENT_SECONDS = 1.0
 """Time after an event of any job during which the watch counts as current."""
 
+GONE_SECONDS = 600.0
+"""Time during which a late response cannot restore a deleted job."""
+
 
 class JobCache:
     """Last known version of each job, by key."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._jobs: dict[str, Mapping[str, Any] | TrainingJob] = {}
         """Jobs as JSON until they are needed."""
         self._heard_at = float("-inf")
         """Time of the last event of the watch, on the monotonic clock."""
+        self._gone: dict[str, float] = {}
+        """Time of deletion by UID, in that order."""
 
     def heard(self, now: float) -> None:
         """Record that the watch has delivered an event."""
@@ -33,7 +40,9 @@ class JobCache:
         return now - self._heard_at <= CURRENT_SECONDS
 
     def note(self, key: str, raw: Mapping[str, Any]) -> None:
-        """Store a job, unless a later version of it is known."""
+        """Store a job, unless a later version of it is known, or its deletion."""
+        if raw["metadata"].get("uid") in self._gone:
+            return
         known = self._jobs.get(key)
         if known is None or _version(known) <= _version(raw):
             self._jobs[key] = raw
@@ -46,6 +55,14 @@ class JobCache:
     def drop(self, key: str) -> None:
         """Forget a job that is gone, or that has changed since it was stored."""
         self._jobs.pop(key, None)
+
+    def note_deletion(self, key: str, uid: str) -> None:
+        """Forget a job that the watch reports as deleted. A list that was requested before may still contain it."""
+        now = self._clock()
+        while self._gone and next(iter(self._gone.values())) < now - GONE_SECONDS:
+            self._gone.pop(next(iter(self._gone)))
+        self._gone[uid] = now
+        self.drop(key)
 
     def keep(self, keys: Collection[str]) -> None:
         """Forget all jobs but these, which a list has returned."""

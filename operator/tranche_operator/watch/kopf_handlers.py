@@ -115,14 +115,14 @@ def make_settings() -> kopf.OperatorSettings:
 
 def make_registry(
     kubeconfig: str | None,
-    on_job: Callable[[str, Mapping[str, Any] | None, bool], None],
+    on_job: Callable[[str, Mapping[str, Any], bool, bool], None],
     on_listing: Callable[[], None],
 ) -> kopf.OperatorRegistry:
     """Register the handlers.
 
     Args:
         kubeconfig: As for `Credentials.load`.
-        on_job: Called with the key of a changed job, the job (None: it is gone), and whether the change is relevant.
+        on_job: Called with the key of a changed job, the job, whether it is gone, and whether the change is relevant.
         on_listing: Called when a watch restarts with a list, because events may have been missed.
     """
     registry, job_filter = kopf.OperatorRegistry(), JobEventFilter()
@@ -138,7 +138,7 @@ def make_registry(
             on_listing()
             return
         job, gone = event["object"], event["type"] == "DELETED"
-        on_job(f"{namespace}/{name}", None if gone else job, job_filter.is_relevant(job, gone=gone))
+        on_job(f"{namespace}/{name}", job, gone, job_filter.is_relevant(job, gone=gone))
 
     return registry
 

@@ -25,7 +25,7 @@ class KopfThread:
     def __init__(
         self,
         kubeconfig: str | None,
-        on_job: Callable[[str, Mapping[str, Any] | None, bool], None],
+        on_job: Callable[[str, Mapping[str, Any], bool, bool], None],
         on_listing: Callable[[], None],
     ) -> None:
         """Store the arguments; nothing runs before `serve`.
@@ -59,7 +59,7 @@ class KopfThread:
         calls = CallQueue(home)
         registry = make_registry(
             self._kubeconfig,
-            on_job=lambda key, job, relevant: calls.put(self._on_job, key, job, relevant),
+            on_job=lambda *change: calls.put(self._on_job, *change),
             on_listing=lambda: calls.put(self._on_listing),
         )
         before = asyncio.all_tasks()

@@ -16,7 +16,7 @@ from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.actions import Action, CreatePod, WriteStatus
 from tranche_operator.reconcile.observed import Observed
 from tranche_operator.settings import Settings
-from tranche_operator.watch.job_cache import CURRENT_SECONDS, JobCache
+from tranche_operator.watch.job_cache import CURRENT_SECONDS, GONE_SECONDS, JobCache
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -51,6 +51,23 @@ def test_job_cache_forgets(forget: Any) -> None:
     cache.note("lab/cats", raw(9))
     forget(cache)
     assert cache.get("lab/cats") is None
+
+
+def test_list_from_before_a_deletion_does_not_restore_the_job() -> None:
+    """Its pods would be created without a read of the job, since a job without pods needs none."""
+    now = 0.0
+    cache = JobCache(clock=lambda: now)
+    cache.note("lab/cats", raw(9))
+    cache.note_deletion("lab/cats", "u")
+    cache.note("lab/cats", raw(9))
+    assert cache.get("lab/cats") is None
+    again = raw(12)
+    again["metadata"]["uid"] = "v"
+    cache.note("lab/cats", again)
+    assert cache.get("lab/cats") is not None, "another job of this name"
+    now = GONE_SECONDS + 1.0
+    cache.note_deletion("lab/cats", "v")
+    assert list(cache._gone) == ["v"]
 
 
 def test_watch_is_current_for_a_second_after_an_event() -> None:
