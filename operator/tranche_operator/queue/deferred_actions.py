@@ -6,7 +6,9 @@ much as creating the new ones.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from tranche.kube.client.client import ApiError
 from tranche_operator.queue.quiet_time import wait_until_idle
@@ -18,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 50
 """Number of waiting actions for each additional parallel execution."""
+HANGING_SECONDS = 1.0
+"""Time after which actions of other namespaces no longer wait for an action, such as one whose webhook does not answer.
+"""
 RETRY_SECONDS = 1.0
 """Delay of the reconcile after an action has failed, unless the API server asks for a longer one."""
 REMEMBERED_SECONDS = 10.0
@@ -40,6 +45,10 @@ def split_deferrable(observed: Observed, actions: Iterable[Action]) -> tuple[lis
 
 def _is_going(observed: Observed) -> bool:
     return observed.job is None or observed.job.metadata.deletion_timestamp is not None
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
 
 
 class DeferredActionQueue:
@@ -72,6 +81,8 @@ class DeferredActionQueue:
         """Recently started actions with the time until which they are remembered, in that order."""
         self._paused: dict[str, float] = {}
         """End of the delay that the API server has requested, by key of the job."""
+        self._hanging: Counter[str] = Counter()
+        """Number of actions in work for longer than `HANGING_SECONDS`, by namespace."""
         self._changed = asyncio.Event()
 
     def put(self, observed: Observed, actions: Sequence[Action]) -> None:
@@ -92,18 +103,33 @@ class DeferredActionQueue:
                 self._changed.set()
 
     async def serve(self) -> None:
-        """Execute actions until cancelled, the longest waiting first."""
-        while True:
-            while not self._waiting:
-                self._changed.clear()
-                await self._changed.wait()
-            due, _ = next(iter(self._waiting.values()))
-            await asyncio.sleep(max(0.0, due - self._clock()))
-            await wait_until_idle(self._busy, self._clock, due)
-            await asyncio.gather(*(self._do(*one) for one in self._take(1 + len(self._waiting) // BACKLOG)))
+        """Execute actions until cancelled, the longest waiting first, but none of a namespace whose last ones hang."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                while (entry := next(self._eligible(), None)) is None:
+                    self._changed.clear()
+                    await self._changed.wait()
+                due, _ = self._waiting[entry]
+                await asyncio.sleep(max(0.0, due - self._clock()))
+                await wait_until_idle(self._busy, self._clock, due)
+                tasks = {group.create_task(self._do(*one)): _namespace(one[0].key) for one in self._take()}
+                _, hanging = await asyncio.wait(tasks, timeout=HANGING_SECONDS)
+                for task in hanging:
+                    self._hanging[tasks[task]] += 1
+                    task.add_done_callback(partial(self._resume, tasks[task]))
 
-    def _take(self, count: int) -> list[tuple[Observed, Action]]:
-        chosen = [entry for entry, _ in zip(self._waiting, range(count), strict=False)]
+    def _resume(self, namespace: str, _: asyncio.Task[None]) -> None:
+        self._hanging[namespace] -= 1
+        if not self._hanging[namespace]:
+            del self._hanging[namespace]
+            self._changed.set()
+
+    def _eligible(self) -> Iterator[tuple[str, Action]]:
+        return (entry for entry in self._waiting if _namespace(entry[0]) not in self._hanging)
+
+    def _take(self) -> list[tuple[Observed, Action]]:
+        eligible = list(self._eligible())
+        chosen = eligible[: 1 + len(eligible) // BACKLOG]
         self._done.update(dict.fromkeys(chosen, self._clock() + REMEMBERED_SECONDS))
         return [(self._waiting.pop(entry)[1], entry[1]) for entry in chosen]
 

@@ -8,7 +8,12 @@ import pytest
 from support.operator_objects import observed, pod, training_job
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.client.client import ApiError
-from tranche_operator.queue.deferred_actions import RETRY_SECONDS, DeferredActionQueue, split_deferrable
+from tranche_operator.queue.deferred_actions import (
+    HANGING_SECONDS,
+    RETRY_SECONDS,
+    DeferredActionQueue,
+    split_deferrable,
+)
 from tranche_operator.reconcile.actions import Action, DeletePod, EvictPod, ReleasePod
 from tranche_operator.reconcile.observed import Observed
 
@@ -115,6 +120,40 @@ def test_deferred_actions_wait_for_urgent_work_up_to_a_limit() -> None:
             deferred.put(observed(training_job()), [ReleasePod(name, "u", ())])
             await asyncio.sleep(pause)
         assert at == [1.0, 2.3, 10.1], "at once, when there is time, and at last"
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    run(main)
+
+
+def test_hanging_namespace_delays_no_other_release() -> None:
+    async def main(loop: JumpingLoop) -> None:
+        done: dict[str, float] = {}
+        in_work: dict[str, int] = {"slow": 0, "lab": 0}
+        most = 0
+
+        async def apply(seen: Observed, actions: list[Action]) -> float | None:
+            nonlocal most
+            namespace = seen.key.partition("/")[0]
+            in_work[namespace] += 1
+            most = max(most, in_work["slow"])
+            await asyncio.sleep(10.0 if namespace == "slow" else 0.1)
+            in_work[namespace] -= 1
+            done[seen.key] = loop.time()
+            return None
+
+        deferred = DeferredActionQueue(apply, lambda key, delay: None, 1.0, loop.time)
+        serving = asyncio.ensure_future(deferred.serve())
+        seen = observed(training_job())
+        for number in range(49):
+            deferred.put(replace(seen, key="slow/cats"), [ReleasePod(str(number), "u", ())])
+        for name in ("cats", "dogs"):
+            deferred.put(replace(seen, key=f"lab/{name}"), [RELEASE])
+        await asyncio.sleep(1.0 + HANGING_SECONDS + 0.3)
+        assert done.keys() == {"lab/cats", "lab/dogs"}
+        await asyncio.sleep(500.0)
+        assert done["slow/cats"] == pytest.approx(1.0 + 48 * 10.0, abs=11.0), "and it is served to the end"
+        assert most == 2, "51 actions wait at first"
         serving.cancel()
         await asyncio.wait([serving])
 
