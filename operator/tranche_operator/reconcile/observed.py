@@ -37,7 +37,8 @@ class PodView:
     trained: bool = False
     """Whether its training container has terminated; other containers may still run."""
     sidecars: bool = False
-    """Whether other containers than the training container run or are still to start."""
+    """Whether other containers than the training container run or are still to start; without restartable init
+    containers, which the kubelet stops by itself."""
     node: str = field(default="", compare=False)
     ends_by: datetime | None = field(default=None, compare=False)
     """End of the grace period of a terminating pod, by the clock of the API server."""

@@ -137,9 +137,10 @@ def clean_up_finished(
 ) -> list[Action]:
     """Clean up after a finished job, as runPolicy says.
 
-    During `Settings.ledger_patience_seconds` the planner may still count the last pods, workers of a job that
-    succeeded may end by themselves, and parameter servers run until these workers have ended. After that, pods are
-    released and deleted without waiting. The planner counts no pods of a job whose status says Failed.
+    During `Settings.ledger_patience_seconds` the planner may still count the last pods, pods in which training has
+    ended and workers of a job that succeeded may end by themselves, and parameter servers run until these workers have
+    ended. After that, pods are released and deleted without waiting. The planner counts no pods of a job whose status
+    says Failed.
     """
     policy = job.spec.run_policy
     since = now - (job.status.completion_time or now)
@@ -155,8 +156,9 @@ def clean_up_finished(
                 actions += _release(pod)
                 actions += _delete(pod) if policy.clean_pod_policy == "All" else ()
         elif policy.clean_pod_policy != "None":
+            ends = pod.trained and not pod.sidecars
             needed = training if pod.role == names.ROLE_SERVER else isinstance(entry, PlannedWindow) and is_open(entry)
-            if not (phase == "Succeeded" and patient and needed):
+            if not (patient and (ends or (phase == "Succeeded" and needed))):
                 actions += _delete(pod)
     return [*actions, *_end_of_life(job, now)]
 

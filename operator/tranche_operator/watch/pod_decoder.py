@@ -9,7 +9,7 @@ from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pod_state import is_over
-from tranche.kube.convert.training_container import has_terminated, others_remain
+from tranche.kube.convert.training_container import has_terminated, others_go_on
 from tranche_operator.reconcile.observed import PodView
 
 _DEFAULT_GRACE_SECONDS = 30
@@ -77,7 +77,7 @@ def view(pod: Pod) -> PodView:
         over=is_over(pod),
         terminating=metadata.deletion_timestamp is not None,
         trained=has_terminated(pod),
-        sidecars=others_remain(pod),
+        sidecars=others_go_on(pod),
         node=pod.spec.node_name,
         ends_by=metadata.deletion_timestamp,
         finalizers=metadata.finalizers,

@@ -13,6 +13,7 @@ from tranche.kube.convert.training_container import (
     container_name,
     has_terminated,
     is_from,
+    others_go_on,
     others_remain,
     template_annotations,
 )
@@ -89,9 +90,12 @@ class TestSidecarRunsOn:
     def test_sidecar_that_has_not_terminated_remains(self, proxy: dict[str, Any]) -> None:
         assert others_remain(pod(states(terminated(0), proxy)))
 
-    def test_native_sidecar_that_runs_remains(self) -> None:
+    def test_native_sidecar_that_runs_remains_but_does_not_go_on(self) -> None:
         native = [{"name": "native", "state": RUNS}]
-        assert others_remain(pod(states(terminated(0), terminated(0), initContainerStatuses=native)))
+        seen = pod(states(terminated(0), terminated(0), initContainerStatuses=native))
+        assert others_remain(seen)
+        assert not others_go_on(seen), "the kubelet stops it"
+        assert others_go_on(pod(states(terminated(0), RUNS)))
 
     def test_nothing_remains_between_the_last_end_and_the_phase(self) -> None:
         copied = [{"name": "copies", "state": terminated(0)}]

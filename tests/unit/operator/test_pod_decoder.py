@@ -90,6 +90,18 @@ def test_when_a_pod_is_over(changes: dict[str, Any], over: bool, terminating: bo
     assert (found.over, found.terminating) == (over, terminating)
 
 
+@pytest.mark.parametrize(("statuses", "sidecars"), [("initContainerStatuses", False), ("containerStatuses", True)])
+def test_native_sidecar_is_left_to_the_kubelet(statuses: str, sidecars: bool) -> None:
+    """A deletion would take the pod's log away, and the kubelet stops such containers by itself."""
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
+    runs = {"name": "proxy", "state": {"running": {}}}
+    status: dict[str, Any] = {"phase": "Running", "containerStatuses": [ended]}
+    status[statuses] = [*status.get(statuses, ()), runs]
+    found = read(raw_pod(status=status, spec={"containers": [{"name": "main"}]}))
+    assert found.trained
+    assert found.sidecars is sidecars
+
+
 @pytest.mark.parametrize("attempt", ["", "x", "1.5", "²"])
 def test_a_label_that_somebody_has_changed_does_no_harm(attempt: str) -> None:
     assert read(raw_pod(metadata={"labels": {**LABELS, "tranche.dev/attempt": attempt}})).attempt == 0

@@ -4,8 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from support.operator_objects import ACCEPTED, NOW, observed, pod, window
-from support.reconcile_summary import decide, done_job, job_with, named, of_type, pauses
+from support.reconcile_summary import SETTINGS, decide, done_job, job_with, named, of_type, pauses
 from tranche_operator.reconcile import stuck_pod
 from tranche_operator.reconcile.actions import (
     Action,
@@ -78,6 +80,13 @@ class TestSidecars:
     def test_pod_without_other_containers_is_left_to_end(self) -> None:
         actions = decide(observed(job_with(), replace(self.trained, sidecars=False)))
         assert named(DeletePod, actions) == named(EvictPod, actions) == []
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_ended_job_leaves_such_a_pod_to_end_for_a_minute(self, phase: str) -> None:
+        seen = observed(done_job(phase=phase), replace(self.trained, sidecars=False))
+        assert named(DeletePod, decide(seen)) == []
+        assert named(DeletePod, decide(seen, after=SETTINGS.ledger_patience_seconds)) == ["cats-worker-0-1"]
+        assert named(DeletePod, decide(observed(done_job(phase=phase), self.trained))) == ["cats-worker-0-1"]
 
     def test_a_terminating_pod_is_not_deleted_again(self) -> None:
         actions = decide(observed(job_with(), replace(self.trained, terminating=True)))

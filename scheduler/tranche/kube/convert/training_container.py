@@ -67,10 +67,17 @@ def others_remain(pod: Pod) -> bool:
 
     Between the end of the last container and the pod's phase Succeeded or Failed, none does for a moment.
     """
+    return others_go_on(pod) or any(status.state.running for status in pod.status.init_container_statuses)
+
+
+def others_go_on(pod: Pod) -> bool:
+    """Return whether other containers keep the pod running after the training container.
+
+    Restartable init containers do not: the kubelet stops them when all other containers have ended.
+    """
     own = training_state(pod)
     others = (status.state for status in pod.status.container_statuses if status.state is not own)
-    started_before = (status.state for status in pod.status.init_container_statuses)
-    return any(state.terminated is None for state in others) or any(state.running for state in started_before)
+    return any(state.terminated is None for state in others)
 
 
 def requests_digest(pod: Pod) -> str:
