@@ -52,8 +52,9 @@ class Settings:
     resync_interval_seconds: float = 60.0
     """Time between two resyncs, which find what the watches missed."""
     wait_events_per_second: float = 10.0
-    """Highest rate of Pending events over all jobs; the planner writes explanations at the same rate. If thousands of
-    jobs begin to wait at once, or the operator restarts, the last event is delayed accordingly."""
+    """Rate of Pending events, which the namespaces share that have some to come when a job begins to wait; the planner
+    writes explanations at the same rate. If thousands of jobs of a namespace begin to wait at once, or the operator
+    restarts, its last event is delayed accordingly."""
     wait_settle_seconds: float = 2.0
     """Time that a job must wait for the same thing before a Pending event says so; most jobs that start at once never
     wait that long."""

@@ -39,8 +39,8 @@ class ReconcilerCache:
     """Consecutive requests, by path, that found the object changed or the disruption budget not computed yet."""
     times: dict[str, PodTimes] = field(default_factory=dict)
     """Times of a status that waits to be written."""
-    next_event_slot: datetime | None = None
-    """Time of the next free slot for a Pending event."""
+    next_event_slots: dict[str, datetime] = field(default_factory=dict)
+    """Time of the next free slot for a Pending event, by namespace."""
 
     def rejections_of(self, *, staging: bool) -> dict[str, Rejection]:
         """Return the last rejections by job. Those of staging pods are separate, since they delay no other pod."""
@@ -94,11 +94,18 @@ class ReconcilerCache:
             self.reported[key] = kept
 
     def event_slot(self, key: str, settings: Settings, now: datetime) -> float:
-        """Return the seconds until the slot of the job's next Pending event, and reserve one if needed."""
+        """Return the seconds until the slot of the job's next Pending event, and reserve one if needed.
+
+        The more namespaces have reserved slots, the further apart are those of each. Those of one namespace never delay
+        those of another, since a tenant may create and delete jobs without end.
+        """
         wait = self.waits.get(key, Wait())
         if not wait.has_event_slot:
-            free = max(now, self.next_event_slot or now)
-            self.next_event_slot = free + timedelta(seconds=1 / settings.wait_events_per_second)
+            namespace = key.partition("/")[0]
+            taken = {one: at for one, at in self.next_event_slots.items() if at > now}
+            free = taken.setdefault(namespace, now)
+            taken[namespace] = free + timedelta(seconds=len(taken) / settings.wait_events_per_second)
+            self.next_event_slots = taken
             turn = max(free, now + timedelta(seconds=settings.wait_settle_seconds))
             wait = self.waits[key] = replace(wait, not_before=turn, has_event_slot=True)
         return max(0.0, (wait.not_before - now).total_seconds()) if wait.not_before is not None else 0.0

@@ -81,6 +81,20 @@ class TestTurns:
         for second in range(2, 1000):
             assert sum(second < turn <= second + 1 for turn in turns) <= 11
 
+    def test_jobs_of_a_namespace_do_not_delay_events_of_others(self) -> None:
+        cache = ReconcilerCache()
+        for number in range(10_000):
+            cache.event_slot(f"lab/job-{number}", SETTINGS, NOW)
+            cache.forget(f"lab/job-{number}")
+        assert cache.event_slot("team-b/cats", SETTINGS, NOW) == 2.0
+
+    def test_namespaces_that_wait_at_once_share_the_event_rate(self) -> None:
+        cache = ReconcilerCache()
+        keys = [f"n{namespace}/job-{number}" for number in range(500) for namespace in range(20)]
+        turns = sorted(cache.event_slot(key, SETTINGS, NOW) for key in keys)
+        assert 950.0 < turns[-1] < 1010.0
+        assert sum(100.0 < turn <= 200.0 for turn in turns) == pytest.approx(1000, rel=0.02)
+
     def test_waiting_event_starts_quiet_time_then_needs_new_turn(self) -> None:
         cache = ReconcilerCache()
         cache.record_event("lab/cats", BEHIND, NOW)
