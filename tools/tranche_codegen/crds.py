@@ -14,7 +14,7 @@ import click
 from tranche.kube.api.resources import GROUP, VERSION, SiteObject, TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche_codegen.files import differences, generated_files, write_files
-from tranche_codegen.pod_schema import OPENAPI_PATH, staging_schema, template_schema, volume_schema
+from tranche_codegen.pod_schema import OPENAPI_PATH, server_schema, staging_schema, template_schema, volume_schema
 from tranche_codegen.structural_schema import Schema, structural_schema
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -66,6 +66,7 @@ _SITE_COLUMNS = [
 def build_crds(openapi: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Build both definitions, by plural name, with schemas from the OpenAPI v3 document of the core group."""
     embedded = {
+        "x-tranche-server-template": server_schema(openapi),
         "x-tranche-staging-template": staging_schema(openapi),
         "x-tranche-template": template_schema(openapi),
         "x-tranche-volume": volume_schema(openapi),

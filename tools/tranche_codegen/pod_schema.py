@@ -30,7 +30,7 @@ _KEPT = {
 }  # fmt: skip
 _MAX_LABELS = 64
 _MAX_CONTAINERS = _MAX_RESOURCES = 32
-"""Maximum containers of a staging pod, far above real ones; a CEL rule over all containers needs a bound."""
+"""Maximum containers, and resources of one, far above real ones; a CEL rule that reads each of them needs a bound."""
 _STAGING_POD = {
     "activeDeadlineSeconds", "automountServiceAccountToken", "containers", "dnsPolicy", "hostNetwork", "hostname",
     "hostnameOverride", "imagePullSecrets", "nodeName", "nodeSelector", "preemptionPolicy", "priority",
@@ -81,18 +81,31 @@ def _bound_arguments(container: Schema) -> None:
         container["env"]["items"]["properties"]["value"]["maxLength"] = _LONGEST_ARGUMENT
 
 
+def server_schema(openapi: Mapping[str, Any]) -> Schema:
+    """Build the schema of the PodTemplateSpec of a parameter server, bounded for rules about its requests."""
+    template = template_schema(openapi)
+    for name in ("containers", "initContainers"):
+        _bound_requests(template["properties"]["spec"]["properties"][name])
+    return template
+
+
+def _bound_requests(containers: Schema) -> None:
+    """Bound the number of containers, and of the resources that one of them requests."""
+    containers["maxItems"] = _MAX_CONTAINERS
+    amounts = containers["items"]["properties"]["resources"]["properties"]
+    for part in ("limits", "requests"):
+        amounts[part]["maxProperties"] = _MAX_RESOURCES
+
+
 def staging_schema(openapi: Mapping[str, Any]) -> Schema:
     """Build the reduced PodTemplateSpec of a staging pod: a fourth full one would exceed the size limit of the CRD."""
     template = template_schema(openapi)
     pod = template["properties"]["spec"]
     _keep(pod, _STAGING_POD)
     containers = pod["properties"]["containers"]
-    containers["maxItems"] = _MAX_CONTAINERS
+    _bound_requests(containers)
     _keep(containers["items"], _STAGING_CONTAINER)
-    resources = containers["items"]["properties"]["resources"]
-    _keep(resources, ("limits", "requests"))
-    for amounts in resources["properties"].values():
-        amounts["maxProperties"] = _MAX_RESOURCES
+    _keep(containers["items"]["properties"]["resources"], ("limits", "requests"))
     _keep(pod["properties"]["volumes"]["items"], _STAGING_VOLUME)
     return template
 

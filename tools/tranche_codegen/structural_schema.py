@@ -56,12 +56,15 @@ def _convert(schema: Schema, definitions: Mapping[str, Schema], embedded: Mappin
 
 
 def _with_rules(schema: Schema, inside: Mapping[str, Any]) -> Schema:
-    """Return a copy of the schema with CEL rules at fields inside, by path such as ``spec.nodeName``."""
+    """Return a copy of the schema with CEL rules at fields inside, by path such as ``spec.nodeName``.
+
+    A list in the path stands for each of its items.
+    """
     result = deepcopy(schema)
     for path, rules in inside.items():
         field = result
         for name in path.split("."):
-            field = field["properties"][name]
+            field = field.get("items", field)["properties"][name]
         field["x-kubernetes-validations"] = rules
     return result
 

@@ -31,6 +31,8 @@ def edited(obj: Object, changes: dict[str, Any]) -> Object:
     return result
 
 
+SERVER = "spec.parameterServers.template.spec"
+GPU_CONTAINER = {"name": "load", "image": "load", "resources": {"requests": {"amd.com/gpu": 1}}}
 STAGING = "spec.data.staging.template"
 
 
@@ -49,6 +51,14 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
     "staging asks for a GPU": (
         staged({f"{STAGING}.spec.containers.0.resources.limits": {"nvidia.com/gpu": 1}}),
         "a staging pod copies data: leave out GPUs",
+    ),
+    "parameter server asks for a GPU": (
+        {f"{SERVER}.containers.0.resources.limits": {"nvidia.com/gpu": 1}},
+        "parameter servers run without GPUs: leave them out",
+    ),
+    "parameter server starts with a GPU": (
+        {f"{SERVER}.initContainers": [GPU_CONTAINER]},
+        "parameter servers run without GPUs: leave them out",
     ),
     "staging of a MIG device": (
         staged({f"{STAGING}.spec.containers.0.resources.requests": {"nvidia.com/mig-1g.5gb": 1}}),

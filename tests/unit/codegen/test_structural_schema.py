@@ -96,6 +96,20 @@ def test_a_rule_for_a_field_inside_is_put_there() -> None:
     assert "x-kubernetes-validations" not in EMBEDDED["properties"]["title"]
 
 
+def test_a_rule_behind_a_list_is_put_at_its_items() -> None:
+    class Holder(Resource):
+        free: Annotated[
+            dict[str, Any],
+            Field(json_schema_extra={"x-tranche-template": True, RULES_INSIDE: {"rows.title": [{"rule": "false"}]}}),
+        ]
+
+    rows = {"type": "array", "items": EMBEDDED}
+    listed = {"type": "object", "properties": {"rows": rows}}
+    found = structural_schema(Holder, {"x-tranche-template": listed})["properties"]["free"]
+    title = found["properties"]["rows"]["items"]["properties"]["title"]
+    assert title == {"type": "string", "default": "", "x-kubernetes-validations": [{"rule": "false"}]}
+
+
 def test_embedded_schema_is_kept_and_gets_rules_of_the_field() -> None:
     free = properties()["free"]
     assert free == {**EMBEDDED, **rules(("self.a", "b"))}

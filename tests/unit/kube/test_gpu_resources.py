@@ -149,6 +149,29 @@ def test_request_that_cannot_be_planned_is_named(
     assert objection(get_policy("chunk"), job) == job.gpu_problem
 
 
+@pytest.mark.parametrize(
+    ("gpus", "resources", "refused"),
+    [
+        ({}, (NVIDIA,), ""),
+        ({NVIDIA: "0", "cpu": "4"}, ("cpu", NVIDIA), ""),
+        ({NVIDIA: "1"}, (NVIDIA,), NVIDIA),
+        ({AMD: "1"}, (NVIDIA,), AMD),
+        ({"example.org/tpu": "1"}, (NVIDIA, "example.org/tpu"), "example.org/tpu"),
+    ],
+)
+@pytest.mark.parametrize("containers", ["containers", "initContainers"])
+def test_parameter_server_with_gpus_cannot_be_planned(
+    gpus: dict[str, str], resources: tuple[str, ...], refused: str, containers: str
+) -> None:
+    raw = training_job(**{NVIDIA: "1"}).model_dump(by_alias=True, mode="json")
+    pod: dict[str, Any] = {"containers": [{"name": "s", "image": "x"}]}
+    pod[containers] = [{"name": "s", "image": "x", "resources": {"limits": gpus}}]
+    raw["spec"]["parameterServers"] = {"template": {"spec": pod}}
+    job = to_job(TrainingJob.model_validate(raw), resources)
+    told = f"spec.parameterServers: only workers and the chief train on GPUs: remove {refused}"
+    assert objection(get_policy("chunk"), job) == (("GpuNotPlanned", told) if refused else None)
+
+
 def test_other_resources_do_not_contain_the_gpu_resources() -> None:
     job = to_job(training_job(**{AMD: "1", "rdma/hca": "1"}), BOTH)
     assert job.worker.constraints.extended == (("rdma/hca", 1),)

@@ -67,29 +67,40 @@ _TEMPLATE_RULES = {
         "labels that begin with tranche.dev/ are set by tranche: leave them out",
     ),
 }
-_INSIDE = {
-    "x-tranche-rules-inside": {path: rules(rule)["x-kubernetes-validations"] for path, rule in _TEMPLATE_RULES.items()}
-}
-Template = Annotated[dict[str, Any], Field(json_schema_extra={"x-tranche-template": True, **_INSIDE})]
+
+
+def _template(kind: str, **more: tuple[str, str]) -> Any:
+    """Return the field of a pod template: the marker of its schema, and its CEL rules by path."""
+    inside = {path: rules(rule)["x-kubernetes-validations"] for path, rule in {**_TEMPLATE_RULES, **more}.items()}
+    return Field(json_schema_extra={f"x-tranche-{kind}": True, "x-tranche-rules-inside": inside})
+
+
+def _without_gpus(message: str, *containers: str) -> dict[str, tuple[str, str]]:
+    """Return the rules by which the containers of a template request no GPUs. They have the usual names of GPUs."""
+    gpu = "k.endsWith('/gpu') || k.startsWith('nvidia.com/') || k.startsWith('amd.com/')"
+    parts = [f"spec.{name}.resources.{part}" for name in containers for part in ("requests", "limits")]
+    return dict.fromkeys(parts, (f"!self.exists(k, {gpu})", message))
+
+
+Template = Annotated[dict[str, Any], _template("template")]
 """A PodTemplateSpec; the CRD generator puts Kubernetes' own schema here."""
-_DEVICE = "k.endsWith('/gpu') || k.startsWith('nvidia.com/') || k.startsWith('amd.com/')"
-_ASKS = " || ".join(
-    f"(has(c.resources.{part}) && c.resources.{part}.exists(k, {_DEVICE}))" for part in ("requests", "limits")
-)
-StagingTemplate = Annotated[
+ServerTemplate = Annotated[
     dict[str, Any],
-    Field(
-        json_schema_extra=rules(
-            (
-                f"self.spec.containers.all(c, !has(c.resources) || !({_ASKS}))",
-                "a staging pod copies data: leave out GPUs",
-            ),
-            **{"x-tranche-staging-template": True},
-            **_INSIDE,
-        )
+    _template(
+        "server-template",
+        **_without_gpus(
+            "parameter servers run without GPUs: leave them out, only workers and the chief train on GPUs",
+            "containers",
+            "initContainers",
+        ),
     ),
 ]
-"""The part of a PodTemplateSpec that copying takes. The rule has the usual names of GPUs, the planner the one set."""
+"""A PodTemplateSpec without GPUs. The planner refuses those that the installation names."""
+StagingTemplate = Annotated[
+    dict[str, Any],
+    _template("staging-template", **_without_gpus("a staging pod copies data: leave out GPUs", "containers")),
+]
+"""The part of a PodTemplateSpec that copying takes. The planner refuses the GPUs that the installation names."""
 Volume = Annotated[
     dict[str, Any],
     Field(

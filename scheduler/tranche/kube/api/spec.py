@@ -12,6 +12,7 @@ from tranche.kube.api.fields import (
     PositiveQuantity,
     Quantity,
     Resource,
+    ServerTemplate,
     SiteName,
     SiteReference,
     StagingTemplate,
@@ -102,8 +103,8 @@ class ParameterServers(Resource):
 
     replicas: int = Field(default=1, ge=1, le=100)
     """Number of pods that share the model."""
-    template: Template
-    """Pod template of a parameter server."""
+    template: ServerTemplate
+    """Pod template of a parameter server, without GPUs."""
 
 
 class Chief(Resource):

@@ -114,6 +114,22 @@ def gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> tup
     return "NoGpuRequested", f"the worker template requests no GPU: add {names} to the limits of a container"
 
 
+def server_gpu_problem(requests: Mapping[str, int], gpu_resources: GpuResources) -> tuple[str, str] | None:
+    """Return why a parameter server cannot have these requests, as `gpu_problem`; None if it can.
+
+    No policy counts a GPU of a parameter server, no job preempts it, and a server that holds the model runs without
+    workers too.
+
+    Args:
+        requests: Requests of the parameter server by resource name, as from `requests_by_name`.
+        gpu_resources: Resource names of the GPUs of this installation; `cpu` stands for GPUs on simulated nodes.
+    """
+    asked = sorted(n for n, amount in requests.items() if amount and n != "cpu" and (n in gpu_resources or _is_gpu(n)))
+    if not asked:
+        return None
+    return "GpuNotPlanned", f"spec.parameterServers: only workers and the chief train on GPUs: remove {asked[0]}"
+
+
 def _is_gpu(resource: str) -> bool:
     """Return whether a resource name looks like one of GPUs, as in the rules of the definition of TrainingJob."""
     return resource.endswith("/gpu") or resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/"))

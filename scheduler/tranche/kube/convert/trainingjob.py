@@ -9,6 +9,7 @@ from math import ceil, inf
 from typing import Any
 
 from tranche.kube.api.condition import find_condition
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.fields import MAX_SITES, MAX_UNPLACED_MESSAGE, MAX_UNPLACED_NODES
 from tranche.kube.api.names import (
     CONDITION_CLAIMS_LIMITED,
@@ -39,7 +40,7 @@ from tranche.kube.api.resources import (
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
 from tranche.kube.api.timestamp import rfc3339
-from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name
+from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name, server_gpu_problem
 from tranche.kube.convert.attempt_history import LONGEST_REASON, attempt_status, read_record
 from tranche.kube.convert.pod_shape import pod_of_template, pod_requests
 from tranche.kube.convert.size_limit import check_sizes
@@ -105,7 +106,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         generation=resource.metadata.generation,
         submitted=created.timestamp() if created else 0.0,
         worker=worker,
-        gpu_problem=gpu_problem(requests_by_name(worker_pod), gpu_resources),
+        gpu_problem=_gpu_problem(worker_pod, server_pod, gpu_resources),
         chunks=chunks,
         epochs=data.epochs if data else 1,
         batches_per_chunk=data.batches_per_chunk if data else 1,
@@ -174,6 +175,13 @@ def _durable(checkpoint: CheckpointSpec) -> bool | None:
     if checkpoint.scope != "Cluster" or (volume is not None and not PASSING_VOLUMES.isdisjoint(volume)):
         return False
     return True if volume is not None else None
+
+
+def _gpu_problem(worker: Pod, server: Pod | None, gpu_resources: GpuResources) -> tuple[str, str] | None:
+    problem = gpu_problem(requests_by_name(worker), gpu_resources)
+    if problem is not None or server is None:
+        return problem
+    return server_gpu_problem(requests_by_name(server), gpu_resources)
 
 
 def _is_staged(resource: TrainingJob, gpu_resources: GpuResources) -> bool:
