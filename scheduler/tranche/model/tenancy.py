@@ -1,4 +1,4 @@
-"""Limits of what the jobs of a namespace may claim: weight, priority class, cost of a restart, and policy Never."""
+"""Limits of what the jobs of a namespace may claim: weight, priority class, cost of a restart, preemption policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,9 +28,12 @@ class ClaimLimits:
     highest_class: str = "tranche-high"
     """Highest priority class that a job may have."""
     allow_never: bool = True
-    """Whether a job may have the preemption policy Never."""
+    """Whether a job may have each preemption policy."""
     max_restart_seconds: float = LONGEST_RESTART_SECONDS
     """Largest cost of a restart, declared or measured: a job that is too costly to preempt is never preempted."""
+    allow_at_chunk_end: bool = False
+    """Whether a job may have AtChunkEnd where it may not have Never. A worker then runs for as long as its chunk takes,
+    which the job decides: with one chunk, until the job ends."""
 
     def limited(self, job: Job) -> Job:
         """Return the job with claims within the limits, and with a sentence about those that exceeded them."""
@@ -42,7 +45,7 @@ class ClaimLimits:
         if priority > PRIORITY_CLASSES[self.highest_class]:
             priority = PRIORITY_CLASSES[self.highest_class]
             parts.append(f"priorityClassName to {self.highest_class}")
-        if preemption is Preemption.NEVER and not self.allow_never:
+        if not self._allows(preemption):
             preemption = Preemption.IMMEDIATE
             parts.append("preemption.policy to Immediate")
         restart = min(job.restart_seconds, self.max_restart_seconds)
@@ -59,6 +62,10 @@ class ClaimLimits:
             restart_limit_seconds=self.max_restart_seconds,
             limited=f"namespace {job.namespace} limits {', '.join(parts)}" if parts else "",
         )
+
+    def _allows(self, preemption: Preemption) -> bool:
+        at_chunk_end = preemption is Preemption.AT_CHUNK_END and self.allow_at_chunk_end
+        return preemption is Preemption.IMMEDIATE or self.allow_never or at_chunk_end
 
 
 @dataclass(frozen=True, slots=True)

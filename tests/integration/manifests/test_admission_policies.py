@@ -23,6 +23,7 @@ LIMITS = {
     "allowNever": "false",
     "maxGraceSeconds": "600",
     "maxRestartSeconds": "600",
+    "allowAtChunkEnd.lab": "true",
     "maxWeight.research": "100",
     "highestPriorityClass.research": "tranche-high",
     "allowNever.research": "true",
@@ -34,10 +35,11 @@ JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 
 @pytest.fixture(scope="module")
 def guarded(cluster: Cluster) -> Cluster:
-    """The cluster with the policies, two tenants, and a job of an earlier time with claims above the limits."""
+    """The cluster with the policies, tenants with rights and limits, and a job of earlier with claims above them."""
     everything = ["--verb=*", "--resource=*.*"]
+    cluster.kubectl("create", "namespace", "lab")
     cluster.kubectl("create", "namespace", "research")
-    for namespace in ("default", "research"):
+    for namespace in ("default", "lab", "research"):
         binding = ["-n", namespace, "create", "rolebinding"]
         cluster.kubectl(*binding, "editor", "--clusterrole=edit", f"--user={EDITOR}")
         cluster.kubectl("-n", namespace, "create", "role", "owner", *everything)
@@ -135,7 +137,11 @@ def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
         ),
         (
             {"preemption": {"policy": "Never"}},
-            "spec.preemption.policy: namespace default may not use Never: use Immediate or AtChunkEnd",
+            "spec.preemption.policy: namespace default may not use Never: use Immediate",
+        ),
+        (
+            {"preemption": {"policy": "AtChunkEnd"}, "data": {"chunks": 1}},
+            "spec.preemption.policy: namespace default may not use AtChunkEnd: use Immediate",
         ),
         (
             {"preemption": {"restartOverhead": "10m1s"}},
@@ -182,6 +188,14 @@ def test_a_namespace_has_limits_of_its_own(guarded: Cluster) -> None:
     claims = {"weight": 100, "priorityClassName": "tranche-high", "preemption": preemption}
     assert refusal(guarded, job("more", "research", **claims)) == ""
     assert "at most 100" in refusal(guarded, job("most", "research", weight=101))
+
+
+def test_policy_at_chunk_end_is_accepted_where_it_is_allowed(guarded: Cluster) -> None:
+    def asking(policy: str, namespace: str) -> str:
+        return refusal(guarded, job("polite", namespace, data={"chunks": 9}, preemption={"policy": policy}))
+
+    assert asking("AtChunkEnd", "lab") == asking("AtChunkEnd", "research") == ""
+    assert "namespace lab may not use Never: use Immediate or AtChunkEnd" in asking("Never", "lab")
 
 
 def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> None:

@@ -14,6 +14,7 @@ DATA = {
     "allowNever": "false",
     "maxWeight.research": "1000",
     "allowNever.ops": "true",
+    "allowAtChunkEnd.lab": "true",
     "maxRestartSeconds": "600",
     "maxRestartSeconds.ops": "3600",
 }
@@ -38,6 +39,7 @@ def test_namespaces_inherit_what_they_do_not_set() -> None:
     assert to_tenancy(DATA) == Tenancy(
         defaults,
         {
+            "lab": ClaimLimits(10, "tranche-normal", False, 600, allow_at_chunk_end=True),
             "ops": ClaimLimits(10, "tranche-normal", allow_never=True, max_restart_seconds=3600),
             "research": ClaimLimits(1000, "tranche-normal", allow_never=False, max_restart_seconds=600),
         },
@@ -57,6 +59,7 @@ def test_without_limits_nothing_is_limited() -> None:
         ("maxWeight", "1000001"),
         ("highestPriorityClass", "system-node-critical"),
         ("allowNever.lab", "yes"),
+        ("allowAtChunkEnd", "sometimes"),
         ("maxWieght", "1"),
         ("maxGraceSeconds.lab", "10m"),
         ("maxRestartSeconds.lab", "10m"),

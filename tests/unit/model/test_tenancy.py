@@ -51,8 +51,15 @@ def test_declared_restart_cost_is_clamped_and_told() -> None:
     assert (within.restart_seconds, within.limited) == (600, "")
 
 
-def test_policy_at_chunk_end_is_not_limited() -> None:
-    assert STRICT.limited(claiming(policy="AtChunkEnd")).preemption is Preemption.AT_CHUNK_END
+def test_policy_at_chunk_end_is_allowed_like_never_or_on_its_own() -> None:
+    job = claiming(policy="AtChunkEnd")
+    limited = STRICT.limited(job)
+    assert (limited.preemption, limited.limited) == (
+        Preemption.IMMEDIATE,
+        "namespace lab limits preemption.policy to Immediate",
+    )
+    assert ClaimLimits(allow_never=True).limited(job) is job
+    assert ClaimLimits(allow_never=False, allow_at_chunk_end=True).limited(job) is job
 
 
 def test_limits_of_a_namespace_replace_the_defaults() -> None:

@@ -1,9 +1,9 @@
 """Limits of namespaces from a mounted ConfigMap, which is also the parameter of the ValidatingAdmissionPolicy.
 
 A CEL expression of a policy cannot parse YAML, so the ConfigMap has one key for each limit: ``maxWeight``,
-``highestPriorityClass``, ``allowNever``, ``maxRestartSeconds`` and ``maxGraceSeconds``, and the same with the suffix
-``.NAMESPACE``. Mounted, each key is a file. The policy alone enforces ``maxGraceSeconds``: a grace period belongs to
-pods, not to the plan.
+``highestPriorityClass``, ``allowNever``, ``allowAtChunkEnd``, ``maxRestartSeconds`` and ``maxGraceSeconds``, and the
+same with the suffix ``.NAMESPACE``. Mounted, each key is a file. The policy alone enforces ``maxGraceSeconds``: a grace
+period belongs to pods, not to the plan.
 """
 
 import logging
@@ -15,7 +15,8 @@ from tranche.model.tenancy import LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits,
 
 logger = logging.getLogger(__name__)
 
-MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER = "maxWeight", "highestPriorityClass", "allowNever"
+MAX_WEIGHT, HIGHEST_CLASS = "maxWeight", "highestPriorityClass"
+ALLOW_NEVER, ALLOW_AT_CHUNK_END = "allowNever", "allowAtChunkEnd"
 MAX_RESTART, MAX_GRACE = "maxRestartSeconds", "maxGraceSeconds"
 
 
@@ -27,7 +28,7 @@ def to_tenancy(data: Mapping[str, str]) -> Tenancy:
     """
     for key, value in data.items():
         limit = key.partition(".")[0]
-        if limit not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER, MAX_RESTART, MAX_GRACE):
+        if limit not in (MAX_WEIGHT, HIGHEST_CLASS, ALLOW_NEVER, ALLOW_AT_CHUNK_END, MAX_RESTART, MAX_GRACE):
             raise ValueError(f"{key}: unknown limit")
         if limit in (MAX_RESTART, MAX_GRACE) and not value.isdecimal():
             raise ValueError(f"{key}: {value!r} is not a whole number of seconds")
@@ -40,9 +41,14 @@ def _limits(data: Mapping[str, str], suffix: str, defaults: ClaimLimits) -> Clai
     return ClaimLimits(
         _weight(data, MAX_WEIGHT + suffix, defaults.max_weight),
         _one_of(data, HIGHEST_CLASS + suffix, PRIORITY_CLASSES, defaults.highest_class),
-        _one_of(data, ALLOW_NEVER + suffix, ("true", "false"), str(defaults.allow_never).lower()) == "true",
+        _allowed(data, ALLOW_NEVER + suffix, defaults.allow_never),
         float(data.get(MAX_RESTART + suffix, defaults.max_restart_seconds)),
+        _allowed(data, ALLOW_AT_CHUNK_END + suffix, defaults.allow_at_chunk_end),
     )
+
+
+def _allowed(data: Mapping[str, str], key: str, default: bool) -> bool:
+    return _one_of(data, key, ("true", "false"), str(default).lower()) == "true"
 
 
 def _weight(data: Mapping[str, str], key: str, default: float) -> float:
