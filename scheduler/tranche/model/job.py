@@ -116,7 +116,7 @@ class Job:
     gpu_problem: tuple[str, str] | None = None
     """Why its GPUs cannot be planned in this installation, as a CamelCase reason and a sentence; None if they can."""
     limited: str = ""
-    """Sentence about the claims (weight, tier, preemption, restarts) that its namespace limits; empty if none."""
+    """Sentence about the claims (weight, utility, tier, preemption, restarts) that its namespace limits; else empty."""
     order: int = 0
     """Rank among jobs submitted at the same time: the smaller comes first, then the smaller key."""
     owner: str = ""

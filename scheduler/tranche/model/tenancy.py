@@ -1,10 +1,11 @@
-"""Limits of what the jobs of a namespace may claim: weight, priority class, cost of a restart, preemption policy."""
+"""Limits of what the jobs of a namespace may claim: weight, utility, priority class, preemption."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tranche.model.job import LONGEST_RESTART_SECONDS, Job, Preemption
+from tranche.model.utility import UTILITY_OF_WEIGHT
 
 PRIORITY_CLASSES: Mapping[str, int] = MappingProxyType({"tranche-low": -10, "tranche-normal": -9, "tranche-high": -8})
 """Values of the PriorityClasses of the strict tiers. The cluster autoscaler ignores pods with a value below −10."""
@@ -25,6 +26,7 @@ class ClaimLimits:
     """Limits of one namespace; the defaults limit nothing."""
 
     max_weight: float = LARGEST_WEIGHT
+    """Largest weight; a declared utility may be that of a job of this weight which declares none."""
     highest_class: str = "tranche-high"
     """Highest priority class that a job may have."""
     allow_never: bool = True
@@ -38,10 +40,13 @@ class ClaimLimits:
     def limited(self, job: Job) -> Job:
         """Return the job with claims within the limits, and with a sentence about those that exceeded them."""
         parts: list[str] = []
-        weight, priority, preemption = job.weight, job.priority, job.preemption
+        weight, utility, priority, preemption = job.weight, job.utility, job.priority, job.preemption
         if weight > self.max_weight:
             weight = self.max_weight
             parts.append(f"weight to {weight:g}")
+        if utility is not None and utility.priority > UTILITY_OF_WEIGHT * self.max_weight:
+            utility = replace(utility, priority=UTILITY_OF_WEIGHT * self.max_weight)
+            parts.append(f"utility.priority to {utility.priority:g}")
         if priority > PRIORITY_CLASSES[self.highest_class]:
             priority = PRIORITY_CLASSES[self.highest_class]
             parts.append(f"priorityClassName to {self.highest_class}")
@@ -56,6 +61,7 @@ class ClaimLimits:
         return replace(
             job,
             weight=weight,
+            utility=utility,
             priority=priority,
             preemption=preemption,
             restart_seconds=restart,

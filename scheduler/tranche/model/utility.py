@@ -9,6 +9,8 @@ from math import exp
 
 LARGEST_EXPONENT = 700.0
 """Largest argument of exp; a larger one overflows."""
+UTILITY_OF_WEIGHT = 50.0
+"""Largest utility, by weight, of a job that declares none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,10 @@ def test_only_the_programs_write_the_status_of_a_site(guarded: Cluster) -> None:
             "spec.preemption.policy: namespace default may not use AtChunkEnd: use Immediate",
         ),
         (
+            {"utility": {"priority": 501, "target": "1h"}},
+            "spec.utility.priority: namespace default may use at most 500, and this job has 501",
+        ),
+        (
             {"preemption": {"restartOverhead": "10m1s"}},
             "spec.preemption.restartOverhead: namespace default may use at most 600 s, and this job has 10m1s",
         ),
@@ -181,6 +185,7 @@ def test_claims_within_the_limits_are_accepted(guarded: Cluster) -> None:
     assert refusal(guarded, job("modest", workers={"maxReplicas": 1, **patient(600)})) == ""
     assert refusal(guarded, job("modest", weight=10, priorityClassName="tranche-normal")) == ""
     assert refusal(guarded, job("modest", preemption={"restartOverhead": "10m"})) == ""
+    assert refusal(guarded, job("modest", utility={"priority": 500, "target": "1h"})) == ""
 
 
 def test_a_namespace_has_limits_of_its_own(guarded: Cluster) -> None:

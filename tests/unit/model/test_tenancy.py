@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tranche.model import Job, PodShape, Preemption, Resources
+from tranche.model import Job, PodShape, Preemption, Resources, Utility
 from tranche.model.tenancy import ClaimLimits, Tenancy
+from tranche.policies.allocation.utility import utility_of
+from tranche.state.job import JobState
 
 STRICT = ClaimLimits(max_weight=10, highest_class="tranche-normal", allow_never=False)
 
@@ -49,6 +51,15 @@ def test_declared_restart_cost_is_clamped_and_told() -> None:
     )
     within = limits.limited(replace(claiming(), restart_seconds=600.0))
     assert (within.restart_seconds, within.limited) == (600, "")
+
+
+def test_declared_utility_is_clamped_to_that_of_the_weight() -> None:
+    limited = STRICT.limited(replace(claiming(), utility=Utility(1e6, 0.0, 60.0)))
+    assert limited.utility == Utility(500.0, 0.0, 60.0)
+    assert limited.limited == "namespace lab limits utility.priority to 500"
+    heaviest = replace(claiming(weight=10), utility=Utility(500.0, 0.0, 60.0))
+    assert STRICT.limited(heaviest) is heaviest
+    assert utility_of(JobState(STRICT.limited(claiming(weight=1e6)))).priority == 500.0
 
 
 def test_policy_at_chunk_end_is_allowed_like_never_or_on_its_own() -> None:

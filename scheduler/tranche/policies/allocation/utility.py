@@ -5,6 +5,7 @@ and γ2 = 4/γ3.
 """
 
 from tranche.model import Utility
+from tranche.model.utility import UTILITY_OF_WEIGHT
 from tranche.state.job import JobState
 
 
@@ -13,4 +14,4 @@ def utility_of(state: JobState) -> Utility:
     if state.job.utility is not None:
         return state.job.utility
     target = max(2.0 * state.ideal_seconds, 1e-9)
-    return Utility(50.0 * state.job.weight, 4.0 / target, target)
+    return Utility(UTILITY_OF_WEIGHT * state.job.weight, 4.0 / target, target)
