@@ -80,6 +80,22 @@ def test_changed_mount_is_read_again(tmp_path: Path) -> None:
     assert directory.current.defaults.max_weight == 20
 
 
+def test_unreadable_limit_is_strict_in_a_planner_that_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bad = {"maxWeight.lab": "ten", "allowNever": "maybe", "allowAtChunkEnd.lab": "", "maxRestartSeconds": "1h"}
+    unknown = {"maxWieght": "5", "maxGraceSeconds.lab": "1h"}
+    mount(tmp_path, {"maxWeight": "20", "highestPriorityClass.lab": "high", **bad, **unknown})
+    with caplog.at_level(logging.ERROR):
+        directory = TenancyDirectory(tmp_path)
+    assert {key for key in (*bad, *unknown) if f"{key}: " in caplog.text} == {*bad, *unknown}
+    assert directory.current == Tenancy(
+        ClaimLimits(20, allow_never=False, max_restart_seconds=600),
+        {"lab": ClaimLimits(1, "tranche-normal", allow_never=False, max_restart_seconds=600)},
+    )
+    mount(tmp_path, {"maxWeight": "20"})
+    assert directory.reload()
+    assert directory.current == Tenancy(ClaimLimits(20))
+
+
 def test_unreadable_change_leaves_the_limits_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mount(tmp_path, {"maxWeight": "10"})
     directory = TenancyDirectory(tmp_path)

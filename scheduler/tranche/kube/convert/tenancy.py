@@ -10,14 +10,25 @@ import logging
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 
-from tranche.model.tenancy import LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits, Tenancy
+from tranche.model.tenancy import DEFAULT_CLASS, LARGEST_WEIGHT, PRIORITY_CLASSES, ClaimLimits, Tenancy
 
 logger = logging.getLogger(__name__)
 
 MAX_WEIGHT, HIGHEST_CLASS = "maxWeight", "highestPriorityClass"
 ALLOW_NEVER, ALLOW_AT_CHUNK_END = "allowNever", "allowAtChunkEnd"
 MAX_RESTART, MAX_GRACE = "maxRestartSeconds", "maxGraceSeconds"
+UNREADABLE = MappingProxyType(
+    {
+        MAX_WEIGHT: "1",
+        HIGHEST_CLASS: DEFAULT_CLASS,
+        ALLOW_NEVER: "false",
+        ALLOW_AT_CHUNK_END: "false",
+        MAX_RESTART: "600",
+    }
+)
+"""Limits in place of unreadable ones when a planner starts: no claim is freed, and no job without claims loses rank."""
 
 
 def to_tenancy(data: Mapping[str, str]) -> Tenancy:
@@ -35,6 +46,21 @@ def to_tenancy(data: Mapping[str, str]) -> Tenancy:
     named = {key.partition(".")[2] for key in data} - {""}
     defaults = _limits(data, "", ClaimLimits())
     return Tenancy(defaults, {name: _limits(data, f".{name}", defaults) for name in sorted(named)})
+
+
+def readable(data: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the data with `UNREADABLE` in place of what cannot be read, and the messages about that."""
+    found, problems = dict(data), []
+    for key, value in data.items():
+        try:
+            to_tenancy({key: value})
+        except ValueError as error:
+            problems.append(str(error))
+            limit, dot, namespace = key.partition(".")
+            del found[key]
+            if limit in UNREADABLE:
+                found[limit + dot + namespace] = UNREADABLE[limit]
+    return found, problems
 
 
 def _limits(data: Mapping[str, str], suffix: str, defaults: ClaimLimits) -> ClaimLimits:
@@ -74,18 +100,20 @@ class TenancyDirectory:
     """The mounted ConfigMap, read again when it has changed."""
 
     def __init__(self, directory: Path | None) -> None:
-        """Read the limits.
+        """Read the limits. What cannot be read is logged and counts as `UNREADABLE`: no planner would start otherwise.
 
         Args:
             directory: Mount path of the ConfigMap; without one, nothing is limited.
 
         Raises:
-            ValueError: a limit cannot be read.
             OSError: the directory cannot be read.
         """
         self._directory = directory
         self._data: dict[str, str] = self._read()
-        self.current = to_tenancy(self._data)
+        data, problems = readable(self._data)
+        for problem in problems:
+            logger.error("%s: %s: jobs may claim nothing beyond the defaults there", directory, problem)
+        self.current = to_tenancy(data)
         """The last limits that could be read."""
 
     def reload(self) -> bool:
