@@ -86,7 +86,12 @@ class TestTimeouts:
     NO_ROOM: ClassVar = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
 
     def due(
-        self, status: dict[str, Any], node: str, *times: float, nodes: Mapping[str, NodeObject] = NO_NODES
+        self,
+        status: dict[str, Any],
+        node: str,
+        *times: float,
+        nodes: Mapping[str, NodeObject] = NO_NODES,
+        pull_seconds: float = 600.0,
     ) -> list[Any]:
         """Return the events at these times, for a job with one staging pod."""
         controller = asyncio.run(taken_over(resource("j", data=data()), policy="chunk"))
@@ -99,7 +104,7 @@ class TestTimeouts:
             30.0,
             {found.key: found},
             UnreachableNodes(nodes, {}),
-            start_limits={StartProblem.IMAGE_PULL: 600.0},
+            start_limits={StartProblem.IMAGE_PULL: pull_seconds},
             scheduler=SchedulerWatch(30.0, 630.0),
         )
         states = list(controller.planner.cluster.jobs.values())
@@ -115,6 +120,13 @@ class TestTimeouts:
         reason = "ErrImagePull: no such image"
         failed = StagingEnded("default/j", 1, "Failed", node="n1", reason=reason)
         assert self.due({"containerStatuses": [self.PULLING]}, "n1", 0.0, 599.0, 600.0) == [(600.0, failed)]
+
+    def test_unstarted_staging_pod_of_a_silent_site_does_not_fail(self) -> None:
+        status, nodes = {"containerStatuses": [self.PULLING]}, {"n1": node_object("n1", ready=False)}
+        tolerance = UNDECLARED_TOLERANCE_SECONDS
+        times = (0.0, 100.0, tolerance - 1.0, tolerance)
+        lost = StagingEnded("default/j", 1, "Lost")
+        assert self.due(status, "n1", *times, nodes=nodes, pull_seconds=100.0) == [(tolerance, lost)]
 
     def test_staging_pod_without_a_place_fails_after_10_minutes(self) -> None:
         failed = StagingEnded("default/j", 1, "Failed", reason="no room")

@@ -671,6 +671,41 @@ def test_bound_pod_that_does_not_start_fails_after_a_limit(reason: str, seconds:
     assert timeouts.due(states, NOW + seconds, seconds) == [expected]
 
 
+@pytest.mark.parametrize("state", [{}, {"reason": "ErrImagePull"}, {"reason": "InvalidImageName"}])
+def test_unstarted_pod_of_a_silent_site_waits_for_its_tolerance(state: dict[str, str]) -> None:
+    declared = site("edge-a")
+    spec = declared.spec.model_copy(update={"disconnect_tolerance": "1h"})
+    sites = {"edge-a": declared.model_copy(update={"spec": spec})}
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    unreachable = UnreachableNodes({"n1": silent(NOW)}, sites)
+    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": starting(**state)}, unreachable, start_limits=LIMITS)
+    states = list(p.cluster.jobs.values())
+    assert [event for at in (0, 1800, 3599) for event in timeouts.due(states, NOW + at, at)] == []
+    lost = WorkerEnded("default/a", 1, "Lost", NOW + 3600, stopped_by="node n1 does not respond")
+    assert timeouts.due(states, NOW + 3600, 3600.0) == [lost]
+
+
+@pytest.mark.parametrize(("restarted", "ready"), [(False, NOW + 2000), (False, 0.0), (True, NOW + 2000)])
+@pytest.mark.parametrize(("state", "limit"), [({}, 1800), ({"reason": "ErrImagePull"}, 600)])
+def test_time_to_start_begins_again_after_a_silence(
+    state: dict[str, str], limit: int, restarted: bool, ready: float
+) -> None:
+    """Also for a planner that has not seen the silence, and for one that has if the node's clock is wrong."""
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    nodes = {"n1": silent(NOW)}
+    known = {"default/a-worker-0-1": starting(**state)}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes(nodes, {}), start_limits=LIMITS)
+    states = list(p.cluster.jobs.values())
+    times = [] if restarted else [0, 250]
+    assert [event for at in times for event in timeouts.due(states, NOW + at, at)] == []
+    nodes["n1"] = not_ready("True", ready)
+    times = [2000, 2000 + limit - 1]
+    assert [event for at in times for event in timeouts.due(states, NOW + at, at)] == []
+    assert len(timeouts.due(states, NOW + 2000 + limit, 2000.0 + limit)) == 1
+
+
 def test_another_reason_for_not_starting_has_its_own_time() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)

@@ -350,15 +350,20 @@ class Timeouts:
     ) -> _Wait | None:
         """A bound pod whose containers do not start, by the reason that the kubelet reports.
 
-        The time for a pod without any reason begins with its binding, also under an earlier leader.
+        The time for a pod without any reason begins with its binding, also under an earlier leader. It begins again
+        when the node returns: while it does not respond, the kubelet reports no start, and the tolerance of its site
+        applies.
         """
         delay = start_delay(pod) if self._start_limits else None
         if delay is None or is_over(pod) or pod.metadata.deletion_timestamp is not None:
             return None
+        if self._unreachable.is_silent(pod.spec.node_name):
+            return None
         limit = self._start_limits.get(delay.kind, inf)
         scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
-        before = min(limit, max(0.0, now - since.timestamp())) if since is not None else 0.0
+        begin = max(since.timestamp(), self._unreachable.ready_since(pod.spec.node_name)) if since is not None else now
+        before = min(limit, max(0.0, now - begin))
         event = PodStartFailed(state.job.key, planned.attempt, delay.reason, delay.message, delay.kind)
         return _Wait(limit, event, kind=delay.kind, before=before, unchanged=pod)
 

@@ -24,6 +24,8 @@ class UnreachableNodes:
         self._sites = sites
         self._seen: dict[str, float] = {}
         """Time at which each node was first seen not ready, by our own clock."""
+        self._silent_before: set[str] = set()
+        """Names of the nodes that have been seen not ready at any time."""
 
     def node(self, name: str) -> NodeObject | None:
         """Return the node of a name; None for an unknown node."""
@@ -33,12 +35,25 @@ class UnreachableNodes:
         """Forget since when nodes were not ready that are ready now; return the names of those that are not ready."""
         silent = frozenset(name for name, node in self._nodes.items() if not node.ready)
         self._seen = {name: since for name, since in self._seen.items() if name in silent}
+        self._silent_before = {name for name in self._silent_before if name in self._nodes} | silent
         return silent
 
     def is_silent(self, name: str) -> bool:
         """Whether the node exists and is not ready."""
         node = self._nodes.get(name)
         return node is not None and not node.ready
+
+    def ready_since(self, name: str) -> float:
+        """Return since when a ready node has been so, in seconds since the epoch; 0 if unknown.
+
+        A planner that has not seen the node silent relies on the node's clock. One that has returns infinity, because
+        it measures the time from then by its own clock.
+        """
+        if name in self._silent_before:
+            return inf
+        node = self._nodes.get(name)
+        ready = find_condition(node.status.conditions, "Ready") if node is not None else None
+        return ready.last_transition_time.timestamp() if ready is not None and ready.last_transition_time else 0.0
 
     def is_site_silent(self, name: str) -> bool:
         """Whether all nodes of the node's site exist and are not ready, as when the site is disconnected."""
