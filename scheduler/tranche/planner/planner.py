@@ -25,7 +25,7 @@ from tranche.planner.scheduling.queue_scheduler import run_cycle
 from tranche.planner.scheduling.slot_scheduler import serve_nodes
 from tranche.planner.scheduling.worker_distribution import grant_of
 from tranche.planner.settings import PlannerSettings
-from tranche.planner.unplaced_pods import end_preemption_pause, unplaced_pods
+from tranche.planner.unplaced_pods import end_preemption_pause, end_restraints, unplaced_pods
 from tranche.policies import Policy
 from tranche.state import progress_ledger
 from tranche.state.cluster import ClusterState
@@ -194,6 +194,7 @@ class Planner:
         due = context.timers.due(now)
         if cluster.health.exclusions:
             node_exclusion.review(context, is_due="" in due)
+        end_restraints(context)
         for key in due:
             if key in cluster.jobs:
                 end_preemption_pause(context, cluster.jobs[key])

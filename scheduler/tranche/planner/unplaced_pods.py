@@ -84,10 +84,22 @@ def _note_failed_preemption(context: PlannerContext, state: JobState) -> None:
     namespace = state.job.namespace
     until = cluster.failed_preemptions.note(namespace, context.now, settings.failed_preemptions_per_hour)
     if until is not None:
-        for other in cluster.jobs.values():
-            if other.job.namespace == namespace:
-                context.wake(until, other.job.key)
-                context.touch(other)
+        context.wake(until, "")
+        _touch_namespace(context, namespace)
+
+
+def _touch_namespace(context: PlannerContext, namespace: str) -> None:
+    """Reconsider all jobs of a namespace, because its restraint has begun or ended."""
+    for state in context.cluster.jobs.values():
+        if state.job.namespace == namespace:
+            context.touch(state)
+            context.publish(state.job.key)
+
+
+def end_restraints(context: PlannerContext) -> None:
+    """Let jobs of the namespaces preempt again that have fewer recent failed preemptions now."""
+    for namespace in context.cluster.failed_preemptions.end_restraints(context.now):
+        _touch_namespace(context, namespace)
 
 
 def abandon_preemption(context: PlannerContext, state: JobState, message: str) -> None:
@@ -237,11 +249,10 @@ def _ends(context: PlannerContext, known: UnplacedPods, until: float) -> float:
 
 
 def end_preemption_pause(context: PlannerContext, state: JobState) -> None:
-    """Let the job preempt again if its pause is over, or if its namespace has fewer recent failed preemptions."""
+    """Let the job preempt again if its pause is over."""
     record = state.placement
     if record.paused and record.paused_until <= context.now:
         record.paused_until = 0.0
-    context.cluster.failed_preemptions.forget(state.job.namespace, context.now)
 
 
 def shorten_pauses(context: PlannerContext) -> None:

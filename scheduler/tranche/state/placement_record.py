@@ -15,7 +15,6 @@ them either. Each such site is tried again after an hour, which doubles each tim
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from math import inf
 from types import MappingProxyType
 
 COUNTED_SECONDS = 3600.0
@@ -111,10 +110,12 @@ class FailedPreemptions:
         self.restrained[namespace] = times[-most] + COUNTED_SECONDS
         return self.restrained[namespace]
 
-    def forget(self, namespace: str, now: float) -> None:
-        """End the restraint of a namespace if its time is over."""
-        if self.restrained.get(namespace, inf) <= now:
+    def end_restraints(self, now: float) -> list[str]:
+        """End the restraints whose time is over; return their namespaces."""
+        ended = [namespace for namespace, until in self.restrained.items() if until <= now]
+        for namespace in ended:
             del self.restrained[namespace]
+        return ended
 
     def copied(self) -> "FailedPreemptions":
         """Return a copy that can change on its own."""

@@ -586,6 +586,29 @@ def test_recreated_jobs_of_a_namespace_evict_a_few_times_an_hour(policy: str, pe
     assert "lab" not in lab.planner.cluster.failed_preemptions.restrained
 
 
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("arrival", [400.0, 5 * HOUR])
+@pytest.mark.parametrize("policy", ["chunk", "srsf", "srtf", "selector", "chunk-faithful", "least-loaded"])
+def test_restraint_of_a_namespace_ends_for_later_jobs(policy: str, arrival: float, others: bool) -> None:
+    """With `others`, a job that the restraint has met remains; otherwise all of them are deleted before it ends."""
+    lab = Lab(1, policy=policy)
+    for number in range(5):
+        now = 60.0 + 60.0 * number
+        lab.submit(job(f"bad{number}", now, seconds=60.0, key=f"lab/bad{number}"), now)
+        if number == 4 and others:
+            lab.submit(job("bad", now, seconds=2000 * HOUR, key="lab/bad"), now)
+        lab.play(lab.planner.handle(JobRemoved(f"lab/bad{number}"), now + 10.0), now + 10.0)
+    until = 70.0 + HOUR
+    assert lab.planner.cluster.failed_preemptions.restrained == {"lab": until}
+    if arrival < until:
+        lab.submit(job("good", arrival, seconds=60.0, key="lab/good"), arrival)
+        assert not lab.planner.cluster.jobs["lab/good"].runs
+    lab.play(lab.planner.handle(Tick(), until), until)
+    if arrival > until:
+        lab.submit(job("good", arrival, seconds=60.0, key="lab/good"), arrival)
+    assert lab.planner.cluster.jobs["lab/good"].runs
+
+
 def test_suspending_before_the_verdict_evicts_a_few_times() -> None:
     lab = Lab()
     lab.submit(job("bad", 300.0, seconds=60.0), 300.0)
