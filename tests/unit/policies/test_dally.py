@@ -8,7 +8,17 @@ from support.builders import gang, job, node, of_type, planner, worker
 from tranche.estimate import LevelNetwork
 from tranche.model import Job, JobProgress, Node, Preemption, Site, Tier
 from tranche.model.topology import RACK_LEVEL
-from tranche.planner import CloseWindow, JobSubmitted, WorkerStarted
+from tranche.planner import (
+    CloseWindow,
+    Event,
+    JobSubmitted,
+    KubeSchedulerChanged,
+    Planner,
+    WorkerBound,
+    WorkerEnded,
+    WorkerStarted,
+    WorkerUnschedulable,
+)
 from tranche.planner.scheduling.level_relocation import REVIEW_SECONDS
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
@@ -224,6 +234,58 @@ def test_job_that_was_delayed_more_is_no_victim(batches: float, stopped: int) ->
     progress = JobProgress(partial={0: batches, 1: batches})
     answer = made.handle(JobSubmitted(pair("returned", batches=600), progress=progress), 1010.0)
     assert len(of_type(CloseWindow, answer)) == stopped
+
+
+def gang_in_two_racks() -> Planner:
+    """Return a planner with a gang on two nodes, and a job beside it whose end is room for both members at 100 s."""
+    made = planner("no-wait", [*nodes(3, 1)], level_network=NETWORK)
+    made.handle(JobSubmitted(job("blocker", seconds=100.0, worker=worker(2))), 0.0)
+    made.handle(JobSubmitted(pair("late", batches=1000)), 1.0)
+    for key, state in made.cluster.jobs.items():
+        for attempt, worked in state.runs.items():
+            made.handle(WorkerBound(key, attempt, worked.window.node or ""), 2.0)
+            made.handle(WorkerStarted(key, attempt, 2.0), 2.0)
+    return made
+
+
+def moves(made: Planner, *events: Event, now: float = 100.0) -> bool:
+    """Return whether the gang stops to move at events after which the other job ends."""
+    end = WorkerEnded("default/blocker", 1, "Succeeded", now)
+    return bool(of_type(CloseWindow, made.handle_all([*events, end], now)))
+
+
+def test_gang_does_not_move_while_kube_scheduler_is_silent() -> None:
+    assert moves(gang_in_two_racks())
+    assert not moves(gang_in_two_racks(), KubeSchedulerChanged(responds=False))
+
+
+def test_gang_does_not_move_to_a_node_where_its_pod_has_failed() -> None:
+    made = gang_in_two_racks()
+    made.cluster.jobs["default/late"].excluded_nodes["n0"] = 1000.0
+    assert not moves(made)
+
+
+def test_move_to_a_node_that_takes_no_pod_is_a_failed_preemption() -> None:
+    made = gang_in_two_racks()
+    assert moves(made)
+    state = made.cluster.jobs["default/late"]
+    for attempt in list(state.runs):
+        made.handle(WorkerEnded("default/late", attempt, "Preempted", 101.0), 101.0)
+    made.handle(WorkerUnschedulable("default/late", next(iter(state.runs)), "no volume"), 140.0)
+    assert state.placement.failed_preemptions == 1
+
+
+def test_no_worker_stops_on_a_node_that_the_job_excludes() -> None:
+    made = planner("no-wait", [*nodes(1, 1)], level_network=NETWORK)
+    for name, now in (("first", 0.0), ("second", 100.0)):
+        made.handle(JobSubmitted(job(name, now, seconds=1e5)), now)
+        made.handle(WorkerStarted(f"default/{name}", 1, now), now)
+    made.handle(KubeSchedulerChanged(responds=False), 300.0)
+    made.handle(JobSubmitted(job("waits", 300.0, seconds=10.0)), 300.0)
+    (worked,) = made.cluster.jobs["default/first"].runs.values()
+    made.cluster.jobs["default/waits"].excluded_nodes[worked.window.node or ""] = 2000.0
+    closed = of_type(CloseWindow, made.handle(KubeSchedulerChanged(responds=True), 1000.0))
+    assert [one.job for one in closed] == ["default/second"], "the first one would stop first"
 
 
 @pytest.mark.parametrize("policy", FAMILY)

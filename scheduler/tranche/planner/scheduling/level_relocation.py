@@ -27,8 +27,10 @@ from tranche.policies.locality.network_gain import (
     preemption_quantum,
     sensitivity,
 )
+from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
+from tranche.state.placement_record import PreemptionScope
 from tranche.state.topology_fit import Fit
 
 MOVE_REASON = "moves to a narrower topology level"
@@ -87,7 +89,9 @@ def move_one(context: PlannerContext, now: float) -> None:
         pause = MOVE_PAUSE_RESTARTS * state.restart_seconds
         if state.topology_level is None or now < records.of(state.job.key).moved_at + pause:
             continue
-        rooms = LevelRooms(cluster, state, cluster.hosts(state))
+        if not _may_stop_workers(cluster, state):
+            continue
+        rooms = _rooms(cluster, state, now)
         rooms.release(requests_by_node(state.runs))
         fit = rooms.fit(state.topology_level - 1)
         if fit is None:
@@ -100,6 +104,7 @@ def move_one(context: PlannerContext, now: float) -> None:
         _, state, nodes = best
         records.of(state.job.key).moved_at = now
         records.moving[state.job.key] = tuple(node.node.name for node in nodes)
+        state.placement.preempted_at = now
         close_window(context, state, next(iter(state.runs.values())), MOVE_REASON)
 
 
@@ -128,7 +133,7 @@ def _preempt(context: PlannerContext, state: JobState, now: float) -> bool:
     taken = [(node.node.name, state.job.worker.requests) for node in nodes]
     loss = 0.0
     for one in victims:
-        other = LevelRooms(cluster, one.state, cluster.hosts(one.state))
+        other = _rooms(cluster, one.state, now)
         for victim in victims:
             other.release(requests_by_node(victim.state.runs))
         other.take(taken)
@@ -157,13 +162,34 @@ def _why(context: PlannerContext, state: JobState, victim: Running) -> str:
 
 
 def _first_waiting(context: PlannerContext, queue: JobQueue, now: float) -> JobState | None:
-    """Return the waiting job that ranks first; None if it is none that may preempt."""
-    waiting = [state for state in context.cluster.jobs.values() if wants_windows(state, now)]
-    tiered_rank = queue.policy.tiered_rank
-    first = min(waiting, key=lambda one: (tiered_rank(one, context.cluster, now), one.arrival), default=None)
+    """Return the first of the waiting jobs for which workers may be stopped; None if it takes no part or has no data.
+
+    Other jobs use free capacity only, so that they do not keep the jobs behind them from it.
+    """
+    cluster, tiered_rank = context.cluster, queue.policy.tiered_rank
+    waiting = [
+        state for state in cluster.jobs.values() if wants_windows(state, now) and _may_stop_workers(cluster, state)
+    ]
+    first = min(waiting, key=lambda one: (tiered_rank(one, cluster, now), one.arrival), default=None)
     if first is None or not _takes_part(first) or first.cloud or first.runs:
         return None
     return first if first.uploaded_at is None or now >= first.uploaded_at else None
+
+
+def _may_stop_workers(cluster: ClusterState, state: JobState) -> bool:
+    """Return whether workers may be stopped for the job now (`tranche.state.placement_record`)."""
+    return not cluster.scheduler_silent and cluster.preemption_scope(state) is not PreemptionScope.NONE
+
+
+def _rooms(cluster: ClusterState, state: JobState, now: float) -> LevelRooms:
+    """Return the rooms of the nodes that the job may use now, without the sites where its pods found no place."""
+    refusing = state.placement.refusing_sites(now)
+    nodes = [
+        node
+        for node in cluster.hosts(state)
+        if node.node.site not in refusing and not state.excludes(node.node.name, now)
+    ]
+    return LevelRooms(cluster, state, nodes)
 
 
 def _takes_part(state: JobState) -> bool:
@@ -223,7 +249,7 @@ def _victims(
         return fit if takes else None
 
     def without(chosen: list[Running]) -> LevelRooms:
-        rooms = LevelRooms(cluster, state, cluster.hosts(state))
+        rooms = _rooms(cluster, state, now)
         for one in chosen:
             rooms.release(requests_by_node(one.state.runs))
         return rooms
@@ -247,7 +273,7 @@ def _victims(
 def _without_preemption(context: PlannerContext, state: JobState, now: float) -> tuple[float, int]:
     """Return A, the estimated time until the job could start without preemption, and the level that it would get."""
     cluster = context.cluster
-    rooms = LevelRooms(cluster, state, cluster.hosts(state))
+    rooms = _rooms(cluster, state, now)
     fit = rooms.fit()
     if fit is not None:
         return 0.0, fit.level
