@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import Admission, Job, JobPlan
+from tranche.model import Admission, Constraints, Job, JobPlan, Requirement, UnplacedPods
 from tranche.model.resource_quota import Quota, QuotaLimit
 from tranche.planner import (
     CloseParameterServer,
@@ -504,6 +504,20 @@ def test_no_worker_stops_in_a_zone_that_the_volume_is_not_in() -> None:
     wider = p.handle(JobChanged(job("a", chunks=20, seconds=60.0, max_workers=2, generation=1)), now + 30.0)
     later = [p.handle(Tick(), now + 60.0 + 60.0 * minute) for minute in range(50)]
     assert not of_type(CloseWindow, [*wider, *(one for out in later for one in out)])
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_job_that_a_site_refuses_hides_no_others_after_takeover(policy: str) -> None:
+    p = planner(policy, [node("n0", "other"), node("n1", "refusing")])
+    changes: dict[str, Any] = {"restart_seconds": 1.0, "restart_declared": True}
+    there = Constraints(affinity=((Requirement("metadata.name", "In", ("n1",), True),),))
+    long = job("long", seconds=1000 * HOUR, worker=worker(constraints=there), **changes)
+    refused = JobPlan(1, "", unplaced=UnplacedPods(0, ("n1",)))
+    p.restore([JobSubmitted(long), JobSubmitted(job("first", chunks=4, seconds=2 * HOUR, **changes), refused)], 0.0)
+    assert [run.window.node for run in p.cluster.jobs["default/first"].runs.values()] == ["n0"]
+    p.handle(WorkerStarted("default/long", 1, 1.0), 1.0)
+    out = p.handle(JobSubmitted(job("second", 60.0, seconds=9 * HOUR, **changes)), 60.0)
+    assert [one.window.preempted_by for one in of_type(CloseWindow, out)] == ["default/second"]
 
 
 def test_zone_that_refuses_is_tried_again_after_an_hour() -> None:

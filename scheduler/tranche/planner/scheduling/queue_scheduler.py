@@ -245,7 +245,8 @@ def _has_own_obstacle(one: DemandClass, state: JobState, now: float) -> bool:
     """Return whether the job may be blocked for a reason that does not apply to other jobs of its class."""
     uploading = state.uploaded_at is not None and now < state.uploaded_at
     tries = one.scope is PreemptionScope.ONE and state.awaits_place
-    return bool(state.excluded_nodes) or state.unhosted or uploading or tries or state.awaits_faster
+    avoids = bool(state.excluded_nodes or state.placement.refusals)
+    return avoids or state.unhosted or uploading or tries or state.awaits_faster
 
 
 def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
