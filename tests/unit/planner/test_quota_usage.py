@@ -1,6 +1,7 @@
 """ResourceQuotas in planning: no plan exceeds a quota, and other jobs do not wait for it."""
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -9,18 +10,21 @@ from support.builders import job, node, of_type, planner, worker
 from tranche.model import PodShape, Preemption, Quota, QuotaLimit, Resources
 from tranche.planner import (
     CloseWindow,
+    Event,
     Instruction,
     JobChanged,
     JobSubmitted,
     OpenWindow,
     PlaceParameterServer,
     Planner,
+    PodOverdue,
     QuotaChanged,
     QuotaRemoved,
     WorkerEnded,
     WorkerStarted,
 )
 
+HOUR = 3600.0
 POLICIES = ("chunk", "chunk-faithful", "srsf", "fifo", "drf")
 
 
@@ -145,6 +149,22 @@ def test_shorter_job_gets_quota_after_victims_pod_has_ended() -> None:
     assert opened(submit(p, "later", 11.0, seconds=20)) == []
     assert of_type(CloseWindow, p.handle(gpus(1), 12.0)) == []
     assert opened(p.handle(WorkerEnded("team-a/long", 1, "Preempted", 15.0, {0: 1}), 15.0)) == ["short"]
+
+
+@pytest.mark.parametrize("overdue", [5.0, 50.0])
+def test_job_awaits_no_quota_of_a_pod_that_does_not_stop(overdue: float) -> None:
+    """Its pod is overdue before the shorter job arrives, or afterwards."""
+    p = planner("chunk", [node(f"n{number}") for number in range(3)])
+    p.handle(gpus(2), 0.0)
+    for name in ("hangs", "long"):
+        submit(p, name, seconds=1000 * HOUR, restart_seconds=1.0, restart_declared=True)
+        p.handle(WorkerStarted(f"team-a/{name}", 1, 0.0), 0.0)
+    hangs = replace(p.cluster.jobs["team-a/hangs"].job, suspended=True, generation=2)
+    events: list[tuple[float, Event]] = [(1.0, JobChanged(hangs)), (overdue, PodOverdue("team-a/hangs", 1))]
+    events.append((10.0, JobSubmitted(job("short", 10.0, seconds=10.0, key="team-a/short"))))
+    out = [one for at, event in sorted(events, key=itemgetter(0)) for one in p.handle(event, at)]
+    assert [one.job for one in of_type(CloseWindow, out)] == ["team-a/hangs", "team-a/long"]
+    assert opened(p.handle(WorkerEnded("team-a/long", 1, "Preempted", 60.0), 60.0)) == ["short"]
 
 
 def test_quota_preempts_no_job_of_another_namespace() -> None:

@@ -174,7 +174,7 @@ def free_quota(
     state, now = request.state, request.now
     workers = state.job.min_available
     quotas, job, missing = context.cluster.quotas, state.job, state.missing_shapes
-    less = _ending(context.cluster, job.namespace, overdue=True)
+    less = _ending(context.cluster, job.namespace)
     chosen: list[Victim] = []
     short_of = ""
     victims = request.victims([one for one in behind if one.job.namespace == job.namespace])
@@ -213,22 +213,24 @@ def coming_quota(cluster: ClusterState, state: JobState) -> Shortage | None:
     """Return the shortage of quota of a job that ends when the closing windows of its namespace end; None if none does.
 
     Until then, jobs that rank behind must not take what becomes free: the job would preempt them again without end.
-    Windows whose pods do not stop are no reason to wait.
     """
     short = cluster.shortage(state)
     if short is None:
         return None
-    less = _ending(cluster, state.job.namespace, overdue=False)
+    less = _ending(cluster, state.job.namespace)
     left = cluster.quotas.shortage(state.job, state.job.min_available, state.missing_shapes, besides=less)
     return short if left is None else None
 
 
-def _ending(cluster: ClusterState, namespace: str, *, overdue: bool) -> Counter[Kind]:
-    """Return the closing windows of a namespace by kind, as negative numbers; with the overdue ones if wanted."""
+def _ending(cluster: ClusterState, namespace: str) -> Counter[Kind]:
+    """Return the closing windows of a namespace whose pods stop in time by kind, as negative numbers.
+
+    Those whose pods do not stop may keep their quota without end.
+    """
     less: Counter[Kind] = Counter()
     for other in cluster.jobs.values():
         if other.job.namespace == namespace:
-            ending = (run for run in other.runs.values() if run.closing and (overdue or not run.overdue))
+            ending = (run for run in other.runs.values() if run.closing and not run.overdue)
             less.subtract(kind_of(other.job, run.requests) for run in ending)
     return less
 
