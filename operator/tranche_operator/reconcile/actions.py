@@ -36,7 +36,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a pod that has ended, or whose job has ended."""
+    """Delete a pod that has ended or whose job has ended, or shorten the grace period of an earlier deletion."""
 
     name: str
     uid: str

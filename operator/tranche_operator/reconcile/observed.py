@@ -42,6 +42,8 @@ class PodView:
     node: str = field(default="", compare=False)
     ends_by: datetime | None = field(default=None, compare=False)
     """End of the grace period of a terminating pod, by the clock of the API server."""
+    deletion_grace_seconds: int = field(default=0, compare=False)
+    """Grace period with which a terminating pod is deleted, in seconds."""
     finalizers: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
     """Names of its scheduling gates."""
@@ -58,6 +60,11 @@ class PodView:
     def ended(self) -> bool:
         """Whether it trains no more, although it may still hold its resources."""
         return self.over or self.trained
+
+    @property
+    def lingers(self) -> bool:
+        """Whether another client has deleted it with a longer grace period than that of its template."""
+        return self.terminating and not self.over and self.deletion_grace_seconds > self.grace_seconds
 
 
 class ServiceState(Enum):

@@ -84,10 +84,22 @@ def _stop_sidecars(pod: PodView) -> tuple[Action, ...]:
 
 def unwanted_pods(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
     """Return the training pods whose window is closing or which are not in the plan."""
+    return [pod for pod in _unneeded(job, pods, entries) if not (pod.ended or pod.terminating)]
+
+
+def shorten_deletions(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[Action]:
+    """Delete unneeded pods again that another client has deleted with a longer grace period than their template's.
+
+    The limit of a namespace holds for templates only, so such a pod would keep its GPU for as long as its tenant likes.
+    A deletion can shorten the grace period of an earlier one, and never lengthens it.
+    """
+    return [action for pod in _unneeded(job, pods, entries) if pod.lingers for action in _delete(pod)]
+
+
+def _unneeded(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
     if not is_current(job):
         return []
-    running = (pod for pod in pods if not (pod.ended or pod.terminating))
-    return [pod for pod in running if pod.name not in entries or not is_open(entries[pod.name])]
+    return [pod for pod in pods if pod.name not in entries or not is_open(entries[pod.name])]
 
 
 def evict(
@@ -179,4 +191,4 @@ def _release(pod: PodView) -> tuple[Action, ...]:
 
 
 def _delete(pod: PodView, version: int = 0) -> tuple[Action, ...]:
-    return () if pod.terminating else (DeletePod(pod.name, pod.uid, pod.grace_seconds, version),)
+    return () if pod.terminating and not pod.lingers else (DeletePod(pod.name, pod.uid, pod.grace_seconds, version),)

@@ -102,6 +102,7 @@ def _actions_of_active_job(
     actions = [
         *pod_teardown.clean_up_counted(job, own, entries, observed.reported, settings, now),
         *pod_teardown.evict(unwanted, entries, observed.refusals, now),
+        *pod_teardown.shorten_deletions(job, own, entries),
         *pod_creation.open_service(observed, job, entries, now),
         *(pod_creation.pause(rejection, now) or pod_creation.open_pods(observed, job, possible, settings)),
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),

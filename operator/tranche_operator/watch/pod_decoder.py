@@ -80,6 +80,7 @@ def view(pod: Pod) -> PodView:
         sidecars=others_go_on(pod),
         node=pod.spec.node_name,
         ends_by=metadata.deletion_timestamp,
+        deletion_grace_seconds=metadata.deletion_grace_period_seconds or 0,
         finalizers=metadata.finalizers,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else max(1, grace),

@@ -102,6 +102,13 @@ def test_native_sidecar_is_left_to_the_kubelet(statuses: str, sidecars: bool) ->
     assert found.sidecars is sidecars
 
 
+@pytest.mark.parametrize(("grace", "lingers"), [(7, False), (8, True), (0, False), (None, False)])
+def test_pod_lingers_if_deleted_with_more_than_its_grace(grace: int | None, lingers: bool) -> None:
+    deleted = {"deletionTimestamp": "2026-11-21T12:00:00Z", "deletionGracePeriodSeconds": grace}
+    assert read(raw_pod(metadata=deleted, spec={"terminationGracePeriodSeconds": 7})).lingers is lingers
+    assert not read(raw_pod(spec={"terminationGracePeriodSeconds": 7})).lingers
+
+
 @pytest.mark.parametrize("attempt", ["", "x", "1.5", "²"])
 def test_a_label_that_somebody_has_changed_does_no_harm(attempt: str) -> None:
     assert read(raw_pod(metadata={"labels": {**LABELS, "tranche.dev/attempt": attempt}})).attempt == 0

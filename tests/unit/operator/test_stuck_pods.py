@@ -63,6 +63,29 @@ class TestPodsDoNotStop:
         assert stuck_pod.count([STUCK], NOW) == 0
 
 
+class TestDeletedByAnotherClient:
+    ends_by = NOW + timedelta(days=30)
+    terminating: PodView = replace(pod(0, 1, terminating=True), ends_by=ends_by, grace_seconds=7)
+    lingering: PodView = replace(terminating, deletion_grace_seconds=30 * 24 * 3600)
+
+    def test_unneeded_pod_ends_after_the_grace_of_its_template(self) -> None:
+        for job in (job_with(window(0, 1, "Closing")), job_with(), done_job(phase="Failed"), None):
+            actions = decide(observed(job, self.lingering))
+            assert [(one.name, one.grace_seconds) for one in of_type(DeletePod, actions)] == [("cats-worker-0-1", 7)]
+            assert named(EvictPod, actions) == []
+
+    def test_pod_whose_sidecars_remain_ends_too(self) -> None:
+        trained = replace(self.lingering, trained=True, sidecars=True)
+        assert named(DeletePod, decide(observed(job_with(), trained))) == ["cats-worker-0-1"]
+
+    def test_pod_of_an_open_window_keeps_its_grace_period(self) -> None:
+        assert named(DeletePod, decide(observed(job_with(window(0, 1)), self.lingering))) == []
+
+    def test_shortened_deletion_is_not_repeated(self) -> None:
+        for shortened in (replace(self.lingering, deletion_grace_seconds=7), replace(self.lingering, over=True)):
+            assert named(DeletePod, decide(observed(job_with(window(0, 1, "Closing")), shortened))) == []
+
+
 class TestSidecars:
     trained: PodView = replace(pod(0, 1), trained=True, sidecars=True)
 
