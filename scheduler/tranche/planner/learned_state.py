@@ -4,7 +4,7 @@ What was learned about one job is in the job's ledger (`tranche.model.JobProgres
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import TypeVar
 
@@ -101,7 +101,7 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
         forecast_bounds={name: _digits(bound) for name, bound in cluster.forecast_errors.bounds().items()},
         start_seconds=cluster.restarts.start_seconds,
         save_seconds=cluster.restarts.save_seconds,
-        exclusions=sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MAX_ENTRIES],
+        exclusions=_exclusions(cluster),
         waits=[
             LearnedWaits(level_name(level), size_class, tuple(map(_digits, seconds)))
             for size_class, level, seconds in known.waits.samples()
@@ -110,6 +110,12 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
         moves=dict(list(known.moving.items())[:MAX_ENTRIES]),
         distribution=_distribution(cluster),
     )
+
+
+def _exclusions(cluster: ClusterState) -> list[Exclusion]:
+    """Return the longest exclusions, without the jobs that leave a trial to others: their number has no bound."""
+    longest = sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MAX_ENTRIES]
+    return [replace(one, put_last={}) for one in longest]
 
 
 def _distribution(cluster: ClusterState) -> Inherited | None:

@@ -448,6 +448,19 @@ def test_exclusion_survives_a_change_of_leader() -> None:
     assert after.cluster.jobs["default/a"].runs
 
 
+def test_jobs_that_leave_a_trial_to_others_are_not_on_the_lease() -> None:
+    """They may be thousands, and the API server refuses a Lease with annotations above 256 KiB."""
+    p = excluded_node()
+    p.handle(JobSubmitted(on("bad", job("honest", 2.0, seconds=HOUR))), 2.0)
+    p.handle(Tick(), 301.0)
+    known = exclusion(p)
+    assert known
+    assert known.put_last
+    (handed_on,) = learned_state_of(p.cluster, 302.0).exclusions
+    assert handed_on.node == "bad"
+    assert not handed_on.put_last
+
+
 def test_exclusion_ends_if_a_new_leader_finds_another_machine() -> None:
     p = excluded_node()
     after = planner("chunk", [node("bad", uid="new-machine"), node("n1"), node("n2"), node("n3")])
