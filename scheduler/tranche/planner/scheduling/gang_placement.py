@@ -48,7 +48,7 @@ def find_places(
 
 
 def start_helpers(context: PlannerContext, state: JobState, helper_nodes: Sequence[NodeState], now: float) -> None:
-    """Start the missing parameter servers and the chief of a job on these nodes."""
+    """Start the missing parameter servers and the chief of a gang on these nodes."""
     missing = state.missing_servers if helper_nodes else []
     places = [(one, node.node.site, node.node.name) for one, node in zip(missing, helper_nodes, strict=True)]
     _start_helpers(context, state, places, now)

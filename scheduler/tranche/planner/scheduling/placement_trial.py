@@ -263,3 +263,21 @@ class PlacementTrial:
                     known = self.cluster.nodes.get(name)
                     if known is not None:
                         self.rooms[name] = self.room(known) + amount
+
+
+def nodes_beside_worker(
+    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float
+) -> Sequence[NodeState]:
+    """Return nodes for the missing parameter servers beside which a worker fits one of `nodes`; none if there are none.
+
+    Args:
+        cluster: State of the cluster.
+        state: State of the job.
+        nodes: Nodes with free GPUs that a worker may use.
+        now: Clock, in seconds.
+    """
+    for first in (False, True):
+        trial = PlacementTrial(cluster, state, now, iter(()))
+        if trial.place_gang(nodes, state.missing_servers, helpers_first=first):
+            return trial.helper_nodes
+    return ()

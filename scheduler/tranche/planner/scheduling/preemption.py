@@ -15,8 +15,14 @@ from tranche.planner.job_actions import preempt_window
 from tranche.planner.job_queue import JobQueue, wants_at
 from tranche.planner.scheduling import gang_placement, level_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
-from tranche.planner.scheduling.placement_trial import Placement, PlacementTrial, PreemptionRequest, Victim
-from tranche.planner.scheduling.server_placement import nodes_beside_worker, place_servers
+from tranche.planner.scheduling.placement_trial import (
+    Placement,
+    PlacementTrial,
+    PreemptionRequest,
+    Victim,
+    nodes_beside_worker,
+)
+from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import QueuePolicy, TieredRank
 from tranche.state.cluster import ClusterState

@@ -18,9 +18,9 @@ from tranche.planner.scheduling.data_replication import copy_ahead, copy_for_hea
 from tranche.planner.scheduling.fair_share import expect_review, review_shares
 from tranche.planner.scheduling.faster_gpu import move_to_faster
 from tranche.planner.scheduling.placement import BEST_FIT, BY_PACE, Order, free_hosts, free_nodes
-from tranche.planner.scheduling.placement_trial import could_run_on_nodes
+from tranche.planner.scheduling.placement_trial import could_run_on_nodes, nodes_beside_worker
 from tranche.planner.scheduling.preemption import coming_quota, free_quota, preempt, preemption_request
-from tranche.planner.scheduling.server_placement import nodes_beside_worker, place_servers
+from tranche.planner.scheduling.server_placement import place_servers
 from tranche.planner.scheduling.windows import open_window, open_windows
 from tranche.planner.scheduling.worker_distribution import distribute
 from tranche.planner.unplaced_pods import preempts_any

@@ -10,8 +10,6 @@ from math import inf
 from tranche.model import PlannedServer, PodShape, Resources
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import start_servers
-from tranche.planner.scheduling import gang_placement
-from tranche.planner.scheduling.placement_trial import PlacementTrial
 from tranche.policies import Policy
 from tranche.state.cluster import ClusterState
 from tranche.state.helper import MissingHelper, Server
@@ -97,38 +95,19 @@ def place_servers(
     if context.cluster.quotas.shortage(state.job, 0, state.missing_shapes) is not None:
         return False
     placed = _place_all(context, state)
-    others: Sequence[NodeState] = ()
     if placed is not None and leaves_room is not None and not leaves_room():
         _withdraw(context, state, placed)
-        placed, others = None, beside_worker()
-    state.unhosted = not (placed or others)
-    if state.unhosted:
+        nodes = beside_worker()
+        missing = state.missing_servers if nodes else []
+        pairs = zip(missing, nodes, strict=True)
+        placed = [_reserve(context, state, one, node.node.site, node.node.name) for one, node in pairs] or None
+    state.unhosted = placed is None
+    if placed is None:
         context.work.unhosted.add(state.job.key)
         return False
     context.work.unhosted.discard(state.job.key)
-    if placed is not None:
-        start_servers(context, state, placed)
-    else:
-        gang_placement.start_helpers(context, state, others, context.now)
+    start_servers(context, state, placed)
     return True
-
-
-def nodes_beside_worker(
-    cluster: ClusterState, state: JobState, nodes: Sequence[NodeState], now: float
-) -> Sequence[NodeState]:
-    """Return nodes for the missing parameter servers beside which a worker fits one of `nodes`; none if there are none.
-
-    Args:
-        cluster: State of the cluster.
-        state: State of the job.
-        nodes: Nodes with free GPUs that a worker may use.
-        now: Clock, in seconds.
-    """
-    for first in (False, True):
-        trial = PlacementTrial(cluster, state, now, iter(()))
-        if trial.place_gang(nodes, state.missing_servers, helpers_first=first):
-            return trial.helper_nodes
-    return ()
 
 
 def _withdraw(context: PlannerContext, state: JobState, placed: Sequence[Server]) -> None:
@@ -148,10 +127,16 @@ def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
         if found is None:
             _withdraw(context, state, placed)
             return None
-        state.attempts += 1
-        placed.append(Server(PlannedServer(one.number, state.attempts, *found), one.shape.requests, context.now))
-        context.cluster.add_server(state, placed[-1])
+        placed.append(_reserve(context, state, one, *found))
     return placed
+
+
+def _reserve(context: PlannerContext, state: JobState, one: MissingHelper, site: str, node: str | None) -> Server:
+    """Reserve capacity for a parameter server at its place."""
+    state.attempts += 1
+    server = Server(PlannedServer(one.number, state.attempts, site, node), one.shape.requests, context.now)
+    context.cluster.add_server(state, server)
+    return server
 
 
 def _place(
