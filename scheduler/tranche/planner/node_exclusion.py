@@ -8,10 +8,15 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
 from tranche.planner.job_queue import wants_windows
 from tranche.planner.scheduling.placement import count_fitting
+from tranche.state.helper import Server
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.node_health import LONGEST_DETAIL, Exclusion, ExclusionPhase, PodResult
 from tranche.state.window import TrackedWindow
+
+LOSS_SECONDS = 180.0
+"""Time in seconds after the failure of its workers within which a parameter server turns out to be lost: Kubernetes
+notices a dead node in about 50 s, and the pods there are lost a minute later."""
 
 
 def avoid_after_failure(context: PlannerContext, state: JobState, node: str | None) -> None:
@@ -85,6 +90,34 @@ def excuse_gang(context: PlannerContext, state: JobState, run: TrackedWindow) ->
     result = state.gang_failure
     if result is not None and result.counted and result.at > run.opened and not state.failed:
         _take_back(context, state, result)
+
+
+def note_worker_failure(context: PlannerContext, state: JobState, result: PodResult | None) -> None:
+    """Record a failure that counts of a worker of a chunked job with servers; others that fail with it do not count."""
+    state.disconnected_at = context.now
+    known = [one for one in state.worker_failures if context.now - one.at <= LOSS_SECONDS]
+    state.worker_failures = [*known, result or PodResult(state.job.key, context.now, counted=True)]
+
+
+def excuse_workers(context: PlannerContext, state: JobState, server: Server, *, counted: bool) -> None:
+    """Let the workers of a chunked job that fail because this parameter server has ended not count as failures.
+
+    Failures of the last minutes are taken back. Workers may fail before it ends: it saves, or its node is not known to
+    be lost. At most `backoff_limit` failures of a job are taken back, besides those with a server that counts itself.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        server: The server, which did not end because its job was stopped.
+        counted: Whether its end counts as a failure of the job.
+    """
+    state.disconnected_at = context.now
+    since = max(server.since, context.now - LOSS_SECONDS)
+    for result in state.worker_failures if not state.failed else ():
+        if result.counted and result.at >= since and (counted or state.uncounted_failures < state.job.backoff_limit):
+            state.uncounted_failures += not counted
+            _take_back(context, state, result)
+    state.worker_failures = []
 
 
 def _take_back_failures(context: PlannerContext, node: str, last: JobState) -> None:

@@ -157,9 +157,14 @@ class JobState:
     end_reason: str = ""
     """Why the operator has ended the job without success, as a sentence; empty if it has not."""
     uncounted_failures: int = 0
-    """Number of failed pods that do not count because their nodes explain it; 0 after a change of leader."""
+    """Number of failed pods that do not count because their nodes, or the end of a server, explain it; 0 after a change
+    of leader."""
     gang_failure: PodResult | None = None
     """Failure of the member that stopped the gang last."""
+    disconnected_at: float = -inf
+    """Last time at which a worker of a chunked job with servers failed, or a server ended: others lose connections."""
+    worker_failures: list[PodResult] = field(default_factory=list)
+    """Last failures of workers of such a job that count, and that the end of a server may still explain."""
     lost_batches: float = 0.0
     """Mini-batches that were trained and then lost."""
     records: list[AttemptRecord] = field(default_factory=list)

@@ -21,6 +21,8 @@ from tranche.state.window import TrackedWindow
 
 KEPT_RECORDS = 5
 """Number of ended workers and chiefs in `JobState.records`."""
+DISCONNECTION_SECONDS = 60.0
+"""Time in seconds within which a worker fails that has lost the connection to another pod of its job."""
 LEAST_SHARE = 1e-12
 """Smallest share of a chunk that shows a pace; a smaller one may be a rounding error, or a lie that is not finite."""
 SAME_SECONDS = 1.0
@@ -158,16 +160,12 @@ def applied_in_order(
 def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     """Count the durable batches and the time of an ended worker, and record why it ended.
 
-    A worker that connects to other pods and fails while its window closes is no failure of its job: most often, it has
-    lost the connection to a member of its gang, or to a parameter server, whose end is counted.
-
     Returns the mini-batches that it trained as far as reports are known.
     """
     trained, lost = count_batches(state, run, event)
     reason: str = event.outcome
     if event.outcome == "Failed":
-        is_connected = state.job.is_gang or state.job.helper_count > 0
-        state.failures += not (run.closing and is_connected)
+        state.failures += not _fails_with_others(state, run, event.at)
     elif event.outcome in ("Preempted", "Lost"):
         if run.started is None:
             reason = run.start_failure or "NotStarted"
@@ -193,6 +191,18 @@ def count_end(state: JobState, run: TrackedWindow, event: WorkerEnd) -> float:
     )
     note(state, record)
     return trained
+
+
+def _fails_with_others(state: JobState, run: TrackedWindow, at: float) -> bool:
+    """Return whether a worker that fails is no failure of its job, because another pod of the job has ended first.
+
+    Most often, it has lost the connection to a member of its gang, or to a parameter server. A gang is closing then.
+    The workers of a chunked job continue while a server is replaced, or is not known to be lost.
+    """
+    if not (state.job.is_gang or state.job.helper_count):
+        return False
+    ended = state.disconnected_at
+    return run.closing or (run.started is not None and run.started <= ended and at - ended <= DISCONNECTION_SECONDS)
 
 
 def cause_of(planned: Window | PlannedServer, event: PodEnd) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Jobs that may be stopped, and the course of the jobs that were to get the room of one that cannot be."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -279,6 +280,96 @@ def test_later_loss_of_a_node_excuses_no_earlier_failure() -> None:
         p.handle(WorkerEnded("default/g", second, other, at), at)
         p.handle(Tick(), at + 100.0)
     assert state.failures == 1
+
+
+def with_server(chunks: int = 8, **changes: Any) -> Planner:
+    """A planner with a chunked job whose workers train, one on each node, with one parameter server."""
+    p = planner("chunk", [*(node(f"n{i}") for i in range(chunks)), node("c0", gpus=0), node("c1", gpus=0)])
+    one = job("j", chunks=chunks, seconds=3600.0, servers=1, server=worker(gpus=0), **changes)
+    running(p, one)
+    [server] = p.cluster.jobs["default/j"].servers
+    p.handle(WorkerStarted("default/j", server.planned.attempt, 0.0), 0.0)
+    return p
+
+
+def end_server(p: Planner, at: float, outcome: Outcome, exit_code: int | None = None) -> None:
+    [server] = p.cluster.jobs["default/j"].servers
+    p.handle(ParameterServerEnded("default/j", 0, server.planned.attempt, outcome, exit_code), at)
+
+
+def fail_workers(p: Planner, at: float, count: int = 100) -> None:
+    """Let workers fail one after the other, within a second."""
+    for number, attempt in enumerate(list(p.cluster.jobs["default/j"].runs)[:count]):
+        p.handle(WorkerEnded("default/j", attempt, "Failed", at + 0.1 * number, exit_code=1), at + 0.1 * number)
+
+
+@pytest.mark.parametrize(("outcome", "failures"), [("Preempted", 0), ("Lost", 0), ("Failed", 1), ("Succeeded", 0)])
+def test_workers_that_fail_after_their_server_do_not_count(outcome: Outcome, failures: int) -> None:
+    p = with_server()
+    end_server(p, 600.0, outcome, 1 if outcome == "Failed" else None)
+    fail_workers(p, 600.5)
+    state = p.cluster.jobs["default/j"]
+    assert (state.failures, state.failed) == (failures, False)
+    assert set(state.node_failures) <= {"c0"}
+    assert len(state.runs) == 8, "the chunks train again at once"
+
+
+@pytest.mark.parametrize(("outcome", "failures"), [("Preempted", 0), ("Lost", 0), ("Failed", 1)])
+def test_workers_that_fail_before_their_server_do_not_count(outcome: Outcome, failures: int) -> None:
+    """A drained server still saves when its connections end, and a node counts as lost long after it has died."""
+    p = with_server()
+    fail_workers(p, 600.0)
+    state = p.cluster.jobs["default/j"]
+    assert (state.failures, state.failed) == (1, False)
+    end_server(p, 710.0, outcome, 1 if outcome == "Failed" else None)
+    assert state.failures == failures
+
+
+def test_workers_that_fail_in_each_attempt_fail_their_job() -> None:
+    p, now = with_server(backoff_limit=2), 600.0
+    for failures in (1, 2, 3):
+        fail_workers(p, now)
+        state = p.cluster.jobs["default/j"]
+        assert (state.failures, state.failed) == (failures, failures > 2)
+        now = state.held_until
+        p.handle(Tick(), now)
+        for attempt in state.runs:
+            p.handle(WorkerStarted("default/j", attempt, now), now)
+        now += 5.0
+
+
+@pytest.mark.parametrize(("outcome", "limit"), [("Preempted", 4), ("Failed", 2)])
+def test_failures_before_ends_of_servers_fail_a_job_at_last(outcome: Outcome, limit: int) -> None:
+    p, now, rounds = with_server(backoff_limit=2), 600.0, 0
+    state = p.cluster.jobs["default/j"]
+    while not state.failed:
+        fail_workers(p, now, 1)
+        if not state.failed:
+            end_server(p, now + 1.0, outcome)
+        for attempt in [attempt for attempt, run in state.runs.items() if run.closing]:
+            p.handle(WorkerEnded("default/j", attempt, "Preempted", now + 2.0), now + 2.0)
+        now, rounds = max(now + 100.0, state.held_until), rounds + 1
+        p.handle(Tick(), now)
+        for attempt in [*state.runs, *(server.planned.attempt for server in state.servers)]:
+            p.handle(WorkerStarted("default/j", attempt, now), now)
+        now += 70.0
+    assert rounds == limit + 1
+
+
+def test_failures_of_workers_at_different_times_count() -> None:
+    p = with_server()
+    state = p.cluster.jobs["default/j"]
+    for number in range(3):
+        fail_workers(p, 600.0 + 100.0 * number, 1)
+    end_server(p, 2000.0, "Lost")
+    assert state.failures == 3
+
+
+def test_workers_without_servers_fail_each_for_itself() -> None:
+    p = planner("chunk", [node("n1", gpus=4)])
+    running(p, job("j", chunks=4, seconds=3600.0))
+    fail_workers(p, 600.0)
+    assert p.cluster.jobs["default/j"].failures == 4
 
 
 def test_workers_that_fail_with_their_server_do_not_count() -> None:

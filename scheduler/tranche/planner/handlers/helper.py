@@ -47,6 +47,8 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     if state.job.is_gang:
         _ended_of_gang(context, state, server, event)
     elif not server.closing:
+        if event.outcome != "Refused":
+            node_exclusion.excuse_workers(context, state, server, counted=event.outcome == "Failed")
         if trained:
             roll_back_to_checkpoint(context, state)
         if event.outcome == "Failed":

@@ -158,7 +158,8 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
     failed = state.failures > failures
-    _note_node_problem(context, state, run, event, closing=closing, trained=trained)
+    ignored = closing or (event.outcome == "Failed" and not failed)
+    _note_node_problem(context, state, run, event, closing=ignored, trained=trained)
     if failed:
         reason = f"worker {run.window.index} failed with {how_failed(event)}"
         pause_after_failure(context, state, reason)
@@ -180,7 +181,7 @@ def _note_node_problem(
 ) -> None:
     """Record the result of a worker for its node, and let the job avoid a node where its pod had a problem.
 
-    Workers that fail while they are to stop are ignored: other members of their gang have failed first.
+    Workers that fail while they are to stop, or after others of their job, are ignored.
     """
     node = run.window.node
     if event.outcome == "Lost" and closing and run.started is not None:
@@ -195,6 +196,8 @@ def _note_node_problem(
         node_exclusion.avoid_after_failure(context, state, node)
         result = node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=trained)
         state.gang_failure = result if state.job.is_gang else None
+        if state.job.helper_count and not state.job.is_gang:
+            node_exclusion.note_worker_failure(context, state, result)
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
     elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
