@@ -292,10 +292,11 @@ def test_page_actions_need_a_right_that_a_value_removes(render: Render) -> None:
         {"apiGroups": ["tranche.dev"], "resources": ["trainingjobs"], "verbs": ["patch", "delete"]}
     ]
     assert "--page-actions" in containers(objects)["api"]["args"]
-    without = render("--set", "page.actions.enabled=false")
-    rbac = [one for one in without if one["apiVersion"].startswith("rbac.authorization")]
-    assert "tranche-page-actions" not in yaml.safe_dump(rbac)
-    assert "--page-actions" not in containers(without)["api"]["args"]
+    for switch in ("page.actions.enabled=false", "admissionPolicies.enabled=false"):
+        without = render("--set", switch)
+        rbac = [one for one in without if one["apiVersion"].startswith("rbac.authorization")]
+        assert "tranche-page-actions" not in yaml.safe_dump(rbac)
+        assert "--page-actions" not in containers(without)["api"]["args"]
     shadow = [one for one in render("--set", "mode=shadow") if one["apiVersion"].startswith("rbac.authorization")]
     assert "tranche-page-actions" not in yaml.safe_dump(shadow)
 
