@@ -1,6 +1,7 @@
 """Objects that the chart renders, without a cluster."""
 
 import copy
+import json
 import subprocess
 import textwrap
 from collections.abc import Callable
@@ -310,6 +311,23 @@ def test_dry_runs_of_the_page_need_their_admission_policy(render: Render) -> Non
     assert ("ValidatingAdmissionPolicyBinding", "", "tranche-page-actions") in objects
     for value in ("page.whatIf.enabled=false", "admissionPolicies.enabled=false", "mode=shadow"):
         assert not [key for key in by_key(render("--set", value)) if key[2] == name]
+
+
+def test_reports_are_open_to_pods_with_the_address_of_a_node(render: Render) -> None:
+    def peers(*words: str) -> dict[str, Any]:
+        policy = by_key(render("--set", "reports.http.enabled=true", *words))[
+            "NetworkPolicy", SYSTEM, "tranche-scheduler"
+        ]
+        return {rule["ports"][0]["port"]: rule.get("from", "any") for rule in policy["spec"]["ingress"]}
+
+    pods: list[dict[str, Any]] = [{"namespaceSelector": {}}]
+    default = peers()
+    assert default["reports"] == default["reports-http"] == "any"
+    assert default["metrics"] == default["ext-metrics"] == default["api-metrics"] == pods
+    named = {"ipBlock": {"cidr": "10.0.0.0/16"}}
+    chosen = peers("--set-json", f"networkPolicy.reportsFrom=[{json.dumps(named)}]")
+    assert named in chosen["reports"]
+    assert chosen["reports"] == chosen["reports-http"]
 
 
 def test_certificate_of_the_reports_can_be_of_cert_manager(render: Render) -> None:
