@@ -52,7 +52,7 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     began = started_at(pod)
     trained = max(0.0, now - began) if began is not None else 0.0
     restart = _restart_seconds(job)
-    never, workers = int(job.spec.preemption.policy == "Never"), _open_windows(job)
+    never, workers = int(job.preemption_policy == "Never"), _open_windows(job)
     if job.spec.data is None or identity.role == ROLE_SERVER:
         gpus = template_shape(job.spec.workers.template, view.gpu_resources).requests.gpus
         return never, max(1, gpus * workers) * (trained + restart)

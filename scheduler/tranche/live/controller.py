@@ -14,7 +14,7 @@ from tranche.kube.client.leader_election import Leadership
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.kube.convert.trainingjob import (
     claim_conditions,
-    limited_class,
+    limited_claims,
     plan_status,
     planned_condition,
     progress_status,
@@ -448,7 +448,7 @@ class Controller:
             plan = replace(plan, generation=resource.metadata.generation)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision)
-            | limited_class(resource, state.job),
+            | limited_claims(resource, state.job),
             "progress": progress_status(progress, state.job, known.batches, estimated=known.estimated),
             "conditions": [
                 condition,

@@ -59,6 +59,17 @@ class TestLosses:
         stores.jobs.put(known.key, known.model_copy(update={"status": status}))
         assert loss(pod, stores.view, NOW) == (0, 135.0)
 
+    def test_policy_never_does_not_count_where_it_is_forbidden(self) -> None:
+        stores = Stores(["n1"])
+        pod = add(stores, "cats", "n1", 100.0, preemption={"policy": "Never"})
+        assert loss(pod, stores.view, NOW) == (1, 100.0)
+        (known,) = stores.jobs.store.values()
+        assert known.status.plan is not None
+        limited = known.status.plan.model_copy(update={"preemption_policy": "Immediate"})
+        status = known.status.model_copy(update={"plan": limited})
+        stores.jobs.put(known.key, known.model_copy(update={"status": status}))
+        assert loss(pod, stores.view, NOW) == (0, 100.0)
+
     @pytest.mark.parametrize("role", ["worker", "ps"])
     def test_loss_of_gang_member_or_server_includes_all_workers(self, role: str) -> None:
         stores = Stores(["n1"])

@@ -52,7 +52,7 @@ def test_status_says_which_claims_are_clamped(tmp_path: Path) -> None:
     limits = "weight to 10, priorityClassName to tranche-normal, preemption.policy to Immediate"
     sentence = f"namespace default limits {limits}, preemption.restartOverhead to 600 s"
     assert plan["explanation"].endswith(f"; {sentence}")
-    assert plan["priorityClassName"] == "tranche-normal"
+    assert (plan["priorityClassName"], plan["preemptionPolicy"]) == ("tranche-normal", "Immediate")
     assert conditions["ClaimsLimited"]["message"] == sentence
     assert conditions["ClaimsLimited"]["status"] == "True"
 
@@ -62,7 +62,7 @@ def test_job_within_the_limits_has_no_such_condition() -> None:
     body = controller._status(KEY)
     assert body is not None
     assert [one["type"] for one in body["status"]["conditions"]] == ["Planned"]
-    assert "priorityClassName" not in body["status"]["plan"]
+    assert not {"priorityClassName", "preemptionPolicy"} & body["status"]["plan"].keys()
 
 
 def test_changed_limits_apply_without_a_restart(tmp_path: Path) -> None:

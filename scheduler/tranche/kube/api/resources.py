@@ -173,6 +173,12 @@ class TrainingJob(Resource):
         plan = self.status.plan
         return (plan.priority_class_name if plan is not None else None) or self.spec.priority_class_name
 
+    @property
+    def preemption_policy(self) -> str:
+        """Preemption policy that counts: that of the spec, unless the plan names another one."""
+        plan = self.status.plan
+        return (plan.preemption_policy if plan is not None else None) or self.spec.preemption.policy
+
 
 class SiteObject(Resource):
     """A group of nodes with fast links among themselves: an edge site, or a cloud.

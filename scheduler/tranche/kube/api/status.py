@@ -228,6 +228,8 @@ class Plan(Resource):
     """Highest attempt number used so far."""
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] | None = None
     """Priority class of the pods, if the namespace's limit is below spec.priorityClassName."""
+    preemption_policy: Literal["Immediate", "AtChunkEnd", "Never"] | None = None
+    """When a worker may be preempted, if the namespace does not allow spec.preemption.policy."""
     estimated_start: datetime | None = None
     """Expected start of the next worker; while workers run, the start of the oldest one of them."""
     estimated_completion: datetime | None = None

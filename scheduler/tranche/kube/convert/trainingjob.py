@@ -601,11 +601,14 @@ def claim_conditions(plan: JobPlan, job: Job, known: Iterable[Condition], now: f
     ]
 
 
-def limited_class(resource: TrainingJob, job: Job) -> dict[str, str]:
-    """Return status.plan.priorityClassName if the job's tier is not that of its spec."""
-    if job.priority == PRIORITIES[resource.spec.priority_class_name]:
-        return {}
-    return {"priorityClassName": next(name for name, value in PRIORITIES.items() if value == job.priority)}
+def limited_claims(resource: TrainingJob, job: Job) -> dict[str, str]:
+    """Return the fields of status.plan for the job's tier and preemption policy if these are not those of its spec."""
+    claims = {}
+    if job.priority != PRIORITIES[resource.spec.priority_class_name]:
+        claims["priorityClassName"] = next(name for name, value in PRIORITIES.items() if value == job.priority)
+    if job.preemption != resource.spec.preemption.policy:
+        claims["preemptionPolicy"] = job.preemption.value
+    return claims
 
 
 def status_object(resource: TrainingJob, status: Mapping[str, Any], version: str | None = None) -> dict[str, Any]:
