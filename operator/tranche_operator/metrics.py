@@ -8,6 +8,8 @@ from tranche.metrics.process import ProcessMetrics
 
 RECONCILE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 ROLES = (ROLE_WORKER, ROLE_SERVER, ROLE_CHIEF, ROLE_STAGING)
+OTHER = "other"
+"""Role of pods that are not named as pods of jobs are."""
 RESULTS = ("created", "evicted", "deleted", "refused")
 """Results of requests for pods; refused: by the API server, or an eviction by a disruption budget."""
 
@@ -42,8 +44,8 @@ class OperatorMetrics(ProcessMetrics):
         self.computed("gauge", "tranche_operator_pods_not_stopping", text, (), lambda: [((), stuck())])
 
     def count_pod(self, role: str, result: str) -> None:
-        """Count the result of one request for a pod."""
-        self._pods.labels(role, result).inc()
+        """Count the result of one request for a pod. Without the admission policies, users choose names of pods."""
+        self._pods.labels(role if role in ROLES else OTHER, result).inc()
 
     async def measure(self, reconcile: Coroutine[Any, Any, float | None]) -> float | None:
         """Await one reconcile, measure its duration, and count and raise its failure."""

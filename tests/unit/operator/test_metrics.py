@@ -48,6 +48,15 @@ def test_they_are_served_beside_the_probes() -> None:
     assert 'tranche_operator_pods_total{result="created",role="worker"} 1.0' in asyncio.run(scenario())
 
 
+def test_pods_with_names_of_users_share_one_series() -> None:
+    metrics = OperatorMetrics()
+    for number in range(3):
+        metrics.count_pod(f"forged{number}", "deleted")
+    labels = {"role": "other", "result": "deleted"}
+    assert metrics.registry.get_sample_value("tranche_operator_pods_total", labels) == 3
+    assert b"forged" not in metrics.render()
+
+
 def _read(url: str) -> str:
     with urllib.request.urlopen(url, timeout=5) as reply:
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
