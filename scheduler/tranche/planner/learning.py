@@ -60,15 +60,11 @@ def learn_pace(
     Workers that failed, or were stopped without a report, are ignored, because their progress is unknown. Gangs and
     jobs of one chunk are ignored too: their predicted duration is a guess, so their pace says nothing about the node.
     """
-    if run.first_report is None and not context.settings.learns_from_silent_windows:
-        return
     counts = event.outcome == "Succeeded" or (event.outcome == "Preempted" and event.progress is not None)
-    trained = event.at - run.started if run.started is not None else 0.0
-    if (
-        not (context.policy.traits.uses_learned_estimates and counts and trained > 0)
-        or batches <= least_measured_batches(state)
-        or state.job.is_indivisible
-    ):
+    if not (context.policy.traits.uses_learned_estimates and counts) or state.job.is_indivisible:
+        return
+    trained, batches = _measured(context, state, run, event.at, batches)
+    if trained <= 0 or batches <= least_measured_batches(state):
         return
     job, site, cluster = state.job, run.home.site, context.cluster
     node = cluster.nodes.get(run.home.node or "")
@@ -85,6 +81,25 @@ def learn_pace(
         for other in cluster.nodes.values():
             if other.node.gpu_kind == kind:
                 other.learn(speeds.node_factor(other.node.name, kind))
+
+
+def _measured(
+    context: PlannerContext, state: JobState, run: TrackedWindow, at: float, batches: float
+) -> tuple[float, float]:
+    """Return the seconds and mini-batches of an ended worker from which its pace follows; 0 if it is unknown.
+
+    They begin with its first report, since that may count what the worker, or a parameter server, found in a
+    checkpoint, or what the worker trained under an earlier planner. Without reports they begin with its start, unless
+    an earlier planner opened the window and the ledger has more of its chunks: this worker may have trained that.
+    """
+    if run.first_report is not None:
+        began, counted = run.first_report
+        return at - began, batches - counted
+    known = state.job.batches_per_chunk_total * len(run.window.chunks) - state.batches_left(run.window.chunks)
+    unknown = run.adopted and known - batches > least_measured_batches(state)
+    if run.started is None or unknown or not context.settings.learns_from_silent_windows:
+        return 0.0, 0.0
+    return at - run.started, batches
 
 
 def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:

@@ -6,14 +6,16 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.live.planner_config import PlannerConfig
-from tranche.model import Node
+from tranche.model import Node, Report
 from tranche.planner import (
     CloseWindow,
     Event,
     JobChanged,
     JobSubmitted,
     OpenWindow,
+    ParameterServerEnded,
     Planner,
+    ProgressReported,
     Tick,
     WorkerEnded,
     WorkerStarted,
@@ -192,3 +194,94 @@ def test_wrong_step_time_of_one_job_slows_no_node_live() -> None:
         ended(p, "liar", attempt, now)
     assert {p.cluster.speed_model.node_factor(str(name)) for name in ran} == {1.0}
     assert p.cluster.speed_model.job_factor("default/liar") > 1000.0
+
+
+def report(p: Planner, attempt: int, batches: float, at: float) -> None:
+    """Report chunk 0 of job a."""
+    p.handle(ProgressReported(Report("default/a", attempt, {0: batches}, {0: batches}), at), at)
+
+
+def restored(p: Planner, at: float) -> Planner:
+    """Return the planner that takes over; the worker of job a runs since 0 s."""
+    q, state = planner("chunk", [node("n1")]), p.cluster.jobs["default/a"]
+    q.restore([JobSubmitted(state.job, p.plan_of("default/a", at), p.progress_of("default/a"))], at)
+    (attempt,) = state.runs
+    q.handle(WorkerStarted("default/a", attempt, 0.0), at)
+    return q
+
+
+def test_take_over_in_a_reporting_window_teaches_no_wrong_pace() -> None:
+    p = planner("chunk", [node("n1")])
+    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
+    for at in range(0, 901, 100):
+        report(p, attempt, at / 10, float(at))
+    q = restored(p, 900.0)
+    report(q, attempt, 91.0, 910.0)
+    q.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
+    assert q.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)
+
+
+def test_window_that_is_silent_after_take_over_teaches_nothing() -> None:
+    p = planner("chunk", [node("n1")])
+    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
+    for at in range(0, 901, 100):
+        report(p, attempt, at / 10, float(at))
+    q = restored(p, 910.0)
+    q.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
+    assert q.cluster.speed_model.job_factor("default/a") == 1.0
+
+
+def test_silent_window_of_an_earlier_planner_teaches_its_pace() -> None:
+    p = planner("chunk", [node("n1")])
+    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
+    q = restored(p, 900.0)
+    q.handle(WorkerEnded("default/a", attempt, "Succeeded", 3000.0, {0: 100}), 3000.0)
+    assert q.cluster.speed_model.job_factor("default/a") > 2
+
+
+def test_progress_found_by_the_first_report_teaches_no_pace() -> None:
+    p = planner("chunk", [node("n1")])
+    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
+    for trained in range(11):  # the checkpoint that it resumes from has 90 mini-batches
+        report(p, attempt, 90.0 + trained, 20.0 + 10 * trained)
+    p.handle(WorkerEnded("default/a", attempt, "Succeeded", 120.0, {0: 100}), 120.0)
+    assert p.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)
+
+
+def test_found_by_a_server_that_is_then_silent_teaches_no_pace() -> None:
+    p = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    p.handle(JobSubmitted(job("a", chunks=2, max_workers=1, seconds=1000, server=worker(0), servers=1)), 0.0)
+    state = p.cluster.jobs["default/a"]
+    (attempt,) = state.runs
+    report(p, state.servers[0].planned.attempt, 90.0, 20.0)
+    p.handle(WorkerStarted("default/a", attempt, 30.0), 30.0)
+    p.handle(WorkerEnded("default/a", attempt, "Succeeded", 130.0, {0: 100}), 130.0)
+    assert p.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)
+
+
+def test_found_by_server_before_a_worker_starts_teaches_no_pace() -> None:
+    p = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    p.handle(JobSubmitted(job("a", chunks=2, max_workers=1, seconds=1000, server=worker(0), servers=1)), 0.0)
+    state = p.cluster.jobs["default/a"]
+    (attempt,), server = state.runs, state.servers[0].planned.attempt
+    report(p, server, 90.0, 20.0)
+    p.handle(WorkerStarted("default/a", attempt, 30.0), 30.0)
+    for trained in range(11):
+        report(p, server, 90.0 + trained, 30.0 + 10 * trained)
+    p.handle(WorkerEnded("default/a", attempt, "Succeeded", 130.0, {0: 100}), 130.0)
+    assert p.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)
+
+
+def test_progress_found_by_a_second_server_teaches_no_pace() -> None:
+    p = planner("chunk", [node("n1"), node("n2", gpus=0)])
+    p.handle(JobSubmitted(job("a", chunks=2, max_workers=1, seconds=1000, server=worker(0), servers=1)), 0.0)
+    state = p.cluster.jobs["default/a"]
+    (attempt,), first = state.runs, state.servers[0].planned.attempt
+    p.handle(WorkerStarted("default/a", attempt, 0.0), 0.0)
+    for at in (0, 200, 500):
+        p.handle(ProgressReported(Report("default/a", first, {0: at / 10}, {0: min(20, at / 10)}), at), at)
+    p.handle(ParameterServerEnded("default/a", 0, first), 500.0)
+    report(p, state.servers[0].planned.attempt, 50.0, 500.0)  # the first one has saved more than it reported
+    report(p, state.servers[0].planned.attempt, 100.0, 1000.0)
+    p.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
+    assert p.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)

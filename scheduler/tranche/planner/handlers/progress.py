@@ -84,13 +84,15 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     durable = {c: min(max(0.0, float(report.durable[c])), total) for c in chunks if c in report.durable}
     applied = {c: min(max(0.0, float(report.applied[c])), total) for c in chunks if c in report.applied}
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
-    before = {c: state.known_batches(c) for c in chunks if c not in state.done}
+    unfinished = [c for c in chunks if c not in state.done]
     if _is_first(state, report.attempt):
         # A member of a gang that is done has ended in this attempt, so that no checkpoint was loaded after its end.
         loaded = [chunk for chunk in chunks if chunk not in state.done] if state.job.is_gang else chunks
         roll_back(state, loaded, durable, applied)
         context.touch(state)
         context.publish(report.job)
+    # What the attempt has loaded is no progress of its workers.
+    before = {c: state.known_batches(c) for c in unfinished}
     if report.attempt not in state.runs:
         known = is_saved(state)
         state.checkpoint = _merged_checkpoint(state.checkpoint, report.attempt, durable)
@@ -103,7 +105,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     state.reported = (event.at, report.timings)
     state.ledger_changed()
     context.rank_again(state)
-    finished = [c for c in before if c in state.done]
+    finished = [c for c in unfinished if c in state.done]
     if finished:
         _finish_chunks(context, state, finished)
 
@@ -149,9 +151,9 @@ def _note_pace(run: TrackedWindow, gained: float, at: float, least: float) -> No
         at: Time of the report.
         least: Fewest mini-batches since the first report that show a pace.
     """
-    run.counted += gained
     if run.since is None:
         return
+    run.counted += gained
     run.since = max(run.since, at)
     if run.first_report is None:
         run.first_report = (at, run.counted)
