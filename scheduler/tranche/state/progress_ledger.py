@@ -252,7 +252,7 @@ def count_batches(state: JobState, run: TrackedWindow, event: WorkerEnd) -> tupl
     trained = max(0.0, event.at - run.started) if run.started is not None else 0.0
     state.counted_gpu_seconds += trained * max(1, state.job.gpus)
     durable = _durable(state, run, event)
-    unreported = max(0.0, event.at - run.since) if run.since is not None else 0.0
+    unreported = max(0.0, event.at - run.known_until) if run.known_until is not None else 0.0
     expected = min(unreported / run.batch_seconds, state.left_of(run))
     gained = newly_known = 0.0
     partial, total = state.partial, state.job.batches_per_chunk_total

@@ -71,8 +71,8 @@ def reported_gpu_seconds(state: JobState) -> float:
         return state.batches_left(range(state.job.chunks)) * state.nominal_batch_seconds * state.job.gpus
     attained = state.counted_gpu_seconds + NEARLY
     for run in state.runs.values():
-        if run.started is not None and run.since is not None:
-            attained += (run.since - run.started) * max(1, state.job.gpus)
+        if run.started is not None and run.known_until is not None:
+            attained += (run.known_until - run.started) * max(1, state.job.gpus)
     return max(0.0, estimated_total(nominal_gpu_seconds(state), attained) - attained)
 
 
@@ -139,6 +139,6 @@ def next_overrun(state: JobState, now: float) -> float | None:
 
 
 def _times(state: JobState, run: TrackedWindow, now: float) -> tuple[float, float]:
-    """Return the predicted and the elapsed training time of the window since its last report, in seconds."""
+    """Return the predicted and the elapsed training time of the window since it last showed progress, in seconds."""
     expected = state.left_of(run) * run.batch_seconds
     return expected, max(0.0, now - run.since) + NEARLY if run.since is not None else 0.0

@@ -37,7 +37,9 @@ class TrackedWindow:
     started: float | None = None
     """When the worker began to train, in seconds on the planner's clock; None until its pod runs."""
     since: float | None = None
-    """Time from which its progress is estimated by its pace: `started`, or its last report."""
+    """Time from which its progress is estimated by its pace: `started`, or the last report that showed progress."""
+    last_report: float | None = None
+    """Time of its last report, with or without progress."""
     counted: float = 0.0
     """Number of mini-batches that its reports have counted while it ran."""
     first_report: tuple[float, float] | None = None
@@ -76,6 +78,11 @@ class TrackedWindow:
     def reserves(self) -> bool:
         """Whether it reserves room on its node: a closing window does not, as long as its pod may stop in time."""
         return self.phase is not WindowPhase.CLOSING or self.overdue
+
+    @property
+    def known_until(self) -> float | None:
+        """Time until which its progress is known: `started` or its last report; None until its pod runs."""
+        return self.since if self.since is None or self.last_report is None else max(self.since, self.last_report)
 
     @property
     def ending(self) -> bool:

@@ -1,5 +1,6 @@
 """Estimates of the planner for jobs whose size or speed was not declared, or was declared wrongly."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -285,3 +286,24 @@ def test_progress_found_by_a_second_server_teaches_no_pace() -> None:
     report(p, state.servers[0].planned.attempt, 100.0, 1000.0)
     p.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
     assert p.cluster.speed_model.job_factor("default/a") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("before", [(), (10, 20, 30, 40)])
+def test_worker_that_hangs_and_reports_yields_like_a_silent_one(before: tuple[int, ...]) -> None:
+    yielded = []
+    for reports in (False, True):
+        p = planner("chunk", [node("n1")])
+        attempt = submitted(p, "a", chunks=2, max_workers=1).window.attempt
+        for at in (*before, 50):
+            report(p, attempt, float(at), float(at))
+        p.handle(JobSubmitted(job("b", 60.0, chunks=2, max_workers=1, seconds=1800)), 60.0)
+        now, due, closed = 60.0, 82.5 if reports else inf, False
+        while not closed and now < 20_000.0:
+            wakeup = p.next_wakeup()
+            now = min(due, inf if wakeup is None else wakeup)
+            event = ProgressReported(Report("default/a", attempt, {0: 50.0}, {0: 50.0}), now) if now == due else Tick()
+            closed = bool(of_type(CloseWindow, p.handle(event, now)))
+            due += 22.5 if now == due else 0.0
+        yielded.append(now)
+    assert yielded[0] <= yielded[1] < yielded[0] + 22.5
+    assert yielded[0] < 20_000.0

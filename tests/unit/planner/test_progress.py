@@ -228,6 +228,35 @@ def test_the_pace_is_measured_between_reports() -> None:
     assert rest(p, 0, 40.0) == 160.0
 
 
+def test_reports_without_progress_show_none_and_lose_no_more() -> None:
+    p = running(servers=0, chunks=1)
+    for at in (0.0, 20.0, 40.0):
+        report(p, attempt_of(p, 0), {0: at}, {0: at / 2}, at)
+    for at in (60.0, 80.0):
+        report(p, attempt_of(p, 0), {0: 40}, {0: 20}, at)
+    assert training_progress(state_of(p), 80.0).batches == pytest.approx(40.0)
+    assert training_progress(state_of(p), 90.0).batches == pytest.approx(50.0)
+    assert state_of(p).runs[1].batch_seconds == 1.0
+    p.handle(WorkerEnded(KEY, attempt_of(p, 0), "Lost", 80.0), 80.0)
+    assert p.progress_of(KEY).lost_batches == pytest.approx(20.0)
+
+
+def test_reports_between_long_batches_restart_no_estimate() -> None:
+    p = running(servers=0, chunks=1, seconds=6000.0)
+    report(p, attempt_of(p, 0), {0: 0}, {0: 0}, 0.0)
+    report(p, attempt_of(p, 0), {0: 1}, {0: 1}, 60.0)
+    report(p, attempt_of(p, 0), {0: 1}, {0: 1}, 110.0)
+    assert state_of(p).remaining_seconds(0, 110.0, 60.0) == pytest.approx(6000.0 - 110.0)
+
+
+def test_first_report_of_new_server_begins_estimates_of_workers() -> None:
+    p = running()
+    report(p, server(p), {0: 40, 1: 40}, {0: 40, 1: 40}, 40.0)
+    p.handle(ParameterServerEnded(KEY, 0, server(p)), 41.0)
+    report(p, server(p), {0: 40, 1: 40}, {0: 40, 1: 40}, 70.0)
+    assert rest(p, 0, 70.0) == 60.0
+
+
 def test_a_restarted_planner_knows_the_checkpoint() -> None:
     p = running()
     report(p, server(p), {0: 60, 1: 50}, {0: 50, 1: 40}, 60.0)

@@ -44,7 +44,18 @@ def training_progress(state: JobState, now: float) -> TrainingProgress:
     left = state.worker_seconds(now) / pace if pace > 0 else state.batches_left(range(state.job.chunks))
     silent = any(run.started is not None and run.first_report is None for run in state.runs.values())
     at, timings = state.reported or (None, Timings())
-    return TrainingProgress(min(whole, max(0.0, whole - left)), whole, silent, at, timings)
+    trained = whole - left - sum(_refuted_batches(state, run, now) for run in state.runs.values())
+    return TrainingProgress(min(whole, max(0.0, trained)), whole, silent, at, timings)
+
+
+def _refuted_batches(state: JobState, run: TrackedWindow, now: float) -> float:
+    """Return the estimated mini-batches of a worker that its last report has refuted, because it showed no progress."""
+    if run.since is None or run.known_until is None:
+        return 0.0
+    estimated, since_report = (
+        min(state.left_of(run), max(0.0, now - at) / run.batch_seconds) for at in (run.since, run.known_until)
+    )
+    return estimated - since_report
 
 
 def reported_chunks(state: JobState, attempt: int) -> Collection[int]:
@@ -85,7 +96,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     applied = {c: min(max(0.0, float(report.applied[c])), total) for c in chunks if c in report.applied}
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     unfinished = [c for c in chunks if c not in state.done]
-    if _is_first(state, report.attempt):
+    if first := _is_first(state, report.attempt):
         # A member of a gang that is done has ended in this attempt, so that no checkpoint was loaded after its end.
         loaded = [chunk for chunk in chunks if chunk not in state.done] if state.job.is_gang else chunks
         roll_back(state, loaded, durable, applied)
@@ -101,7 +112,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     _raise_progress(state, durable, applied)
     for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
         gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
-        _note_pace(run, gained, event.at, least_measured_batches(state))
+        _note_pace(run, gained, event.at, least_measured_batches(state), first=first)
     state.reported = (event.at, report.timings)
     state.ledger_changed()
     context.rank_again(state)
@@ -142,23 +153,28 @@ def _raise_progress(state: JobState, durable: Mapping[int, float], applied: Mapp
             state.applied.pop(chunk, None)
 
 
-def _note_pace(run: TrackedWindow, gained: float, at: float, least: float) -> None:
+def _note_pace(run: TrackedWindow, gained: float, at: float, least: float, *, first: bool) -> None:
     """Record a running worker's progress since its last report, and its pace since its first report.
+
+    A report without progress changes neither: otherwise a program that hangs while it reports would never overrun.
 
     Args:
         run: Window of the worker.
         gained: Mini-batches since the last report.
         at: Time of the report.
-        least: Fewest mini-batches since the first report that show a pace.
+        least: Fewest mini-batches that show progress or a pace.
+        first: Whether this is the first report of its attempt, from which the workers go on.
     """
     if run.since is None:
         return
     run.counted += gained
-    run.since = max(run.since, at)
+    run.last_report = at
     if run.first_report is None:
-        run.first_report = (at, run.counted)
+        run.first_report, first = (at, run.counted), True
+    if first or gained > least:
+        run.since = max(run.since, at)
     began, counted = run.first_report
-    if at > began and run.counted - counted > least:
+    if gained > least and at > began and run.counted - counted > least:
         run.batch_seconds = (at - began) / (run.counted - counted)
 
 
