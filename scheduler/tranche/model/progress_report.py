@@ -28,7 +28,7 @@ class Report:
     attempt: int
     """Attempt of the pod that reports: a parameter server reports all chunks, a worker those of its window."""
     applied: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Mini-batches by chunk that the model has applied; a missing chunk leaves its value unchanged."""
+    """Mini-batches by chunk that the model has applied; only in an attempt's first report, a missing chunk has 0."""
     durable: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     """Part of `applied` that a checkpoint holds."""
     timings: Timings = Timings()

@@ -300,6 +300,21 @@ def test_request_of_ended_attempt_gets_no_answer_and_no_effect() -> None:
     assert p.progress_of(KEY) == counted
 
 
+@pytest.mark.parametrize(("reported", "saved"), [({0: 100.0}, 70.0), ({1: 60.0}, 60.0), ({1: 0.0}, 0.0)])
+def test_report_before_a_repeated_request_keeps_saved_progress(reported: dict[int, float], saved: float) -> None:
+    p = running()
+    state_of(p).partial[1] = 70.0
+    state_of(p).ledger_changed()
+    fence = window(p).fence
+    ask(p, WHOLE)
+    after = planner("chunk", [node("n1")])
+    after.restore([JobSubmitted(state_of(p).job, p.plan_of(KEY, 100.0), p.progress_of(KEY))], 110.0)
+    attempt = window(after).attempt
+    after.handle(WorkerStarted(KEY, attempt, 0.0), 110.0)
+    after.handle(ProgressReported(Report(KEY, attempt, reported, reported), 111.0), 111.0)
+    assert ask(after, WHOLE, 112.0, fence=fence)[0].resume == ({1: saved} if saved else {})
+
+
 def test_restored_planner_repeats_answer_and_counts_from_renewal() -> None:
     p = running()
     fence = window(p).fence

@@ -97,8 +97,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     applied |= {c: max(batches, applied.get(c, 0.0)) for c, batches in durable.items()}
     unfinished = [c for c in chunks if c not in state.done]
     if first := _is_first(state, report.attempt):
-        # A member of a gang that is done has ended in this attempt, so that no checkpoint was loaded after its end.
-        loaded = [chunk for chunk in chunks if chunk not in state.done] if state.job.is_gang else chunks
+        loaded = _loaded_chunks(state, report.attempt, chunks, applied)
         roll_back(state, loaded, durable, applied)
         context.touch(state)
         context.publish(report.job)
@@ -126,6 +125,18 @@ def _is_first(state: JobState, attempt: int) -> bool:
     if run is not None:
         return run.first_report is None
     return state.checkpoint is None or attempt > state.checkpoint.attempt
+
+
+def _loaded_chunks(state: JobState, attempt: int, chunks: Collection[int], named: Collection[int]) -> Collection[int]:
+    """Return the chunks whose progress the first report of an attempt states; it is 0 for those that are not `named`.
+
+    A member of a gang that is done has ended in this attempt, so that no checkpoint was loaded after its end. A worker
+    whose window an earlier planner has renewed may not have the later chunks yet, so that it says nothing about them.
+    """
+    if state.job.is_gang:
+        return [chunk for chunk in chunks if chunk not in state.done]
+    run = state.runs.get(attempt)
+    return [chunk for chunk in chunks if chunk in named] if run is not None and run.window.renewed else chunks
 
 
 def _merged_checkpoint(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]) -> Checkpoint:
