@@ -2,6 +2,10 @@
 
 A checkpoint is named ``checkpoint-<job UID>-<attempt>``. Attempts start at 1 with every TrainingJob, and a volume may
 outlive its jobs, so the attempt alone does not identify the newest checkpoint of a job. The UID is in TRANCHE_JOB_UID.
+
+One pod of a job at a time may save. If several do, such as two parameter servers, or workers that save their own
+chunks, each names the part of the state that it saves, as in ``checkpoint-<job UID>-<attempt>+ps-1``. Otherwise it
+would delete and read the checkpoints of the others, because each pod of a job has another attempt number.
 """
 
 import os
@@ -10,12 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-_PART = ".new"
+_UNFINISHED = ".new"
 """Suffix of a checkpoint that is being written."""
-_NAME = re.compile(r"checkpoint-(?:(?P<uid>.+)-)?(?P<attempt>[0-9]+)")
+_NAME = re.compile(r"checkpoint-(?:(?P<uid>[^+]+)-)?(?P<attempt>[0-9]+)(?:\+(?P<part>.+))?")
+_PART_NAME = re.compile(r"[A-Za-z0-9_-]*")
 
 
-def newest(directory: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
+def newest(directory: Path, environment: Mapping[str, str] = os.environ, *, part: str = "") -> Path | None:
     """Return the checkpoint to resume from; None if there is none.
 
     It is the checkpoint of the job's highest attempt. A file without a UID, of an earlier release of this library, is
@@ -25,21 +30,24 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ) -> Path
     Args:
         directory: Checkpoint directory of the job.
         environment: Environment variables.
+        part: Part of the state, as in `save`.
 
     Raises:
         FileNotFoundError: the directory does not exist, so that nothing could be saved; or the job names a directory to
-            resume from, and there is no checkpoint in it.
+            resume from, and there is no checkpoint of this part in it.
+        ValueError: the part cannot be in a file name.
     """
     _require(directory)
-    saved, job = _saved(directory), environment.get("TRANCHE_JOB_UID", "")
+    saved, job = _saved(directory, part), environment.get("TRANCHE_JOB_UID", "")
     for uid in (job, ""):
         if own := saved.get(uid):
             return own[max(own)]
     if not (source := environment.get("TRANCHE_RESUME_DIR")):
         return None
-    earlier = [path for attempts in _saved(Path(source)).values() for path in attempts.values()]
+    earlier = [path for attempts in _saved(Path(source), part).values() for path in attempts.values()]
     if not earlier:
-        raise FileNotFoundError(f"checkpoint.resumeFrom: there is no checkpoint in {source}")
+        of_part = f" of the part {part}" if part else ""
+        raise FileNotFoundError(f"checkpoint.resumeFrom: there is no checkpoint{of_part} in {source}")
     return max(earlier, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
@@ -56,28 +64,34 @@ def save(
     attempt: int,
     write: Callable[[BinaryIO], None],
     environment: Mapping[str, str] = os.environ,
+    *,
+    part: str = "",
 ) -> None:
     """Replace this attempt's checkpoint atomically: a crash leaves either the old one or the new one.
 
     Every attempt has its own file, and the highest attempt is read. So an attempt that continues on an unreachable node
-    cannot overwrite the checkpoint of its successor. Parts of checkpoints, of attempts that ended while they saved or
-    whose volume was full, are deleted, so that they take no room of later ones.
+    cannot overwrite the checkpoint of its successor. Earlier attempts' checkpoints of the same part are deleted, and so
+    are unfinished ones, of attempts that ended while they saved or whose volume was full: they take no room.
 
     Args:
         directory: Checkpoint directory of the job.
         attempt: Attempt number of this pod.
         write: Writes the checkpoint into an open binary file.
         environment: Environment variables.
+        part: Part of the state that this pod saves, if several pods of the job save: letters, digits, "-" and "_", such
+            as ``ps-1`` or ``chunk-7``. The pod that continues this part has to name it again.
 
     Raises:
+        ValueError: the part cannot be in a file name.
         OSError: the volume is full or read-only, or the directory does not exist, because the job declares no volume.
             The checkpoint that was saved before is still there.
     """
     _require(directory)
     uid = environment.get("TRANCHE_JOB_UID", "")
-    path = directory / (f"checkpoint-{uid}-{attempt}" if uid else f"checkpoint-{attempt}")
-    unfinished = path.with_suffix(_PART)
-    _delete_earlier(directory, uid, attempt, _PART)
+    _delete_earlier(directory, uid, attempt, part, _UNFINISHED)
+    name = f"checkpoint-{uid}-{attempt}" if uid else f"checkpoint-{attempt}"
+    path = directory / (f"{name}+{part}" if part else name)
+    unfinished = path.with_suffix(_UNFINISHED)
     try:
         with unfinished.open("wb") as file:
             write(file)
@@ -87,7 +101,7 @@ def save(
         unfinished.unlink(missing_ok=True)
         raise
     unfinished.replace(path)
-    _delete_earlier(directory, uid, attempt)
+    _delete_earlier(directory, uid, attempt, part)
 
 
 def _require(directory: Path) -> None:
@@ -96,16 +110,19 @@ def _require(directory: Path) -> None:
         raise FileNotFoundError(f"{directory} does not exist: declare spec.checkpoint.volume in the TrainingJob")
 
 
-def _delete_earlier(directory: Path, uid: str, attempt: int, suffix: str = "") -> None:
-    for number, older in _saved(directory, suffix).get(uid, {}).items():
+def _delete_earlier(directory: Path, uid: str, attempt: int, part: str, suffix: str = "") -> None:
+    for number, older in _saved(directory, part, suffix).get(uid, {}).items():
         if number < attempt:
             older.unlink(missing_ok=True)
 
 
-def _saved(directory: Path, suffix: str = "") -> dict[str, dict[int, Path]]:
-    """Return checkpoints, or parts of them, by job UID, or "" for none, and attempt."""
+def _saved(directory: Path, part: str, suffix: str = "") -> dict[str, dict[int, Path]]:
+    """Return checkpoints of a part, or unfinished ones, by job UID, or "" for none, and attempt."""
+    if not _PART_NAME.fullmatch(part):
+        raise ValueError(f"part {part!r} of a checkpoint: only letters, digits, - and _ may be in it")
     by_uid: dict[str, dict[int, Path]] = {}
     for path in directory.glob(f"checkpoint-*{suffix}"):
-        if name := _NAME.fullmatch(path.name.removesuffix(suffix)):
+        name = _NAME.fullmatch(path.name.removesuffix(suffix))
+        if name and (name["part"] or "") == part:
             by_uid.setdefault(name["uid"] or "", {})[int(name["attempt"])] = path
     return by_uid

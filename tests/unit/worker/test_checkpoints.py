@@ -134,6 +134,52 @@ def test_resume_directory_counts_until_the_first_save(tmp_path: Path) -> None:
     assert not is_inherited(own, environment)
 
 
+def save_part(directory: Path, part: str, attempt: int, text: bytes) -> None:
+    def write(file: BinaryIO) -> None:
+        file.write(text)
+
+    checkpoints.save(directory, attempt, write, {"TRANCHE_JOB_UID": "0a-1"}, part=part)
+
+
+def newest_part(directory: Path, part: str, environment: Mapping[str, str] | None = None) -> bytes | None:
+    path = checkpoints.newest(directory, environment or {"TRANCHE_JOB_UID": "0a-1"}, part=part)
+    return None if path is None else path.read_bytes()
+
+
+def test_parts_of_two_servers_are_kept_and_read_apart(tmp_path: Path) -> None:
+    save_part(tmp_path, "ps-0", 1, b"server 0")
+    save_part(tmp_path, "ps-1", 2, b"server 1")
+    save_part(tmp_path, "ps-1", 4, b"server 1, second attempt")
+    (tmp_path / "checkpoint-0a-1-3+ps-1.new").write_bytes(b"unfinished")
+    save_part(tmp_path, "ps-0", 5, b"server 0, second attempt")
+    save_part(tmp_path, "ps-1", 6, b"server 1, third attempt")
+    assert newest_part(tmp_path, "ps-0") == b"server 0, second attempt"
+    assert newest_part(tmp_path, "ps-1") == b"server 1, third attempt"
+    assert newest_part(tmp_path, "ps-2") is None
+    assert newest_part(tmp_path, "") is None
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_resume_directory_has_the_same_part_or_is_an_error(tmp_path: Path) -> None:
+    earlier, own = tmp_path / "earlier", tmp_path / "own"
+    earlier.mkdir()
+    own.mkdir()
+    save_part(earlier, "ps-0", 7, b"server 0")
+    save_part(earlier, "ps-1", 8, b"server 1")
+    environment = {"TRANCHE_JOB_UID": "0b-2", "TRANCHE_RESUME_DIR": str(earlier)}
+    assert newest_part(own, "ps-0", environment) == b"server 0"
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint of the part ps-2 in"):
+        newest_part(own, "ps-2", environment)
+
+
+@pytest.mark.parametrize("part", ["a+b", "../a", "a.new", " "])
+def test_part_that_cannot_be_in_a_file_name_is_an_error(tmp_path: Path, part: str) -> None:
+    with pytest.raises(ValueError, match="part"):
+        save_part(tmp_path, part, 1, b"")
+    with pytest.raises(ValueError, match="part"):
+        newest_part(tmp_path, part)
+
+
 def test_resume_directory_without_checkpoint_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="resumeFrom"):
         checkpoints.newest(tmp_path, {"TRANCHE_RESUME_DIR": str(tmp_path)})

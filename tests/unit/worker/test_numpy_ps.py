@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numpy_ps import chunks, states
+from numpy_ps import chunks, server, states
 from numpy_ps.aggregation import mean
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS, ROUND
@@ -84,6 +84,18 @@ def test_fence_of_an_inherited_checkpoint_is_left_out(tmp_path: Path, monkeypatc
 
 
 ASSIGNED = {"JOB": "default/j", "ATTEMPT": 1, "CHUNK_COUNT": 1, "EPOCHS": 1, "BATCHES": 1, "CHECKPOINT_DIR": "."}
+
+
+def test_second_server_ends_before_it_saves_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (ASSIGNED | {"INDEX": 1, "CHECKPOINT_DIR": tmp_path}).items():
+        monkeypatch.setenv(f"TRANCHE_{name}", str(value))
+    monkeypatch.setattr("sys.argv", ["server"])
+    monkeypatch.setattr(server, "listen_at", lambda: ("127.0.0.1", "a socket is opened"))
+    with pytest.raises(SystemExit):
+        server.main()
+    assert "spec.parameterServers.replicas" in capsys.readouterr().err
 
 
 def respond_once(listener: socket.socket, response: bytes) -> None:

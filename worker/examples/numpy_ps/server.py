@@ -272,6 +272,8 @@ def main() -> None:
         "--patience", type=float, default=PATIENCE_SECONDS, help="seconds that others wait for a worker without contact"
     )
     mine, options = assignment(), parser.parse_args()
+    if mine.index > 0:  # no worker would exchange with it, and its checkpoint would replace that of server 0
+        parser.error("this program has one parameter server: set spec.parameterServers.replicas to 1")
     server = Server(mine, options)
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
         http.daemon_threads = True
