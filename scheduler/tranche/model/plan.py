@@ -108,6 +108,8 @@ class UnplacedPods:
     """Number of times that the job stopped others and its pods were not placed, since it succeeded."""
     unstarted: bool = False
     """Whether one of these pods had a place and ended before it started."""
+    sites: tuple[str, ...] = ()
+    """Unlimited sites where pods of the job found no place lately, and none since."""
 
 
 PodCounts = tuple[tuple[str, int], ...]

@@ -66,6 +66,44 @@ def note_unplaced(
     return before
 
 
+def note_refusing_cloud(context: PlannerContext, state: JobState, site: str, message: str, opened: float) -> int:
+    """Record that a pod of the job found no place at an unlimited site; preemption on nodes goes on.
+
+    Args:
+        context: Context of the planner.
+        state: State of the job.
+        site: The unlimited site.
+        message: What kube-scheduler said.
+        opened: Time at which the pod was planned, in seconds; pods that were planned before the last failure there
+            belong to the same attempt, which counts once.
+
+    Returns:
+        Number of earlier failures there since a pod of the job was placed at the site.
+    """
+    record, settings, now = state.placement, context.settings, context.now
+    known = record.refusals.get(site)
+    if known is not None and opened < known.at:
+        return known.count - 1
+    before = known.count if known is not None else 0
+    until = now + settings.pause_seconds(settings.preemption_pause_seconds, before)
+    record.refusals = {**record.refusals, site: SiteRefusal("", before + 1, until, now)}
+    record.message = message
+    context.wake(until, state.job.key)
+    context.touch(state)
+    context.publish(state.job.key)
+    return before
+
+
+def forget_refusals(context: PlannerContext, site: str) -> None:
+    """Let all jobs use an unlimited site again that refused them, because it has got a new node."""
+    for state in context.cluster.jobs.values():
+        record = state.placement
+        if site in record.refusals and not record.refusals[site].node:
+            record.refusals = {name: refusal for name, refusal in record.refusals.items() if name != site}
+            context.touch(state)
+            context.publish(state.job.key)
+
+
 def _pause(context: PlannerContext, state: JobState, message: str, earlier: int) -> None:
     """Let the job preempt no other for a time that doubles with the `earlier` failures."""
     record, settings = state.placement, context.settings
@@ -196,19 +234,20 @@ def _refusals(context: PlannerContext, state: JobState, placed_at: str) -> Mappi
 def unplaced_pods(state: JobState, now: float) -> UnplacedPods | None:
     """Return the job's failures to be placed as a value for its plan, with one node of each site that refuses it."""
     record = state.placement
-    refusing = [refusal.node for refusal in record.refusals.values() if refusal.until > now]
+    refusing = {site: refusal for site, refusal in record.refusals.items() if refusal.until > now}
     if not (record.failures or record.failed_preemptions or refusing):
         return None
     held = state.held_until if state.held_until > now else 0.0
     return UnplacedPods(
         record.failures,
-        tuple(dict.fromkeys([*record.nodes, *refusing])),
+        tuple(dict.fromkeys([*record.nodes, *(one.node for one in refusing.values() if one.node)])),
         record.message,
-        record.failed_at,
+        max([record.failed_at, *(one.at for one in refusing.values())]),
         record.paused_until,
         held,
         record.failed_preemptions,
         record.unstarted,
+        tuple(site for site, one in refusing.items() if not one.node),
     )
 
 
@@ -220,19 +259,17 @@ def restore_unplaced(context: PlannerContext, state: JobState, known: UnplacedPo
     paused, held = (_ends(context, known, until) for until in (known.paused_until, known.held_until))
     until = context.now + context.settings.preemption_pause_seconds
     nodes = dict.fromkeys(known.nodes)
+    refusals = {site: SiteRefusal("", 1, until, context.now) for site in known.sites}
+    if not known.failures:
+        hosts = (context.cluster.nodes[name].node for name in nodes if name in context.cluster.nodes)
+        refusals |= {host.site: SiteRefusal(host.name, 1, until) for host in hosts}
     state.placement = PlacementRecord(
         placed=not known.failures,
         failed_preemptions=known.failed_preemptions,
         failures=known.failures,
         unstarted=known.unstarted,
         nodes=nodes if known.failures else {},
-        refusals={}
-        if known.failures
-        else {
-            context.cluster.nodes[name].node.site: SiteRefusal(name, 1, until)
-            for name in nodes
-            if name in context.cluster.nodes
-        },
+        refusals=refusals,
         message=known.message,
         failed_at=known.failed_at,
         paused_until=paused,

@@ -10,6 +10,10 @@ plan with always preempts for one window at a time.
 kube-scheduler also knows constraints that hold for a whole site, such as the zone of a volume. Sites where pods of a
 job find no place come last, and are remembered when a pod is placed at another site. Then the job stops no worker at
 them either. Each such site is tried again after an hour, which doubles each time.
+
+An unlimited site where a pod finds no place refuses the job at once, since windows there have no node that could be
+excluded. It is skipped while nodes or another unlimited site could take the job. This failure says nothing about
+nodes, so that the job preempts on them as before.
 """
 
 from collections.abc import Mapping
@@ -34,14 +38,16 @@ class PreemptionScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteRefusal:
-    """A site where pods of a job found no place while others of its pods found one elsewhere."""
+    """A site where pods of a job found no place while others of its pods found one elsewhere, or an unlimited site."""
 
     node: str
-    """The last node there on which a pod found no place."""
+    """The last node there on which a pod found no place; empty at an unlimited site."""
     count: int
     """Number of such times in a row."""
     until: float
     """Time from which the site is like any other, in seconds."""
+    at: float = 0.0
+    """Time of the last failure at an unlimited site, in seconds."""
 
 
 @dataclass(slots=True, eq=False)

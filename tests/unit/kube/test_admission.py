@@ -75,9 +75,15 @@ def test_nodes_must_offer_extended_resources(offered: dict[str, str], objection:
 
 
 def test_the_record_of_unplaced_pods_survives_the_status() -> None:
-    unplaced = UnplacedPods(3, ("n1", "n2"), "no disk", NOW, NOW + 3600.0, NOW + 60.0)
+    unplaced = UnplacedPods(3, ("n1", "n2"), "no disk", NOW, NOW + 3600.0, NOW + 60.0, sites=("cloud",))
     written = plan_status(JobPlan(1, "", unplaced=unplaced), "u", 1, 1)
     assert read_plan(Plan.model_validate(written)).unplaced == unplaced
+
+
+def test_refusing_cloud_sets_the_condition_of_unplaced_pods() -> None:
+    plan = JobPlan(1, "", unplaced=UnplacedPods(0, message="no nodes", sites=("cloud",)))
+    (condition,) = unplaced_conditions(plan, 2, (), NOW)
+    assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Retrying", "no nodes")
 
 
 def test_unplaced_pods_set_a_condition() -> None:

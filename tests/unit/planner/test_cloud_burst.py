@@ -1,16 +1,19 @@
 """Cloud bursting: the division of waiting chunks between nodes and unlimited sites."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from support.builders import job, node, of_type, planner, worker
-from tranche.model import Constraints, Job, Link, Requirement, Site, Tier
+from support.builders import gang, job, node, of_type, planner, worker
+from tranche.model import Constraints, Job, Link, Preemption, Requirement, Site, Tier
 from tranche.planner import (
     Event,
     JobSubmitted,
+    NodeChanged,
     NodeRemoved,
     OpenWindow,
+    ParameterServerEnded,
     Planner,
     SiteChanged,
     SiteRemoved,
@@ -19,6 +22,7 @@ from tranche.planner import (
     Tick,
     WorkerEnded,
     WorkerStarted,
+    WorkerUnschedulable,
 )
 
 CHUNK_BYTES = 1000.0
@@ -162,3 +166,117 @@ def test_job_without_a_node_near_its_data_has_no_planned_start() -> None:
     plan = made.plan_of("default/lost", 1.0)
     assert (plan.estimated_start, plan.unplannable) == (None, "Unschedulable")
     assert plan.explanation.startswith("no node takes a worker: 2 of 2 nodes are not at nowhere")
+
+
+FAST = Link(1e12)
+CLOUDS = [
+    Site("edge", links={"cloud-a": FAST, "cloud-b": FAST}),
+    Site("cloud-a", Tier.CLOUD, unlimited=True, start_seconds=60.0),
+    Site("cloud-b", Tier.CLOUD, unlimited=True, start_seconds=90.0),
+]
+
+
+def full_edge(policy: str, sites: list[Site]) -> Planner:
+    """Return a planner whose only node runs a long job that is never preempted."""
+    made = planner(policy, [node("n1", "edge")], sites)
+    made.handle(JobSubmitted(job("busy", seconds=1e6, preemption=Preemption.NEVER)), 0.0)
+    made.handle(WorkerStarted("default/busy", 1, 0.0), 0.0)
+    return made
+
+
+def refuse(made: Planner, now: float) -> set[str]:
+    """Let the pods of job a find no place 15 min later; return their sites."""
+    runs = made.cluster.jobs["default/a"].runs
+    tried = {run.window.site for run in runs.values()}
+    made.handle_all([WorkerUnschedulable("default/a", attempt, "0/1 nodes") for attempt in runs], now + 900.0)
+    made.handle_all([WorkerEnded("default/a", attempt, "Lost", now + 900.0) for attempt in list(runs)], now + 900.0)
+    return tried
+
+
+def next_pods(made: Planner, now: float) -> float:
+    """Return the time, in steps of 10 s, at which job a has pods."""
+    while not made.cluster.jobs["default/a"].runs:
+        now += 10.0
+        made.handle(Tick(), now)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("policy", "one"),
+    [
+        ("chunk", job("a", 1.0, chunks=4, max_workers=2, seconds=3600.0)),
+        ("srsf", job("a", 1.0, chunks=2, seconds=3600.0)),
+        ("chunk", gang("a", 1.0, seconds=3600.0)),
+        ("chunk-faithful", job("a", 1.0, chunks=4, max_workers=2, seconds=3600.0)),
+        ("pd-ors-like", gang("a", 1.0, seconds=3600.0)),
+    ],
+)
+def test_job_leaves_a_cloud_where_its_pods_find_no_place(policy: str, one: Job) -> None:
+    made = full_edge(policy, CLOUDS)
+    made.handle(JobSubmitted(one), 1.0)
+    assert refuse(made, 1.0) == {"cloud-a"}
+    assert next_pods(made, 901.0) == 901.0
+    assert {run.window.site for run in made.cluster.jobs["default/a"].runs.values()} == {"cloud-b"}
+
+
+def test_refused_job_preempts_on_nodes_as_before() -> None:
+    """The pods of the cloud say nothing about nodes, so that the job, which ranks first, takes the node at once."""
+    made = planner("srsf", [node("n1", "edge"), node("n2", "edge")], sites())
+    for name in ("b", "c"):
+        made.handle(JobSubmitted(job(name, seconds=2400.0)), 0.0)
+        made.handle(WorkerStarted(f"default/{name}", 1, 0.0), 0.0)
+    made.handle(JobSubmitted(job("a", 10.0, chunks=2, seconds=600.0)), 10.0)
+    refuse(made, 10.0)
+    assert {run.window.site for run in made.cluster.jobs["default/a"].runs.values()} == {"edge"}
+
+
+def test_job_of_one_cloud_tries_it_with_growing_pauses() -> None:
+    large = worker(gpus=4)
+    made, starts = full_edge("chunk", CLOUDS[:2]), [1.0]
+    made.handle(JobSubmitted(job("a", 1.0, seconds=3600.0, worker=large)), 1.0)
+    for _ in range(9):
+        assert refuse(made, starts[-1]) == {"cloud-a"}
+        starts.append(next_pods(made, starts[-1] + 900.0))
+    pauses = [later - before - 900.0 for before, later in pairwise(starts)]
+    assert pauses == [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 360.0, 360.0]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_cloud_that_refuses_is_tried_again_after_an_hour(restored: bool) -> None:
+    made, one = full_edge("chunk", CLOUDS), job("a", 1.0, chunks=9, max_workers=1, seconds=1800.0)
+    made.handle(JobSubmitted(one), 1.0)
+    refuse(made, 1.0)
+    if restored:
+        known = made.plan_of("default/a", 901.0), made.progress_of("default/a")
+        made = planner("chunk", [], CLOUDS)
+        made.restore([JobSubmitted(one, *known)], 901.0)
+    places, now = [], 901.0
+    for _ in range(3):
+        (attempt, run), *_ = made.cluster.jobs["default/a"].runs.items()
+        places.append(run.window.site)
+        made.handle(WorkerStarted("default/a", attempt, now), now)
+        now += 1800.0
+        made.handle(WorkerEnded("default/a", attempt, "Succeeded", now), now)
+    assert places == ["cloud-b", "cloud-b", "cloud-a"]
+
+
+def test_cloud_with_a_new_node_takes_a_refused_job() -> None:
+    made = full_edge("chunk", CLOUDS)
+    made.handle(JobSubmitted(job("a", 1.0, seconds=3600.0)), 1.0)
+    refuse(made, 1.0)
+    made.handle(NodeChanged(node("a1", "cloud-a")), 1000.0)
+    made.handle(WorkerEnded("default/a", 2, "Lost", 1000.0), 1000.0)
+    assert {run.window.site for run in made.cluster.jobs["default/a"].runs.values()} == {"cloud-a"}
+
+
+def test_server_leaves_a_cloud_where_it_finds_no_place() -> None:
+    light: dict[str, Any] = {"server": worker(gpus=0), "servers": 1, "gradient_bits": 1.0, "bits_per_second": 1e9}
+    made = full_edge("chunk", CLOUDS)
+    made.handle(JobSubmitted(job("a", 1.0, seconds=3600.0, **light)), 1.0)
+    state = made.cluster.jobs["default/a"]
+    (server,) = state.servers
+    assert server.planned.site == "cloud-a"
+    made.handle(WorkerUnschedulable("default/a", server.planned.attempt, "0/1 nodes"), 901.0)
+    made.handle(ParameterServerEnded("default/a", 0, server.planned.attempt), 901.0)
+    made.handle_all([WorkerEnded("default/a", attempt, "Lost", 901.0) for attempt in list(state.runs)], 901.0)
+    assert [one.planned.site for one in state.servers] == ["cloud-b"]

@@ -131,6 +131,8 @@ class UnplacedPods(Resource):
     that they were."""
     unstarted: bool = False
     """Whether one of these pods had a place and ended before it started; then only a pod that starts ends the pause."""
+    sites: list[SiteName] = Field(default=[], max_length=MAX_UNPLACED_NODES, json_schema_extra=ATOMIC)
+    """Unlimited sites where pods of the job found no place lately, and none since."""
 
 
 class NodePods(Resource):

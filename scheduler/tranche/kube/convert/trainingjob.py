@@ -340,6 +340,7 @@ def _read_unplaced(known: UnplacedStatus) -> UnplacedPods:
         held_until=_seconds(known.held_until),
         failed_preemptions=known.failed_preemptions,
         unstarted=known.unstarted,
+        sites=tuple(known.sites),
     )
 
 
@@ -457,6 +458,7 @@ def _unplaced(unplaced: UnplacedPods) -> dict[str, Any]:
         heldUntil=_time(unplaced.held_until),
         failedPreemptions=unplaced.failed_preemptions or None,
         unstarted=unplaced.unstarted or None,
+        sites=list(unplaced.sites[:MAX_UNPLACED_NODES]) or None,
     )
 
 
@@ -563,7 +565,7 @@ def planned_condition(plan: JobPlan, generation: int, known: Iterable[Condition]
 def unplaced_conditions(plan: JobPlan, generation: int, known: Iterable[Condition], now: float) -> list[dict[str, Any]]:
     """Build the condition PodsUnplaced: True while pods of the job find no place or are rejected, False after that."""
     known = list(known)
-    if plan.unplaced is not None and plan.unplaced.failures:
+    if plan.unplaced is not None and (plan.unplaced.failures or plan.unplaced.sites):
         held = plan.unplaced.held_until > now
         reason, message = "Held" if held else "Retrying", plan.unplaced.message[:MAX_UNPLACED_MESSAGE]
         return [_condition(CONDITION_UNPLACED, "True", reason, message, generation, known, now)]

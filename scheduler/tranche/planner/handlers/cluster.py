@@ -26,7 +26,7 @@ from tranche.planner.job_actions import (
     unbind_chunks,
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
-from tranche.planner.unplaced_pods import shorten_pauses
+from tranche.planner.unplaced_pods import forget_refusals, shorten_pauses
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
@@ -41,6 +41,7 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     if known is None:
         known = NodeState(node)
         cluster.add_node(known)
+        forget_refusals(context, node.site)
     moved = known.node.site != node.site
     before = known.node
     known.set_node(node)

@@ -19,7 +19,8 @@ from tranche.planner.job_actions import (
     stop_gang,
     unbind_chunks,
 )
-from tranche.planner.unplaced_pods import hold_unplaced, note_unplaced
+from tranche.planner.scheduling.placement_trial import usable_clouds
+from tranche.planner.unplaced_pods import abandon_preemption, hold_unplaced, note_refusing_cloud, note_unplaced
 from tranche.state import progress_ledger
 from tranche.state.helper import Server
 from tranche.state.job import JobState
@@ -68,12 +69,27 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
         close_window(context, state, run, f"its pod found no place: {message}")
         return
     reason = f"worker {run.window.index} found no place: {message}"
+    if run.window.node is None:
+        _refused_by_cloud(context, state, run.window.site, reason, run.opened)
+        close_window(context, state, run, f"its pod found no place: {message}")
+        return
     before = note_unplaced(context, state, run.window.node, reason, run.opened)
     if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
         _back_off(context, state, before, reason)
     elif not state.training_workers:
         _back_off(context, state, before - 1, reason)
     close_window(context, state, run, f"its pod found no place: {message}")
+
+
+def _refused_by_cloud(context: PlannerContext, state: JobState, site: str, reason: str, opened: float) -> None:
+    """Let the job leave an unlimited site where its pod found no place; back off if there is no other place for it."""
+    before = note_refusing_cloud(context, state, site, reason, opened)
+    homes = {chunk: entry.home for chunk, entry in state.entries.items() if chunk not in state.chunk_runs}
+    unbind_chunks(context, state, [chunk for chunk, home in homes.items() if home.node is None and home.site == site])
+    state.colocated = state.colocated and bool(state.training_workers)
+    pause = _pause_after(context, before if state.job.is_gang else before - 1)
+    if pause and site in usable_clouds(context.cluster, state, context.now) and not state.training_workers:
+        hold(context, state, pause, reason)
 
 
 def _takes_no_more(context: PlannerContext, name: str | None, shape: PodShape) -> bool:
@@ -84,9 +100,12 @@ def _takes_no_more(context: PlannerContext, name: str | None, shape: PodShape) -
 
 def _back_off(context: PlannerContext, state: JobState, before: int, reason: str) -> None:
     """Hold the job after `before` failures that count; not after the first one of a chunked job (-1)."""
+    hold_unplaced(context, state, _pause_after(context, before), reason)
+
+
+def _pause_after(context: PlannerContext, before: int) -> float:
     settings = context.settings
-    pause = settings.backoff_seconds(settings.failure_backoff_seconds, before) if before >= 0 else 0.0
-    hold_unplaced(context, state, pause, reason)
+    return settings.backoff_seconds(settings.failure_backoff_seconds, before) if before >= 0 else 0.0
 
 
 def _server_unschedulable(context: PlannerContext, state: JobState, server: Server, message: str) -> None:
@@ -98,7 +117,10 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
     server.never_scheduled = True
     what = "chief" if server.planned.is_chief else f"parameter server {server.planned.index}"
     reason = f"{what} found no place: {message}"
-    if context.cluster.has_place(state, server.planned):
+    if server.planned.node is None and context.cluster.is_unlimited(server.planned.site):
+        abandon_preemption(context, state, reason)  # its workers on nodes do not train without it
+        _refused_by_cloud(context, state, server.planned.site, reason, server.since)
+    elif context.cluster.has_place(state, server.planned):
         before = note_unplaced(context, state, server.planned.node, reason, server.since)
         _back_off(context, state, before if state.job.is_gang else before - 1, reason)
     if state.job.is_gang:

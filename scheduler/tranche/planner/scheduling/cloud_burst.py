@@ -28,7 +28,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import is_given_up
 from tranche.planner.job_queue import JobQueue, preemptible, wants_windows
 from tranche.planner.scheduling import data_replication
-from tranche.planner.scheduling.placement_trial import could_run_on_nodes
+from tranche.planner.scheduling.placement_trial import could_run_on_nodes, usable_clouds
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
@@ -305,7 +305,9 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         now: Clock, in seconds.
     """
     options = [
-        one for one in (_cloud_option(queue, state, site, now) for site in queue.cluster.clouds_for(state)) if one
+        one
+        for one in (_cloud_option(queue, state, site, now) for site in usable_clouds(queue.cluster, state, now))
+        if one
     ]
     if state.job.is_gang:
         return _split_gang(queue, forecast, state, options, now)

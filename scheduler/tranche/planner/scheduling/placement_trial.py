@@ -48,6 +48,19 @@ def fits_with_helpers(cluster: ClusterState, state: JobState, helpers: Sequence[
     )
 
 
+def usable_clouds(cluster: ClusterState, state: JobState, now: float) -> tuple[str, ...]:
+    """Return the unlimited sites for workers of the job, in order, without those where its pods find no place.
+
+    A site that refuses the job is used if neither nodes nor another such site could take it.
+    """
+    clouds = cluster.clouds_for(state)
+    if not state.placement.refusals:
+        return clouds
+    refusing = state.placement.refusing_sites(now)
+    others = tuple(site for site in clouds if site not in refusing)
+    return others if others or could_run_on_nodes(cluster, state) else clouds
+
+
 @dataclass(slots=True, eq=False)
 class Victim:
     """Windows that stop together: one window of a chunked job, or all windows of a gang."""

@@ -52,12 +52,21 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     return [most]
 
 
+def _without_refusing_clouds(state: JobState, sites: list[str | None], now: float) -> list[str | None]:
+    """Return the sites without unlimited ones where pods of the job find no place; all if there are no others."""
+    refusals = state.placement.refusals
+    if not refusals:
+        return sites
+    refusing = {site for site in state.placement.refusing_sites(now) if not refusals[site].node}
+    return [site for site in sites if site not in refusing] or sites
+
+
 def room_for_servers(cluster: ClusterState, state: JobState, policy: Policy, now: float) -> bool:
     """Return whether all missing parameter servers and the chief of the job would fit now."""
     rooms: dict[str, Resources] = {}
     for one in state.missing_servers:
         request = one.shape.requests
-        for site in server_sites(cluster, state, policy, one.shape):
+        for site in _without_refusing_clouds(state, server_sites(cluster, state, policy, one.shape), now):
             if site is not None and cluster.is_unlimited(site):
                 break
             hosts = cluster.eligible(one.shape).at(site or "")
@@ -122,6 +131,7 @@ def _place_all(context: PlannerContext, state: JobState) -> list[Server] | None:
     placed: list[Server] = []
     missing = state.missing_servers
     sites = server_sites(context.cluster, state, context.policy, missing[0].shape) if missing else []
+    sites = _without_refusing_clouds(state, sites, context.now)
     for one in missing:
         found = _place(context, state, sites, one)
         if found is None:

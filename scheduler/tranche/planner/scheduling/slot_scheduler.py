@@ -11,7 +11,7 @@ from tranche.planner.job_actions import NO_ROOM, close_window, preempt_window
 from tranche.planner.job_queue import preemptible
 from tranche.planner.scheduling import bound_gang
 from tranche.planner.scheduling.placement import without_refusing_sites
-from tranche.planner.scheduling.placement_trial import PlacementTrial
+from tranche.planner.scheduling.placement_trial import PlacementTrial, usable_clouds
 from tranche.planner.scheduling.server_placement import place_servers, room_for_servers
 from tranche.planner.scheduling.windows import open_window
 from tranche.planner.unplaced_pods import scope_now
@@ -308,9 +308,12 @@ def _sites_without_refusals(context: PlannerContext, state: JobState, now: float
     """Return the sites with room where all recent pods of the job found a place; None: any site."""
     if not (state.placement.nodes or state.placement.refusals):
         return None
-    eligible = context.cluster.eligible(state.job.worker)
-    nodes = without_refusing_sites(context.cluster, state, eligible, now)
-    return tuple(sorted({node.node.site for node in nodes})) if len(nodes) < len(eligible) else None
+    cluster = context.cluster
+    eligible, clouds = cluster.eligible(state.job.worker), usable_clouds(cluster, state, now)
+    nodes = without_refusing_sites(cluster, state, eligible, now)
+    if len(nodes) == len(eligible) and len(clouds) == len(cluster.clouds_for(state)):
+        return None
+    return (*sorted({node.node.site for node in nodes}), *clouds)
 
 
 def _site_serves(context: PlannerContext, state: JobState, site: str) -> bool:
