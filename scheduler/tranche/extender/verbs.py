@@ -14,8 +14,8 @@ from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import PLANNED_ROLES, PRIORITIES, ROLE_CHIEF, ROLE_WORKER
 from tranche.kube.api.resources import Plan
 from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
-from tranche.kube.convert.pod_shape import pod_requests
-from tranche.model import Resources
+from tranche.kube.convert.pod_shape import pod_constraints, pod_requests
+from tranche.model import Resources, Taint
 
 HIGHEST = 10
 """Score of the planned node; other nodes of a plan have the sum of the scores below, at most 9."""
@@ -49,7 +49,8 @@ def filter_nodes(pod: Pod, names: Iterable[str], view: View) -> FilterResult:
         rejected = dict.fromkeys(offered, f"planned for {entry.node}")
         del rejected[entry.node]
         return FilterResult([entry.node], rejected)
-    if leaving := view.reservations.leaving(entry.node):
+    leaving = view.reservations.leaving(entry.node)
+    if leaving and _takes(pod, entry.node, view):
         return _none(offered, f"waiting for {leaving} to terminate on {entry.node}")
     return _filter_fallbacks(pod, entry, offered, requests, view)
 
@@ -112,6 +113,15 @@ def _name(identity: Identity) -> str:
 
 def _none(offered: Iterable[str], reason: str) -> FilterResult:
     return FilterResult([], dict.fromkeys(offered, reason))
+
+
+def _takes(pod: Pod, name: str, view: View) -> bool:
+    """Return whether a node takes such pods, so that the room of a pod that leaves it is room for this one."""
+    node = view.nodes.get(name)
+    if node is None or node.spec.unschedulable or not node.ready:
+        return False
+    taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints)
+    return pod_constraints(pod).objection(name, node.metadata.labels, taints) is None
 
 
 def _filter_fallbacks(pod: Pod, entry: Entry, offered: Iterable[str], requests: Resources, view: View) -> FilterResult:

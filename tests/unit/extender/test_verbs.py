@@ -1,5 +1,6 @@
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,10 +8,11 @@ from hypothesis import strategies as st
 from support.extender_objects import Stores, stranger, window, worker
 from tranche.extender.verbs import filter_nodes, preempt, prioritize
 from tranche.extender.wire_format import FilterResult, MetaPod, MetaVictims
-from tranche.kube.api.core_types import Metadata, Pod, PodSpec
+from tranche.kube.api.core_types import Metadata, NodeObject, Pod, PodSpec
 
 LEAVING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
 NODES = ["n1", "n2", "n3"]
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 NOW = 1_800_000_000.0
 
 
@@ -100,6 +102,28 @@ class TestFallbacks:
         assert result == FilterResult(
             [], dict.fromkeys(["n2", "n3"], "waiting for ns/dogs-worker-0-1 to terminate on n1")
         )
+
+    @pytest.mark.parametrize(
+        "node",
+        [
+            None,
+            {"spec": {"unschedulable": True}, "status": READY},
+            {"spec": {"taints": [{"key": "maintenance", "effect": "NoSchedule"}]}, "status": READY},
+            {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+            {"metadata": {"labels": {"gpu": "other"}}, "status": READY},
+        ],
+        ids=["removed", "cordoned", "tainted", "not ready", "other labels"],
+    )
+    def test_fallback_is_used_if_planned_node_takes_no_pod(self, node: dict[str, Any] | None) -> None:
+        stores = Stores(NODES, gpus=1)
+        stores.add_pod(worker("dogs", 0, 1, "n1", **LEAVING))
+        stores.add_job("cats", window(0, 1, "n1", "n2"))
+        pod = worker("cats", 0, 1)
+        pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_selector={"gpu": "a100"}))
+        stores.add_node("n1", 1, gpu="a100")
+        assert filter_nodes(pod, ["n2"], stores.view).node_names == [], "it waits for the room"
+        stores.nodes.put("n1", msgspec.convert(node, NodeObject) if node is not None else None)
+        assert filter_nodes(pod, ["n2"], stores.view).node_names == ["n2"]
 
     def test_a_fallback_that_is_not_known_is_not_taken(self) -> None:
         stores = Stores()
