@@ -59,12 +59,16 @@ class Resources:
         return [part / total for part, total in pairs if total]
 
     def fits(self, room: Self) -> bool:
-        """Return whether this request fits into the given free resources."""
+        """Return whether this request fits into the given free resources.
+
+        A resource that is not requested does not count, as in kube-scheduler: other pods may use more of it than the
+        node offers, for example after a device has failed.
+        """
         return (
-            self.cpu <= room.cpu
-            and self.memory <= room.memory
-            and self.gpus <= room.gpus
-            and self.pods <= room.pods
+            (self.cpu <= room.cpu or not self.cpu)
+            and (self.memory <= room.memory or not self.memory)
+            and (self.gpus <= room.gpus or not self.gpus)
+            and (self.pods <= room.pods or not self.pods)
             and (self.gpu_resource == room.gpu_resource or not self.gpus)
         )
 

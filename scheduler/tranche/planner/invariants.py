@@ -32,7 +32,7 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
         check_data(context.queue, [(one.job, one.window) for one in opened], now)
     check_quotas(context.cluster, {one.job for one in opened})
     check_gpu_resources(context.cluster, (one for one in opened if isinstance(one, OpenWindow)))
-    check_room(context.cluster, {one.window.node for one in opened if one.window.node is not None})
+    check_room(context.cluster, [(one.job, one.window) for one in opened])
 
 
 def check(cluster: ClusterState) -> None:
@@ -104,17 +104,18 @@ def _check_window(key: str, run: TrackedWindow) -> None:
         _expect(run.started is not None and run.since is not None, f"{window} trains and has not started")
 
 
-def check_room(cluster: ClusterState, opened: Iterable[str]) -> None:
+def check_room(cluster: ClusterState, opened: Iterable[tuple[str, Window]]) -> None:
     """Check that new windows fit: Σ requests ≤ allocatable on their nodes (foreign pods may be added later).
 
     Raises:
         InvariantError: naming the node.
     """
-    for name in opened:
-        node = cluster.nodes[name]
-        # The resource that the node offers may have changed since earlier windows opened.
-        reserved = replace(node.reserved, gpu_resource=node.capacity.gpu_resource)
-        _expect(reserved.fits(node.capacity), f"node {name}: {node.reserved} reserved of {node.capacity}")
+    for key, window in opened:
+        node = cluster.nodes.get(window.node or "")
+        _, run = node.runs.get((key, window.attempt), (None, None)) if node is not None else (None, None)
+        if node is not None and run is not None:
+            kept = node.keeps(run.requests)
+            _expect(kept, f"node {node.node.name}: {node.reserved} reserved of {node.capacity}")
 
 
 def check_gpu_resources(cluster: ClusterState, opened: Iterable[OpenWindow]) -> None:

@@ -317,6 +317,8 @@ def readmit_node(context: PlannerContext, node: str, departed_job: str | None = 
 def displace(context: PlannerContext, nodes: Iterable[str], *, keep_with_fallback: bool = False) -> None:
     """Close windows with unbound pods on overbooked nodes, youngest first, until the rest fits.
 
+    A window that requests nothing of what the node lacks stays.
+
     Args:
         context: Context of the planner.
         nodes: Names of the nodes; those that do not exist are ignored.
@@ -325,7 +327,7 @@ def displace(context: PlannerContext, nodes: Iterable[str], *, keep_with_fallbac
     for name in sorted(nodes):
         node = context.cluster.nodes.get(name)
         for state, run in sorted(_unbound(node), key=lambda one: -one[1].opened) if node is not None else ():
-            if node is None or run.closing or node.reserved.fits(node.capacity):
+            if node is None or run.closing or node.keeps(run.requests):
                 continue
             if not (keep_with_fallback and has_fallback(context, state, run)):
                 close_window(context, state, run, f"node {name} {NO_ROOM}")

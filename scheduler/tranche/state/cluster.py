@@ -148,7 +148,9 @@ class ClusterState:
         """Add up the capacity of all nodes if they have changed."""
         if self._measured != self.epoch:
             self._measured = self.epoch
-            self.shares.capacity = sum((node.capacity for node in self.nodes.values()), start=Resources())
+            nothing = Resources()  # a node where foreign pods use more than it offers takes nothing from the others
+            capacities = (node.capacity.larger(nothing) for node in self.nodes.values())
+            self.shares.capacity = sum(capacities, start=nothing)
 
     def hosts(self, state: JobState) -> Hosts[NodeState]:
         """Return the `eligible` nodes for the job's workers, kept with the job until a node changes."""

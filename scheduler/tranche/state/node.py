@@ -127,13 +127,23 @@ class NodeState:
             self.free_room.note(self)
 
     def has_room(self, request: Resources) -> bool:
-        """Return whether the request fits beside the reserved resources."""
+        """Return whether the request fits beside the reserved resources (`Resources.fits`)."""
         capacity, used = self.capacity, self.reserved
         return (
-            request.gpus + used.gpus <= capacity.gpus
-            and request.cpu + used.cpu <= capacity.cpu
-            and request.memory + used.memory <= capacity.memory
-            and request.pods + used.pods <= capacity.pods
+            (request.gpus + used.gpus <= capacity.gpus or not request.gpus)
+            and (request.cpu + used.cpu <= capacity.cpu or not request.cpu)
+            and (request.memory + used.memory <= capacity.memory or not request.memory)
+            and (request.pods + used.pods <= capacity.pods or not request.pods)
+        )
+
+    def keeps(self, requests: Resources) -> bool:
+        """Return whether the node has room for all that is reserved of the resources that one of its pods requests."""
+        capacity, used = self.capacity, self.reserved
+        return (
+            (used.gpus <= capacity.gpus or not requests.gpus)
+            and (used.cpu <= capacity.cpu or not requests.cpu)
+            and (used.memory <= capacity.memory or not requests.memory)
+            and (used.pods <= capacity.pods or not requests.pods)
         )
 
     def objection(self, shape: PodShape) -> str | None:

@@ -137,6 +137,14 @@ def test_a_full_node_says_so() -> None:
     assert stores.view.reservations.objection("n1", "ns/b", ONE) == "n1 has insufficient free resources"
 
 
+def test_node_without_free_cpu_takes_a_pod_that_requests_none() -> None:
+    stores = Stores(["n1"], gpus=1)
+    stores.add_node("n1", 1, cpu="0")
+    stores.add_pod(stranger("a", "n1", gpus=0))
+    assert stores.view.reservations.node("n1").free.cpu < 0
+    assert stores.view.reservations.objection("n1", "ns/b", Resources(gpus=1, pods=1)) == ""
+
+
 class TestLeaving:
     def test_a_terminating_training_pod_is_leaving(self) -> None:
         stores = Stores(["n1"])

@@ -31,6 +31,21 @@ def test_one_resource_that_is_short_is_enough_to_refuse(room: Resources) -> None
     assert Resources(2, 2, 2, 2).fits(Resources(2, 2, 2, 2))
 
 
+@pytest.mark.parametrize(
+    ("request_", "free"),
+    [
+        (Resources(0, 1, 1, 1), Resources(-1, 9, 9, 9)),
+        (Resources(1, 0, 1, 1), Resources(9, -1, 9, 9)),
+        (Resources(1, 1, 0, 1), Resources(9, 9, -1, 9)),
+    ],
+)
+def test_resource_that_is_not_requested_does_not_count(request_: Resources, free: Resources) -> None:
+    """As in `fitsRequest` of kube-scheduler; each pod counts as one pod."""
+    assert request_.fits(free)
+    assert not Resources(1, 1, 1, 1).fits(free)
+    assert not Resources(pods=1).fits(Resources(9, 9, 9, -1))
+
+
 def test_gpus_of_another_resource_are_no_room_for_a_request() -> None:
     amd, nvidia = Resources(9, 9, 9, 9, "amd.com/gpu"), Resources(9, 9, 9, 9, "nvidia.com/gpu")
     assert Resources(1, 1, 1, 1, "amd.com/gpu").fits(amd)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.builders import gang, job, node, of_type, planner
-from tranche.model import Site, Taint, Tier
+from support.builders import gang, job, node, of_type, planner, worker
+from tranche.model import Resources, Site, Taint, Tier
 from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
     CloseWindow,
@@ -71,6 +71,28 @@ def test_node_that_loses_a_gpu_keeps_its_workers(policy: str) -> None:
     )
     assert opened(p, WorkerEnded(KEY, attempts[1], "Succeeded", SECONDS + 1), SECONDS + 1) == 1
     assert opened(p, NodeChanged(node("n", gpus=8)), SECONDS + 2) == 1
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_overused_cpu_keeps_only_workers_away_that_request_it(policy: str) -> None:
+    p = planner(policy, [replace(node("n", gpus=2), foreign=Resources(cpu=100_000, pods=1))])
+    assert opened(p, JobSubmitted(job("a")), 0.0) == 0
+    assert opened(p, JobSubmitted(job("b", 1.0, worker=worker(cpu=0))), 1.0) == 1
+
+
+def test_overused_cpu_closes_only_windows_that_request_it() -> None:
+    p = planner("chunk", [node("n", gpus=2)])
+    assert opened(p, JobSubmitted(job("a")), 0.0) == 1
+    assert opened(p, JobSubmitted(job("b", 1.0, worker=worker(cpu=0))), 1.0) == 1
+    changed = replace(node("n", gpus=2), foreign=Resources(cpu=100_000, pods=1))
+    assert [one.job for one in of_type(CloseWindow, p.handle(NodeChanged(changed), 2.0))] == [KEY]
+
+
+def test_overused_node_takes_nothing_from_the_total_of_others() -> None:
+    p = planner("drf", [node("n", gpus=4), replace(node("broken", gpus=0), foreign=Resources(gpus=4, pods=4))])
+    p.handle(JobSubmitted(job("a", chunks=2)), 0.0)
+    assert p.cluster.total_gpus == 4
+    assert p.cluster.dominant_share("default") == 0.5
 
 
 @pytest.mark.parametrize("gpus", [0, 1])

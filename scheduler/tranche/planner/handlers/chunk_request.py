@@ -79,7 +79,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
         return ()
     if run.home.node is not None and (node is None or node.misfit(state.job.worker) is not None):
         return ()
-    fits = node is None or node.reserved.fits(node.capacity)
+    fits = node is None or node.keeps(run.requests)
     if not fits or context.cluster.quotas.exceeded(state.job) is not None:  # the node or a quota is overcommitted
         return ()
     if context.queue is None:

@@ -95,7 +95,7 @@ class Draft:
         """Whether jobs have arrived to which the policy has offered no cells yet: it is called again at once."""
         self.cells: dict[str, PodPlaces] = {}
         """Nodes for the job's pods under the same policies, by job: those of its cells."""
-        self.capacity = sum((node.capacity for node in cluster.nodes.values()), start=Resources())
+        self.capacity = sum((node.capacity.larger(Resources()) for node in cluster.nodes.values()), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
         self._used: dict[str, Counter[str]] = {state.job.key: Counter() for state in self.jobs}
         """Workers of each job by node."""
@@ -110,7 +110,7 @@ class Draft:
         """Resources that pods use beyond the capacity of their node, such as while its device plugin restarts."""
         self._unused = dict(self._rooms)
         """Free resources by node before any worker stops."""
-        self._gpus = sum(room.gpus for room in self._rooms.values())
+        self._gpus = sum(max(0, room.gpus) for room in self._rooms.values())
         self._open = {state.job.key: list(self._present(state)) for state in self.jobs}
         """Units of each job whose windows are open, the oldest first."""
         self._guests = list(self._idle_users())
