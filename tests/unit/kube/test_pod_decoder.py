@@ -55,6 +55,16 @@ def test_of_another_pod_what_it_takes_of_its_node_is_kept() -> None:
 
 
 @pytest.mark.parametrize("labels", [{"app": "web"}, {"tranche.dev/job": "cats"}])
+def test_statuses_keep_no_requests_that_are_the_specified_ones(labels: dict[str, str]) -> None:
+    whole = json.loads(raw(labels))
+    whole["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
+    plain = decode_pod(json.dumps(whole).encode())
+    requests = CONTAINER["resources"]["requests"]  # type: ignore[index]
+    whole["status"]["containerStatuses"][0] |= {"allocatedResources": requests, "resources": {"requests": requests}}
+    assert decode_pod(json.dumps(whole).encode()) == plain
+
+
+@pytest.mark.parametrize("labels", [{"app": "web"}, {"tranche.dev/job": "cats"}])
 def test_equal_parts_are_held_once(labels: dict[str, str]) -> None:
     one, other = decode_pod(raw(labels)), decode_pod(raw(labels, name="b"))
     assert one.spec.containers is other.spec.containers

@@ -5,6 +5,7 @@ import msgspec
 import pytest
 
 from tranche.kube.api.core_types import Pod
+from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_shape import pod_constraints, pod_requests, template_shape
 from tranche.model import Resources, Taint
 
@@ -55,6 +56,43 @@ class TestRequests:
     def test_limits_of_the_whole_pod_count_where_no_container_asks(self) -> None:
         spec = {"containers": [container(cpu=1)], "resources": {"limits": {"cpu": "8", "memory": "2Gi"}}}
         assert pod_requests(pod(spec)) == Resources(cpu=1000, memory=2 * GI, pods=1)
+
+    @pytest.mark.parametrize(
+        ("reason", "allocated", "current", "cpu"),
+        [
+            ("Infeasible", "10m", "10m", 510),
+            ("Infeasible", "10m", "20m", 520),
+            ("Infeasible", "30m", None, 530),
+            ("Deferred", "10m", "10m", 100_500),
+            ("", "100", "10m", 100_500),
+            ("", "200", "10m", 200_500),
+            ("", None, None, 100_500),
+        ],
+    )
+    def test_largest_amount_counts_while_a_container_is_resized(
+        self, reason: str, allocated: str | None, current: str | None, cpu: int
+    ) -> None:
+        """As `AggregateContainerRequests` of Kubernetes; an infeasible resize leaves out what is specified."""
+        main = {
+            "name": "main",
+            **({"allocatedResources": {"cpu": allocated, GPU: 1}} if allocated else {}),
+            **({"resources": {"requests": {"cpu": current, GPU: 1}}} if current else {}),
+        }
+        status = {
+            "containerStatuses": [main, {"name": "other"}],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else [],
+        }
+        whole = pod({"containers": [container(cpu=100, gpu=1), container("other", cpu="500m")]}, status)
+        assert pod_requests(whole) == Resources(cpu=cpu, gpus=1, pods=1)
+        assert pod_requests(decode_pod(msgspec.json.encode(whole))) == Resources(cpu=cpu, gpus=1, pods=1)
+
+    def test_resized_sidecar_counts_as_allocated(self) -> None:
+        spec = {"containers": [container(cpu=1)], "initContainers": [container("side", "Always", cpu=8)]}
+        status = {
+            "initContainerStatuses": [{"name": "side", "allocatedResources": {"cpu": "2"}}],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        }
+        assert pod_requests(pod(spec, status)).cpu == 3000
 
     def test_another_device_can_be_the_gpu(self) -> None:
         spec = {"containers": [{"name": "m", "resources": {"requests": {"amd.com/gpu": "3", GPU: "1"}}}]}

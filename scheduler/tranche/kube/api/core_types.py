@@ -188,10 +188,12 @@ class ContainerState(Narrow, frozen=True):
 
 
 class ContainerStatus(Narrow, frozen=True):
-    """ContainerStatus."""
+    """ContainerStatus, with the requests that the kubelet has allocated and set."""
 
     name: str = ""
     state: ContainerState = ContainerState()
+    allocated_resources: Quantities | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(Narrow, frozen=True):

@@ -1,13 +1,22 @@
 """Shape of a pod: its requests and its node constraints, as the planner and the operator count them."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from tranche.kube.api.core_types import Expression, Pod, ResourceRequirements, Term
+from tranche.kube.api.core_types import (
+    Container,
+    ContainerStatus,
+    Expression,
+    Pod,
+    Quantities,
+    ResourceRequirements,
+    Term,
+)
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model import Constraints, PodShape, Requirement, Resources, Toleration
 from tranche.model.node_constraints import Operator
@@ -50,7 +59,8 @@ def pod_shape(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> PodShape
 def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resources:
     """Return the requests of a pod by the rule of Kubernetes: the larger of init and run phase, plus overhead.
 
-    An unfinished in-place resize is ignored.
+    While a container is resized in place, the largest of what is specified, allocated and set counts; if the kubelet
+    says that the resize is infeasible, what is specified does not count. A resize of pod-level requests is ignored.
 
     Args:
         pod: The pod.
@@ -66,7 +76,7 @@ def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resou
     for name in gpu_resources:
         found = _requests(pod, name)
         if found.gpus:
-            return replace(found, gpu_resource=name)
+            return dataclasses.replace(found, gpu_resource=name)
     return found
 
 
@@ -91,13 +101,58 @@ def usage_index(gpu_resource: str, gpu_resources: GpuResources) -> int:
 
 def _requests(pod: Pod, gpu_resource: str) -> Resources:
     amount = partial(_amount, gpu_resource=gpu_resource)
-    needed = container_requests(pod, amount, Resources(), Resources.__add__, _larger)
+    nothing = Resources()
+    needed = reduce(
+        _larger, (container_requests(one, amount, nothing, Resources.__add__, _larger) for one in _in_resize(pod))
+    )
     if pod.spec.resources is not None:
         needed = _pod_level(pod.spec.resources, needed)
     if pod.spec.overhead:
         needed += _amount(ResourceRequirements(pod.spec.overhead), gpu_resource)
     gpus = needed.cpu // 1000 if gpu_resource == "cpu" else needed.gpus
     return Resources(needed.cpu, needed.memory, gpus, pods=1)
+
+
+def is_resized(pod: Pod) -> bool:
+    """Return whether the kubelet has allocated or set other requests of a container than the pod specifies."""
+    asked = {one.name: one.resources.requests for one in (*(pod.spec.containers or ()), *pod.spec.init_containers)}
+    return any(
+        requests != asked.get(status.name)
+        for status in _statuses(pod)
+        for requests in (status.allocated_resources, status.resources and status.resources.requests)
+        if requests
+    )
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.container_statuses, *pod.status.init_container_statuses)
+
+
+def _in_resize(pod: Pod) -> tuple[Pod, ...]:
+    """Return the pod as it is specified, as it is allocated and as it is set; without a resize only the first.
+
+    As in `AggregateContainerRequests` of Kubernetes, an infeasible resize leaves out the first.
+    """
+    allocated = {one.name: one.allocated_resources for one in _statuses(pod) if one.allocated_resources}
+    current = {one.name: one.resources.requests for one in _statuses(pod) if one.resources and one.resources.requests}
+    if not (allocated or current):
+        return (pod,)
+    kept = _with_requests(pod, allocated), _with_requests(pod, allocated | current)
+    infeasible = any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in pod.status.conditions)
+    return kept if infeasible else (pod, *kept)
+
+
+def _with_requests(pod: Pod, requests: Mapping[str, Quantities]) -> Pod:
+    """Return the pod with other requests of the containers that are named."""
+
+    def changed(container: Container) -> Container:
+        known = requests.get(container.name)
+        return container if known is None else replace(container, resources=ResourceRequirements(known))
+
+    spec = pod.spec
+    containers = tuple(map(changed, spec.containers or ()))
+    spec = replace(spec, containers=containers, init_containers=tuple(map(changed, spec.init_containers)))
+    return replace(pod, spec=spec)
 
 
 def container_requests(
