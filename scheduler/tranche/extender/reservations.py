@@ -13,7 +13,7 @@ from tranche.kube.api.names import (
     GpuResources,
     pod_name,
 )
-from tranche.kube.api.resources import Plan, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import AdmittedPods, Plan, PlannedParameterServer, PlannedWindow, TrainingJob
 from tranche.kube.convert.admitted_pod import planned_shape
 from tranche.kube.convert.node import node_allocatable
 from tranche.kube.convert.pod_identity import Identity, controlled_identity, plan_stamp
@@ -86,7 +86,7 @@ class Reservations:
         self._planned: dict[str, dict[str, Claim]] = {}
         """Reservations of each job's plan, by pod key."""
         self._claims: dict[str, Claim] = {}
-        self._shapes: dict[str, tuple[tuple[str, int, int], Mapping[str, Resources]]] = {}
+        self._shapes: dict[str, tuple[tuple[str, int, AdmittedPods | None], Mapping[str, Resources]]] = {}
         self._unknown = NodeUse()
         self._claimed_nodes: set[str] = set()
         """Nodes with reservations."""
@@ -272,9 +272,9 @@ class Reservations:
         }
 
     def _requests(self, key: str, job: TrainingJob) -> Mapping[str, Resources]:
-        """Return the requests of a pod of each role; they are computed once per generation and dry run."""
+        """Return the requests of a pod of each role; they are computed once per generation and result of admission."""
         cached, admitted = self._shapes.get(key), job.status.admitted
-        version = job.metadata.uid, job.metadata.generation, admitted.generation if admitted is not None else 0
+        version = job.metadata.uid, job.metadata.generation, admitted
         if cached is None or cached[0] != version:
             spec = job.spec
             roles = {ROLE_WORKER: spec.workers, ROLE_SERVER: spec.parameter_servers, ROLE_CHIEF: spec.chief}

@@ -5,8 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from support.extender_objects import Stores, stranger, window, worker
+from support.extender_objects import Stores, job, stranger, window, worker
 from tranche.extender.reservations import MAX_REFUSALS, Reservations
+from tranche.kube.api.resources import AdmittedPods
 from tranche.model import Resources
 
 ONE = Resources(cpu=1000, gpus=1, pods=1)
@@ -118,6 +119,18 @@ def test_a_changed_template_changes_the_reservation() -> None:
     stores.add_job("cats", window(0, 1, "n1"), gpus=1)
     stores.add_job("cats", window(0, 1, "n1"), gpus=8, generation=2)
     assert stores.view.reservations.protection("n1", -9) == (8, "ns/cats-worker-0-1")
+
+
+def test_changed_admission_changes_the_reservation() -> None:
+    """A webhook that is installed while the job runs changes what the next pods request, within one generation."""
+    stores = Stores(["n1"])
+    for cpu in (1000, 32_000):
+        one = job("cats", window(0, 1, "n1"), generation=1)
+        pods = [{"role": "worker", "requests": {"cpu": f"{cpu}m", "nvidia.com/gpu": "1"}}]
+        admitted = AdmittedPods.model_validate({"generation": 1, "pods": pods})
+        status = one.status.model_copy(update={"admitted": admitted})
+        stores.jobs.put(one.key, one.model_copy(update={"status": status}))
+        assert [claim.requests.cpu for claim in stores.view.reservations.node("n1").claims.values()] == [cpu]
 
 
 def test_only_plans_of_at_least_the_priority_protect() -> None:
