@@ -27,7 +27,7 @@ from tranche.live.cluster_translator import ClusterTranslator, log_rejection
 from tranche.live.decision_log import DecisionLog
 from tranche.live.forecasting import Forecasts
 from tranche.live.informers import Informers, status_path
-from tranche.live.lease_annotations import learned_annotation, read_learned_state, scheduler_annotation
+from tranche.live.lease_annotations import LEARNED_ANNOTATION, learned_text, read_learned_state, scheduler_annotation
 from tranche.live.planner_inbox import Backlog, Change, ReportInbox
 from tranche.live.planner_metrics import PlannerMetrics
 from tranche.live.pods import pod_timeouts
@@ -127,6 +127,8 @@ class Controller:
         self._next_timeouts = self._timeouts_not_before = self._next_tenancy = 0.0
         self._silent_since: float | None = None
         """Time since which kube-scheduler does not respond; None if it does."""
+        self._omitted: tuple[str, ...] = ()
+        """Parts of the learned state that the Lease had no room for when it was last written."""
         for kind in ("pods", "nodes", "sites", "jobs", "quotas"):
             watches.by_kind(kind).subscribe(partial(self.note_change, kind))
 
@@ -228,8 +230,11 @@ class Controller:
         """Return the Lease annotations with what the leader has learned and observed; empty before the restore."""
         if not self.reports.restored:
             return {}
-        learned = learned_state_of(self.planner.cluster, self.clock())
-        return {**learned_annotation(learned), **scheduler_annotation(self._silent_since)}
+        text, omitted = learned_text(learned_state_of(self.planner.cluster, self.clock()))
+        if omitted and omitted != self._omitted:
+            logger.warning("the learned state is too large for the Lease: it is written without %s", ", ".join(omitted))
+        self._omitted = omitted
+        return {LEARNED_ANNOTATION: text, **scheduler_annotation(self._silent_since)}
 
     def restore(self, learned: LearnedState | None = None) -> None:
         """Restore the planner's state from the watch stores and from what an earlier planner learned."""

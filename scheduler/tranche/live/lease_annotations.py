@@ -5,6 +5,7 @@ The Lease has one writer and is renewed anyway, so this needs no additional requ
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,10 @@ logger = logging.getLogger(__name__)
 CONFIG_ANNOTATION = "tranche.dev/planner"
 LEARNED_ANNOTATION = "tranche.dev/memory"
 SCHEDULER_ANNOTATION = "tranche.dev/kube-scheduler"
+MAX_LEARNED_BYTES = 100_000
+"""Largest size of the learned state. The API server refuses an object with more than 256 KiB of annotations."""
+OMITTED_FIRST = ("moves", "gangs", "nodes", "waits", "links", "exclusions", "kinds")
+"""Parts of the learned state that are left out if it is larger, in this order."""
 
 
 def config_annotation(config: PlannerConfig) -> dict[str, str]:
@@ -35,8 +40,18 @@ def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
 
 
 def learned_annotation(learned: LearnedState) -> dict[str, str]:
-    """Return the annotation with the learned state. The state is bounded: tens of kilobytes at most."""
-    return {LEARNED_ANNOTATION: msgspec.json.encode(learned).decode()}
+    """Return the annotation with the learned state, without the parts that `learned_text` leaves out."""
+    return {LEARNED_ANNOTATION: learned_text(learned)[0]}
+
+
+def learned_text(learned: LearnedState) -> tuple[str, tuple[str, ...]]:
+    """Return the learned state as a text of at most `MAX_LEARNED_BYTES`, and the parts that are left out for that."""
+    encoded, omitted = msgspec.json.encode(learned), 0
+    while len(encoded) > MAX_LEARNED_BYTES and omitted < len(OMITTED_FIRST):
+        part = OMITTED_FIRST[omitted]
+        learned = replace(learned, **{part: getattr(LearnedState(), part)})
+        encoded, omitted = msgspec.json.encode(learned), omitted + 1
+    return encoded.decode(), OMITTED_FIRST[:omitted]
 
 
 def scheduler_annotation(silent_since: float | None) -> dict[str, str]:

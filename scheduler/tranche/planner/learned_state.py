@@ -19,6 +19,8 @@ One = TypeVar("One")
 MAX_ENTRIES = 200
 """Maximum number of links, of nodes, of excluded nodes and of gangs that are passed on: those with the
 factors that differ most from 1, those that stay excluded longest, and those that have declined longest."""
+MAX_MOVE_NODES = 500
+"""Maximum number of node names in all moves that are passed on."""
 MIN_LOG_FACTOR = 0.02
 """Smallest absolute logarithm of a factor that is passed on."""
 
@@ -107,7 +109,7 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
             for size_class, level, seconds in known.waits.samples()
         ],
         gangs=_waiting_gangs(cluster, now),
-        moves=dict(list(known.moving.items())[:MAX_ENTRIES]),
+        moves=_first_moves(known.moving),
         distribution=_distribution(cluster),
     )
 
@@ -127,6 +129,16 @@ def _distribution(cluster: ClusterState) -> Inherited | None:
     if not last.is_partial:
         mark = mark_of(last.policy, last.inputs, cluster.nodes.values(), cluster.sites.values(), cluster.jobs.values())
     return Inherited(mark, last.inputs.period, last.returned, len(last.holders))
+
+
+def _first_moves(moving: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the moves that began first and have at most `MAX_MOVE_NODES` names of nodes together."""
+    moves, total = {}, 0
+    for key, nodes in moving.items():
+        total += len(nodes)
+        if total <= MAX_MOVE_NODES:
+            moves[key] = nodes
+    return moves
 
 
 def _waiting_gangs(cluster: ClusterState, now: float) -> dict[str, LearnedGang]:

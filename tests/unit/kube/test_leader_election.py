@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
@@ -31,9 +32,13 @@ def lease(transitions: int | None, holder: str = "", renewed: str = "t0", versio
 class Candidate:
     """One with a clock that only sleeping moves."""
 
-    def __init__(self, client: ApiClient, identity: str = "me") -> None:
+    def __init__(
+        self, client: ApiClient, identity: str = "me", annotations: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
         self.now = 100.0
-        self.leadership = Leadership(client, "ns", identity, SETTINGS, clock=lambda: self.now, sleep=self._sleep)
+        self.leadership = Leadership(
+            client, "ns", identity, SETTINGS, annotations=annotations, clock=lambda: self.now, sleep=self._sleep
+        )
 
     async def take(self, largest: int = 0) -> int:
         return await self.leadership.take(lambda: largest)
@@ -247,5 +252,44 @@ def test_lease_annotations_are_updated_and_earlier_ones_kept(
             ours["memory"] = "new"
             await leadership.release()
         assert bodies(api)[-1]["metadata"]["annotations"] == {"memory": "new", "others": "kept", "planner": "fifo"}
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("status", [413, 422])
+def test_lease_with_refused_annotations_is_renewed_without(
+    tmp_path: Path, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        ours = old = {"memory": "old"}
+        refused: Answer = (status, {"reason": "Invalid", "message": "too long"}, {})
+        renewed = [lease(2, "me", version=version) for version in ("8", "9", "10", "11")]
+        for _, found, _ in renewed:
+            found["metadata"]["annotations"] = old
+        taken, *later, last = renewed
+        api.answers += [lease(1), taken, *[one for answer in later for one in (refused, answer)]]
+        api.answers += [last, CONFLICT, lease(3, "other")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client, annotations=lambda: ours)
+            await candidate.take()
+            ours = {"memory": "large"}
+            with pytest.raises(LeadershipLostError, match="held by other"):
+                await candidate.leadership.keep()
+            assert candidate.now == 100.0 + 3 * 2
+        written = [(body["metadata"]["resourceVersion"], body["metadata"]["annotations"]) for body in bodies(api)]
+        assert written[:5] == [("7", old), ("8", ours), ("8", old), ("9", ours), ("9", old)]
+        assert len([one for one in caplog.records if "annotations" in one.message]) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_renewal_refused_without_annotations_is_an_error(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), lease(2, "me"), *[(422, {"reason": "Invalid"}, {})] * 100]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client, annotations=lambda: {"memory": "large"})
+            await candidate.take()
+            with pytest.raises(LeadershipLostError, match="could not be renewed"):
+                await candidate.leadership.keep()
 
     run(tmp_path, scenario)

@@ -9,6 +9,7 @@ from tranche.model import Link, Site
 from tranche.planner import JobSubmitted, Planner, SiteChanged
 from tranche.planner.learned_state import (
     MAX_ENTRIES,
+    MAX_MOVE_NODES,
     LearnedGang,
     LearnedLink,
     LearnedState,
@@ -115,3 +116,10 @@ def test_gangs_are_not_recalled_by_other_policies() -> None:
     p = fresh(policy="srsf")
     recall(p.context, GANGS)
     assert learned_state_of(p.cluster, 0.0) == LearnedState()
+
+
+def test_moves_are_handed_on_up_to_a_number_of_nodes() -> None:
+    p = fresh(policy="dally-like")
+    p.cluster.locality.moving["default/first"] = ("n1", "n2")
+    p.cluster.locality.moving["default/large"] = ("n1",) * MAX_MOVE_NODES
+    assert learned_state_of(p.cluster, 0.0).moves == {"default/first": ("n1", "n2")}

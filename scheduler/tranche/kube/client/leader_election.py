@@ -19,6 +19,8 @@ from tranche.kube.client.errors import ApiError
 logger = logging.getLogger(__name__)
 
 LEASE = "tranche-scheduler"
+REFUSED_STATUSES = (413, 422)
+"""Statuses of the answers to an object that is too large, or that the API server does not accept."""
 
 
 def leases_path(namespace: str) -> str:
@@ -83,6 +85,8 @@ class Leadership:
         self._sleep = sleep
         self._lease: dict[str, Any] = {}
         self._until = float("-inf")
+        self._are_refused = False
+        """Whether the API server refused our annotations at the last write."""
 
     @property
     def held(self) -> bool:
@@ -174,9 +178,10 @@ class Leadership:
     ) -> bool:
         """Write the Lease, held for `seconds` from now by this process or `holder`.
 
-        False if it changed since it was read.
+        If the API server refuses the annotations, those that are on the Lease stay there. False if the Lease changed
+        since it was read.
         """
-        began, name, seconds = self._clock(), self._settings.name, seconds or self._settings.duration_seconds
+        began, seconds = self._clock(), seconds or self._settings.duration_seconds
         spec = {
             **lease["spec"],
             **changes,
@@ -184,20 +189,39 @@ class Leadership:
             "leaseDurationSeconds": seconds,
             "renewTime": self._micro_now(),
         }
-        exists = "resourceVersion" in lease["metadata"]
-        method, path = ("PUT", f"{self._collection}/{name}") if exists else ("POST", self._collection)
-        metadata = lease["metadata"]
+        body = {**lease, "spec": spec}
         if annotations := self._annotations():
-            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
-        body, timeout = {**lease, "metadata": metadata, "spec": spec}, self._settings.duration_seconds / 2
+            metadata = lease["metadata"]
+            body["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
         try:
-            answer = await self._client.request(method, path, body=body, timeout=timeout)
+            answer = await self._send(body)
+            self._are_refused = False
         except ApiError as error:
-            if error.status in (404, 409):
-                return False
-            raise
+            if not annotations or error.status not in REFUSED_STATUSES:
+                raise
+            self._note_refusal(error)
+            body = {**lease, "spec": spec}
+            answer = await self._send(body)
+        if answer is None:
+            return False
         self._lease, self._until = {**body, **answer}, began + seconds
         return True
+
+    async def _send(self, lease: dict[str, Any]) -> dict[str, Any] | None:
+        """Send the Lease and return it as stored; None if it changed since it was read."""
+        exists = "resourceVersion" in lease["metadata"]
+        method, path = ("PUT", f"{self._collection}/{self._settings.name}") if exists else ("POST", self._collection)
+        try:
+            return await self._client.request(method, path, body=lease, timeout=self._settings.duration_seconds / 2)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return None
+            raise
+
+    def _note_refusal(self, error: ApiError) -> None:
+        if not self._are_refused:
+            logger.warning("Lease %s keeps its former annotations: %s", self._settings.name, error)
+        self._are_refused = True
 
     def _micro_now(self) -> str:
         """Return the time for readers of the Lease, who compare it with the clock of the API server."""
