@@ -129,6 +129,7 @@ class WorkerEnded(NamedTuple):
     attempt: int
     outcome: Outcome
     at: float
+    """When its end was seen, in seconds."""
     progress: Mapping[int, float] | None = None
     """Durably applied batches by chunk, as the worker reported at its end; None if it did not."""
     exit_code: int | None = None
@@ -140,6 +141,8 @@ class WorkerEnded(NamedTuple):
     """Why others than tranche stopped it, such as "node n1 is drained"; empty if they did not, or if it is unknown."""
     log: str = ""
     """Last lines of its log, if it failed and its termination message has them."""
+    ran: float | None = None
+    """Run time of its training container in whole seconds, by the clock of its node; None if that is unknown."""
 
 
 class PodStartFailed(NamedTuple):

@@ -113,8 +113,8 @@ def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> No
 
 
 def note_stop(state: JobState, run: TrackedWindow, event: WorkerEnded) -> None:
-    """Record the time that a stopped worker took to save."""
-    if run.closed is not None and run.started is not None and event.outcome == "Preempted":
+    """Record the time that a stopped worker took to save, unless it had ended before it was to stop."""
+    if run.closed is not None and run.started is not None and event.outcome == "Preempted" and event.at >= run.closed:
         state.restarts.saved(max(0.0, event.at - max(run.closed, run.started)))
 
 

@@ -36,6 +36,8 @@ class TrackedWindow:
     """Whether a worker that is to stop still held its slots when the window opened."""
     started: float | None = None
     """When the worker began to train, in seconds on the planner's clock; None until its pod runs."""
+    pod_started: float | None = None
+    """When its container started, in seconds on the planner's clock: before `started` if the window was renewed."""
     since: float | None = None
     """Time from which its progress is estimated by its pace: `started`, or the last report that showed progress."""
     last_report: float | None = None

@@ -777,3 +777,13 @@ def test_unknown_in_the_future_counts_from_when_it_is_seen() -> None:
     unreachable = UnreachableNodes({"n1": not_ready("Unknown", NOW + 3600)}, {})
     assert not unreachable.lost("n1", NOW)
     assert unreachable.lost("n1", NOW + 300)
+
+
+@pytest.mark.parametrize(("finished", "ran"), [(NOW + 600, 600.0), (NOW, 0.0), (None, None)])
+def test_end_of_a_worker_says_how_long_its_container_ran(finished: float | None, ran: float | None) -> None:
+    ended = {"exitCode": 0, "startedAt": stamp(NOW)} | ({"finishedAt": stamp(finished)} if finished else {})
+    state = [{"name": "t", "state": {"terminated": ended}}]
+    over = pod(spec={"nodeName": "n1"}, phase="Succeeded", containerStatuses=state)
+    (end,) = pod_events.events_of(RUNNING, over, NOW + 3600)
+    assert isinstance(end, WorkerEnded)
+    assert (end.ran, end.at) == (ran, NOW + 3600)

@@ -192,3 +192,12 @@ def test_window_of_short_chunks_and_long_restarts_is_capped() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("j", chunks=2000, seconds=1.0, max_workers=1, restart_seconds=180.0)), 0.0)
     assert [len(run.window.chunks) for run in p.cluster.jobs["default/j"].runs.values()] == [MAX_CHUNKS]
+
+
+@pytest.mark.parametrize(("ran", "seconds"), [(40.0, None), (70.0, 20.0), (None, 450.0)])
+def test_worker_that_ended_before_its_stop_teaches_no_save(ran: float | None, seconds: float | None) -> None:
+    p = planner("chunk", [node("n1")])
+    state = start(p, untold("a", seconds=1e4), 0.0)
+    p.handle(JobChanged(replace(state.job, suspended=True)), 50.0)
+    p.handle(WorkerEnded("default/a", 1, "Preempted", 500.0, {}, ran=ran), 500.0)
+    assert p.cluster.restarts.save_seconds == seconds

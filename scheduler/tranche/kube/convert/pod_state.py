@@ -56,11 +56,11 @@ def started_at(pod: Pod) -> float | None:
     return at.timestamp() if at else None
 
 
-def run_seconds(pod: Pod) -> float:
-    """Return the run time of the training container of an ended pod in whole seconds; 0 if it never ran."""
+def run_seconds(pod: Pod) -> float | None:
+    """Return the run time of the training container of an ended pod in whole seconds; None if that is unknown."""
     terminated = training_container.training_state(pod).terminated
     if terminated is None or terminated.started_at is None or terminated.finished_at is None:
-        return 0.0
+        return None
     return (terminated.finished_at - terminated.started_at).total_seconds()
 
 

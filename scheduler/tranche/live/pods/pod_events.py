@@ -99,7 +99,7 @@ def _ends(pod: Pod, who: Identity, now: float, node: NodeObject | None, by: str)
     ended = outcome(pod, node)
     if who.role == ROLE_STAGING:
         refused_by = pod.spec.node_name if ended == "Refused" else ""
-        yield StagingEnded(who.job, who.attempt, ended, run_seconds(pod), refused_by, end_reason(pod))
+        yield StagingEnded(who.job, who.attempt, ended, run_seconds(pod) or 0.0, refused_by, end_reason(pod))
     elif who.role == ROLE_WORKER:
         yield WorkerEnded(
             who.job,
@@ -112,6 +112,7 @@ def _ends(pod: Pod, who: Identity, now: float, node: NodeObject | None, by: str)
             reason=end_reason(pod),
             stopped_by=_stopped_by(pod, node, by),
             log=failure_log(pod),
+            ran=run_seconds(pod),
         )
     elif who.role in (ROLE_SERVER, ROLE_CHIEF):
         yield replace(
@@ -129,7 +130,7 @@ def _gone(pod: Pod, who: Identity, now: float, by: str) -> Iterator[Event]:
     """Translate the removal of a pod that had not ended; the arguments are those of `_ends`."""
     stopped = _stopped_by(None, None, by)
     if who.role == ROLE_STAGING:
-        yield StagingEnded(who.job, who.attempt, "Lost", run_seconds(pod))
+        yield StagingEnded(who.job, who.attempt, "Lost", run_seconds(pod) or 0.0)
     elif who.role == ROLE_WORKER:
         yield WorkerEnded(who.job, who.attempt, "Lost", now, preempted_by=by, stopped_by=stopped)
     elif who.role in (ROLE_SERVER, ROLE_CHIEF):

@@ -28,6 +28,9 @@ from tranche.state.phases import WindowPhase
 from tranche.state.remaining_work import NEARLY
 from tranche.state.window import TrackedWindow
 
+LATE_SECONDS = 5.0
+"""Delay in seconds up to which the end of a pod counts when it is seen, because kubelets report whole seconds."""
+
 
 def _find_window(
     context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
@@ -104,6 +107,7 @@ def started(context: PlannerContext, event: WorkerStarted) -> None:
     if run.started is not None:
         return
     end, cost, at = run.window.end, state.restart_seconds, _possible_start(run, event.at, context.now)
+    run.pod_started = min(event.at, at) if run.window.renewed else at
     run.started = run.since = at = max(at, run.window.start) if run.window.renewed else at
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
     state.windows_changed()
@@ -135,12 +139,25 @@ def _possible_start(run: TrackedWindow, at: float, now: float) -> float:
     return max(at, run.held_from) if at <= now else min(run.held_from or now, now)
 
 
+def _dated(run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
+    """Return the end of a worker with the time when it ended, if the planner sees it much later.
+
+    No planner led then, or the node was cut off. The time for which the container ran does not depend on the clock of
+    its node.
+    """
+    if event.ran is None or run.started is None or run.pod_started is None:
+        return event
+    ended = max(run.started, run.pod_started + event.ran)
+    return event._replace(at=ended) if ended < event.at - LATE_SECONDS else event
+
+
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
     """Count a worker's end, and finish, stop or pause its job if the end requires it."""
     found = _find_window(context, event)
     if found is None:
         return
     state, run = found
+    event = _dated(run, event)
     job, failures, closing = state.job, state.failures, run.closing
     trained = event.at - run.started if run.started is not None else 0.0
     count_end(context, state, run, event)
