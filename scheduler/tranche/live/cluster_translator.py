@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from math import inf
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, GpuResources, pod_name
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
+from tranche.kube.convert.pod_state import ended_at
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage, NamespaceQuotas
@@ -61,6 +63,12 @@ def _identifies(server: Server, index: int, attempt: int, *, is_chief: bool) -> 
 
 def _accept(job: TrainingJob) -> None:
     """Accept every job."""
+
+
+def _end_time(pod: Pod) -> float:
+    """Return when the training container of a pod ended, by the clock of its node; infinite if that is unknown."""
+    ended = ended_at(pod)
+    return inf if ended is None else ended
 
 
 def _site_events(site: SiteObject, gpu_resources: GpuResources) -> Iterator[Event]:
@@ -168,9 +176,10 @@ class ClusterTranslator:
         """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything.
 
         Those of pods that are where the plans say come first: others close windows that seem to have no pod or no room.
+        Then pods come in the order of their ends, because only the first failure in a gang counts.
         """
         self._has_adopted = True
-        for _, pod in sorted(self.objects.pods.items(), key=self._has_moved):
+        for pod in sorted(self.objects.pods.values(), key=lambda pod: (self._has_moved(pod), _end_time(pod))):
             yield from self._pod_events(None, pod)
         for key, pod in self.objects.pods.items():
             yield from self._admission(key, pod)
@@ -234,10 +243,10 @@ class ClusterTranslator:
         is_chief = who.role == ROLE_CHIEF
         return next((s for s in state.servers if _identifies(s, who.index, who.attempt, is_chief=is_chief)), None)
 
-    def _has_moved(self, item: tuple[str, Pod]) -> bool:
+    def _has_moved(self, pod: Pod) -> bool:
         """Whether kube-scheduler has bound a worker to another node than the planned one."""
-        entry = self._entry(item[1])
-        return isinstance(entry, TrackedWindow) and entry.window.node != item[1].spec.node_name
+        entry = self._entry(pod)
+        return isinstance(entry, TrackedWindow) and entry.window.node != pod.spec.node_name
 
     def _admission(self, key: str, pod: Pod) -> Iterator[Event]:
         """The event about a pod that requests more than the planner reserves for it."""
@@ -344,7 +353,8 @@ class ClusterTranslator:
 
         The plan may be a late one of the earlier leader, or the planner could not read the job before.
         """
-        for _, _, pod in list(job_events.planned_pods(job, self.objects.pods)):
+        planned = (pod for _, _, pod in job_events.planned_pods(job, self.objects.pods))
+        for pod in sorted(planned, key=_end_time):
             yield from self._admission(pod.key, pod)
             yield from self._pod_events(None, pod)
 

@@ -1,12 +1,15 @@
 """Restoring a planner from watched objects, without a client."""
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
-from support.live_controller import NOW, resource
+from support.controller_course import Course, gang_of, submitted, timestamp
+from support.live_controller import NOW, reported, resource, taken_over
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.names import GPU_RESOURCES
 from tranche.kube.api.resources import SiteObject
@@ -113,3 +116,25 @@ class TestClusterTranslator:
         assert not list(translator.events_of("nodes", "n1", nodes["n1"], nodes["n1"]))
         old = nodes.pop("n1")
         assert list(translator.events_of("nodes", "n1", old, None)) == [NodeRemoved("n1")]
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+def test_take_over_blames_node_of_first_failed_gang_member(first: int, second: int) -> None:
+    course = Course(asyncio.run(taken_over(config=CONFIG)))
+    wide = gang_of(submitted(0, 3, 3600, NOW), "1Mi")
+    reported(course.controller, "jobs", wide.key, wide)
+    course.play(NOW + 1)
+    runs = {run.window.index: run for _, run in course.runs()}
+    objects = course.objects()
+    pods = dict(objects.pods)
+    for index, seconds in ((first, 10.0), (second, 12.0)):
+        key = f"default/job-0-worker-{index}-{runs[index].window.attempt}"
+        ended = {"exitCode": 1, "startedAt": timestamp(NOW), "finishedAt": timestamp(NOW + seconds)}
+        known = msgspec.to_builtins(pods[key])
+        known["status"] = {"phase": "Failed", "containerStatuses": [{"name": "t", "state": {"terminated": ended}}]}
+        pods[key] = msgspec.convert(known, Pod)
+    planner = CONFIG.planner(validate=True)
+    restore_planner(planner, replace(objects, pods=pods), GPU_RESOURCES, NOW + 60.0)
+    state = planner.cluster.jobs[wide.key]
+    assert state.hold_reason.startswith(f"worker {first} failed")
+    assert list(state.node_failures) == [runs[first].window.node]

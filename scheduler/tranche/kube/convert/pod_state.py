@@ -56,6 +56,12 @@ def started_at(pod: Pod) -> float | None:
     return at.timestamp() if at else None
 
 
+def ended_at(pod: Pod) -> float | None:
+    """Return the end time of the training container in whole seconds since the epoch; None before it."""
+    terminated = training_container.training_state(pod).terminated
+    return terminated.finished_at.timestamp() if terminated is not None and terminated.finished_at is not None else None
+
+
 def run_seconds(pod: Pod) -> float | None:
     """Return the run time of the training container of an ended pod in whole seconds; None if that is unknown."""
     terminated = training_container.training_state(pod).terminated
