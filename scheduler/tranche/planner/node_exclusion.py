@@ -4,6 +4,8 @@ An excluded node is not eligible for any pod of ours, as if it were cordoned; po
 exclusion ends when its node is uncordoned or replaced, so that a repaired node is used at once.
 """
 
+from math import floor
+
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
 from tranche.planner.job_queue import wants_windows
@@ -88,7 +90,7 @@ def excuse_gang(context: PlannerContext, state: JobState, run: TrackedWindow) ->
     The members that remain lose their connections and fail long before the node counts as lost.
     """
     result = state.gang_failure
-    if result is not None and result.counted and result.at > run.opened and not state.failed:
+    if result is not None and result.counted and result.at > run.opened_at and not state.failed:
         _take_back(context, state, result)
 
 
@@ -154,7 +156,7 @@ def note_trained(context: PlannerContext, state: JobState, run: TrackedWindow) -
         return
     health.note(name, PodResult(state.job.key, context.now))
     known = health.exclusions.get(name)
-    if known is not None and known.phase is ExclusionPhase.TRIAL and run.opened >= known.until:
+    if known is not None and known.phase is ExclusionPhase.TRIAL and _is_on_trial(known, run):
         _recover(context, known)
 
 
@@ -266,10 +268,15 @@ def _trial_end(context: PlannerContext, known: Exclusion) -> float:
 def _passed(context: PlannerContext, node: NodeState, known: Exclusion) -> bool:
     proof = context.settings.health.proof_seconds
     return any(
-        run.started is not None and run.opened >= known.until and context.now - run.started >= proof
+        run.started is not None and _is_on_trial(known, run) and context.now - run.started >= proof
         for _, run in node.runs.values()
         if not run.closing
     )
+
+
+def _is_on_trial(known: Exclusion, run: TrackedWindow) -> bool:
+    """Return whether the window opened after the trial of its node began; plans have whole seconds."""
+    return run.opened_at >= floor(known.until)
 
 
 def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None) -> None:

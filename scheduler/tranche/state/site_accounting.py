@@ -151,6 +151,4 @@ def _has_held(cluster: ClusterState, run: TrackedWindow) -> bool:
 
 def _held_since(run: TrackedWindow) -> float:
     """Return the time when the window opened; for a window of an earlier planner, the time in its plan."""
-    if run.window.renewed:
-        return run.window.start
-    return run.held_from if run.adopted and 0 < run.held_from < run.opened else run.opened
+    return run.window.start if run.window.renewed else run.opened_at

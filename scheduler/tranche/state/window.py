@@ -72,6 +72,14 @@ class TrackedWindow:
             self.phase = WindowPhase.CLOSING
 
     @property
+    def opened_at(self) -> float:
+        """When it was opened; for one of an earlier planner, as far as its plan and its pod show, in whole seconds."""
+        if not self.adopted:
+            return self.opened
+        shown = self.opened if self.pod_started is None else min(self.opened, self.pod_started)
+        return min(shown, self.held_from) if self.held_from > 0 else shown
+
+    @property
     def closing(self) -> bool:
         """Whether the pod is to stop."""
         return self.phase is WindowPhase.CLOSING

@@ -7,6 +7,7 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
 from support.policy_groups import BY_RANK
+from support.take_over import successor
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
     CloseWindow,
@@ -385,3 +386,29 @@ def test_workers_that_fail_with_their_server_do_not_count() -> None:
     for attempt in attempts:
         p.handle(WorkerEnded("default/j", attempt, "Failed", 60.0, exit_code=1), 60.0)
     assert state.failures == 2
+
+
+def test_long_run_that_ends_after_take_over_did_not_end_soon() -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("j", seconds=1e5)), 0.0)
+    p.handle(WorkerStarted("default/j", 1, 5.0), 5.0)
+    after = successor(p, 3600.0)
+    state = after.cluster.jobs["default/j"]
+    for now in (3601.0, 3602.0, 3603.0):
+        (attempt,) = state.runs
+        after.handle(WorkerEnded("default/j", attempt, "Lost", now), now)
+    assert state.runs
+    assert state.held_until <= 3603.0
+
+
+def test_gang_that_lost_a_node_in_an_outage_has_no_failure() -> None:
+    p = planner("chunk", [node(f"n{i}", gpus=1) for i in range(2)])
+    p.handle(JobSubmitted(gang("g")), 0.0)
+    for attempt in list(p.cluster.jobs["default/g"].runs):
+        p.handle(WorkerStarted("default/g", attempt, 10.0), 10.0)
+    after = successor(p, 60.0)
+    state = after.cluster.jobs["default/g"]
+    first, second = state.runs
+    failed = WorkerEnded("default/g", first, "Failed", 60.0, exit_code=1)
+    after.handle_all([failed, WorkerEnded("default/g", second, "Lost", 60.0)], 60.0)
+    assert state.failures == 0

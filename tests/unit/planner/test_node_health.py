@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, planner, worker
+from support.take_over import successor
 from tranche.model import Constraints, Job, Preemption, Requirement, Site, Tier
 from tranche.planner import (
     ChiefEnded,
@@ -819,3 +820,36 @@ def test_job_of_two_bad_nodes_counts_where_more_jobs_fail(others: int, excluded:
         health.note("bad", result)
     assert state.failures == 1
     assert health.is_evidence("bad", problem) is excluded
+
+
+def test_worker_of_before_exclusion_passes_no_trial_of_successor() -> None:
+    p = planner("chunk", [node("bad", gpus=2), *(node(f"n{n}") for n in range(1, 4))])
+    p.handle(JobSubmitted(on("bad", job("long", seconds=40000.0))), 0.0)
+    p.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
+    for name in ("one", "two"):
+        p.handle(JobSubmitted(on("bad", job(name, 1000.0))), 1000.0)
+        fail(p, f"default/{name}", 1001.0)
+    for name in ("one", "two"):
+        p.handle(JobRemoved(f"default/{name}"), 1002.0)
+    p.handle(Tick(), 1302.0)
+    after = successor(p, 1400.0)
+    after.handle(Tick(), 1401.0)
+    after.handle(WorkerEnded("default/long", 1, "Succeeded", 1500.0), 1500.0)
+    known = exclusion(after)
+    assert known is not None
+    assert known.phase is ExclusionPhase.TRIAL
+
+
+def test_trial_worker_passes_trial_after_take_over() -> None:
+    p = excluded_node(nodes=2)
+    p.handle(Tick(), 301.75)
+    p.cluster.health.exclusions["bad"].until = 301.75
+    (state,) = [state for state in p.cluster.jobs.values() if state.runs]
+    (run,) = state.runs.values()
+    assert run.opened == 301.75
+    p.handle(WorkerStarted(state.job.key, run.window.attempt, 301.75), 301.75)
+    after = successor(p, 400.0)
+    after.handle(Tick(), 401.0)
+    assert exclusion(after)
+    after.handle(Tick(), 710.0)
+    assert not exclusion(after)

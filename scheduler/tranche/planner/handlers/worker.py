@@ -183,7 +183,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     if event.outcome in ("Preempted", "Lost") and not closing:
         stopped = f"{event.outcome}{f': {event.stopped_by}' if event.stopped_by else ''}"
         reason = f"worker {run.window.index} ended soon ({stopped})"
-        if pause_after_disruption(context, state, run.opened, reason) and run.started is None:
+        if pause_after_disruption(context, state, run.opened_at, reason) and run.started is None:
             note_unplaced(context, state, None, reason, unstarted=True)
     if state.finished:
         finish(context, state)
