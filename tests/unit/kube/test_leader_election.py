@@ -1,8 +1,9 @@
 """Candidates for a Lease in virtual time, each against a server whose answers the test sets."""
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from support.fake_api_server import FakeApi, run
 from tranche.kube.client.client import ApiClient, ApiError
+from tranche.kube.client.errors import Unreachable
 from tranche.kube.client.leader_election import Leadership, LeadershipLostError, LeaseSettings
 
 Answer = tuple[int, dict[str, Any], dict[str, str]]
@@ -291,5 +293,78 @@ def test_renewal_refused_without_annotations_is_an_error(tmp_path: Path) -> None
             await candidate.take()
             with pytest.raises(LeadershipLostError, match="could not be renewed"):
                 await candidate.leadership.keep()
+
+    run(tmp_path, scenario)
+
+
+class SlowServer:
+    """API server with one free Lease that takes time for its answers; some of them are lost."""
+
+    def __init__(self, lost: Container[int]) -> None:
+        self.now, self.writes, self.lost = 0.0, 0, lost
+        self.lease: dict[str, Any] = lease(1)[1]
+        self.leadership = Leadership(
+            self,  # type: ignore[arg-type]
+            "ns",
+            "me",
+            SETTINGS,
+            clock=lambda: self.now,
+            sleep=self._sleep,
+        )
+        self.held: list[bool] = []
+
+    @staticmethod
+    def server_time() -> float:
+        return 1_800_000_000.0
+
+    async def _sleep(self, seconds: float) -> None:
+        for moment in (self.now, self.now + seconds):
+            self.now = moment
+            self.held.append(self.leadership.held)
+        if self.writes > 20:
+            raise EOFError
+
+    async def request(
+        self, method: str, path: str, *, timeout: float, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        self.now += 0.01
+        if body is None:
+            return self.lease
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "modified")
+        self.writes += 1
+        self.lease = {"metadata": {**body["metadata"], "resourceVersion": str(100 + self.writes)}, "spec": body["spec"]}
+        if self.writes in self.lost:
+            self.now += timeout
+            raise Unreachable("Timeout", "no answer")
+        return self.lease
+
+
+def test_lost_answer_to_a_renewal_costs_no_leadership() -> None:
+    server = SlowServer(lost=(4, 12))
+    asyncio.run(server.leadership.take(lambda: 0))
+    with pytest.raises(EOFError):
+        asyncio.run(server.leadership.keep())
+    assert all(server.held)
+
+
+def test_lease_in_absent_namespace_is_an_error(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        absent: Answer = (404, {"reason": "NotFound", "message": 'namespaces "ns" not found'}, {})
+        api.answers += [ABSENT, absent]
+        async with ApiClient.connect(config) as client:
+            with pytest.raises(ApiError, match='"ns" not found'):
+                await Candidate(client).take()
+
+    run(tmp_path, scenario)
+
+
+def test_candidate_pauses_after_a_conflict(tmp_path: Path) -> None:
+    async def scenario(api: FakeApi, config: str) -> None:
+        api.answers += [lease(1), CONFLICT, lease(2), ABSENT, lease(3), lease(4, "me")]
+        async with ApiClient.connect(config) as client:
+            candidate = Candidate(client)
+            assert await candidate.take() == 4
+            assert candidate.now == 100.0 + 2 * SETTINGS.retry_seconds
 
     run(tmp_path, scenario)

@@ -122,7 +122,7 @@ class Leadership:
                     seconds = self._settings.takeover_seconds
                     if await self._write(lease, seconds=seconds, acquireTime=self._micro_now(), leaseTransitions=term):
                         return term
-                    continue
+                    wait = self._settings.retry_seconds
             except ApiError as error:
                 if not _passes(error) and not (
                     error.status == 403 and self._clock() < began + self._settings.forbidden_seconds
@@ -135,17 +135,22 @@ class Leadership:
     async def keep(self) -> None:
         """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
 
+        After the answer to a renewal was lost, the next one conflicts: the Lease is read and renewed again at once.
+        Renewals begin `renewal_seconds` apart, however long their answers take.
+
         Raises:
             LeadershipLostError: another process holds the Lease, or it could not be renewed in time.
         """
         while True:
+            began = self._clock()
             try:
                 if not await self._write(self._lease):
                     await self._look()
+                    await self._write(self._lease)
             except ApiError as error:
                 if not self.held:
                     raise LeadershipLostError(f"Lease {self._settings.name} could not be renewed: {error}") from error
-            await self._sleep(self._settings.renewal_seconds)
+            await self._sleep(max(0.0, began + self._settings.renewal_seconds - self._clock()))
 
     async def release(self) -> None:
         """Release the Lease if this process holds it, so that another one can take it at once. Errors are ignored."""
@@ -214,7 +219,7 @@ class Leadership:
         try:
             return await self._client.request(method, path, body=lease, timeout=self._settings.duration_seconds / 2)
         except ApiError as error:
-            if error.status in (404, 409):
+            if error.status == 409 or (error.status == 404 and exists):
                 return None
             raise
 
