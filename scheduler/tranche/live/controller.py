@@ -461,9 +461,9 @@ class Controller:
                 *claim_conditions(plan, state.job, known_conditions, now),
             ],
         }
-        inherited = resource.metadata.uid in self._inherited
+        inherited = resource.metadata.uid in self._inherited and self._is_recent_leader()
         version = plan_fence.precondition(resource, self.term, is_inherited=inherited)
-        if inherited and version is None:
+        if version is None:
             self._inherited.discard(resource.metadata.uid)
         return status_object(resource, status, version)
 
@@ -491,7 +491,10 @@ class Controller:
 
     def _is_taking_over(self) -> bool:
         """Whether a write of an earlier leader may still arrive; the first leader of all has none before it."""
-        return self.term > 1 and self.stopwatch() - self._restored_at < plan_fence.LATE_WRITE_SECONDS
+        return self.term > 1 and self._is_recent_leader()
+
+    def _is_recent_leader(self) -> bool:
+        return self.stopwatch() - self._restored_at < plan_fence.LATE_WRITE_SECONDS
 
     def _check_plan(self, job: TrainingJob) -> None:
         plan_fence.check(job, self.term, self._revision)

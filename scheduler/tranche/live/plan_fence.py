@@ -54,8 +54,8 @@ def precondition(resource: TrainingJob, term: int, *, is_inherited: bool) -> str
     Args:
         resource: Job as last watched.
         term: Term of this planner.
-        is_inherited: Whether an earlier planner may have seen the job. Creation times are not compared, because they
-            are those of the API server's clock.
+        is_inherited: Whether a write of an earlier planner that has seen the job may still arrive. Creation times are
+            not compared, because they are those of the API server's clock.
     """
     claimed = not is_inherited or _stamp(resource)[0] == term
     return None if claimed else resource.metadata.resource_version

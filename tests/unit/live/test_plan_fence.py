@@ -155,3 +155,14 @@ def test_news_that_come_while_another_one_leads_are_not_kept() -> None:
         for notice in controller.watches.by_kind(kind)._callbacks:
             notice("default/a", None, resource("a"))
     assert not controller._changes
+
+
+@pytest.mark.parametrize(("elapsed", "version"), [(-1.0, "31"), (1.0, None)])
+def test_first_write_of_a_term_is_bound_for_late_writes_only(elapsed: float, version: str | None) -> None:
+    async def scene() -> dict[str, Any]:
+        controller = await taken_over(versioned(resource("a", plan=planned(1, 9)), "31"), term=2)
+        end = controller.stopwatch() + plan_fence.LATE_WRITE_SECONDS
+        controller.stopwatch = lambda: end + elapsed
+        return body(controller, "a")
+
+    assert asyncio.run(scene())["metadata"].get("resourceVersion") == version
