@@ -32,6 +32,8 @@ class FakeApi:
         self.answers_lists = asyncio.Event()
         """Lists are answered while this is set."""
         self.answers_lists.set()
+        self.refused_lists = 0
+        """Number of the next lists that are answered with status 429."""
         self.port = 0
         self._changed = asyncio.Event()
         self._transports: set[asyncio.Transport] = set()
@@ -102,6 +104,9 @@ class FakeApi:
             return web.Response(status=status, text=text, headers=headers)
         if "watch" in request.query:
             return await self._watch(request)
+        if self.refused_lists:
+            self.refused_lists -= 1
+            return web.json_response({"reason": "TooManyRequests"}, status=429)
         await self.answers_lists.wait()
         return self._list(request)
 

@@ -156,8 +156,23 @@ def test_resumed_watch_does_not_wait_for_the_check_of_versions(tmp_path: Path) -
     play(tmp_path, scene, three)
 
 
-def test_objects_of_a_restored_etcd_are_listed(tmp_path: Path) -> None:
+def test_resumed_watch_goes_on_if_the_check_of_versions_fails(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
+        api.refused_lists = 3
+        await api.cut()
+        api.put("d")
+        await watched.until(lambda: "d" in watched.names and not api.refused_lists)
+        api.put("e")
+        await watched.until(lambda: "e" in watched.names)
+        assert len([request for request in api.requests if "watch" in request]) == 2
+
+    play(tmp_path, scene, three)
+
+
+@pytest.mark.parametrize("refused", [0, 2])
+def test_objects_of_a_restored_etcd_are_listed(tmp_path: Path, refused: int) -> None:
+    async def scene(api: FakeApi, watched: Watched) -> None:
+        api.refused_lists = refused
         backup = api.version
         api.remove("a")
         for number in range(9):

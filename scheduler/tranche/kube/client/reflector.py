@@ -247,7 +247,7 @@ class Reflector(Generic[T]):
 
         A list is required if the resource versions have gone back, as when etcd was restored from a backup: the API
         server accepts a watch from a version in the future, and sends nothing before that is reached. The watch does
-        not wait for this check, for which an API server under load takes seconds.
+        not wait for this check, for which an API server under load takes seconds, and does not end if the check fails.
         """
         watch, check = asyncio.create_task(self._watch()), asyncio.create_task(self._find_lower_version(self._version))
         try:
@@ -271,8 +271,19 @@ class Reflector(Generic[T]):
         return False
 
     async def _find_lower_version(self, known: str) -> str:
-        """Return the present resource version of the collection if it is lower than a known one, otherwise ""."""
-        page = _LIST.decode(await self._client.get(self._path, **self._params, limit=1))
+        """Return the present resource version of the collection if it is lower than a known one, otherwise "".
+
+        A request that fails is repeated.
+        """
+        pause, answer = FIRST_PAUSE_SECONDS, b""
+        while not answer:
+            try:
+                answer = await self._client.get(self._path, **self._params, limit=1)
+            except ApiError as error:
+                self.stats.errors += 1
+                await self._sleep(max(pause, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS)))
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        page = _LIST.decode(answer)
         present = page.metadata.resource_version
         return present if present.isdecimal() and known.isdecimal() and int(present) < int(known) else ""
 
