@@ -234,15 +234,6 @@ def test_job_that_has_failed_leaves_the_trial_to_another() -> None:
     assert [key for key, state in p.cluster.jobs.items() if state.runs] == ["default/honest"]
 
 
-def test_jobs_that_leave_a_trial_are_not_handed_on() -> None:
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0, seconds=HOUR))), 2.0)
-    p.handle(Tick(), 301.0)
-    assert p.cluster.health.exclusions["bad"].put_last
-    (handed_on,) = learned_state_of(p.cluster, 301.0).exclusions
-    assert (handed_on.node, handed_on.put_last) == ("bad", {})
-
-
 @pytest.mark.parametrize("other", [None, on("n1", job("elsewhere")), job("idle", suspended=True)])
 def test_failed_job_tries_the_node_if_no_other_wants_it(other: Job | None) -> None:
     p = excluded_node()
