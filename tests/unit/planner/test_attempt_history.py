@@ -3,10 +3,11 @@
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import AttemptRecord, Job, PodOutcome
+from tranche.model import AttemptRecord, ChunkRequest, Job, PodOutcome
 from tranche.model.attempt_record import KEPT_ATTEMPTS, unpack
 from tranche.planner import (
     ChiefEnded,
+    ChunksRequested,
     CloseParameterServer,
     CloseWindow,
     JobChanged,
@@ -166,3 +167,46 @@ def test_history_of_an_earlier_version_begins_with_its_records() -> None:
     again.restore([JobSubmitted(job("a", chunks=2), None, before)], 30.0)
     assert history(again) == [known]
     assert again.progress_of(KEY).ended == {"Preempted": 1}
+
+
+def after_outage(*, renewed: bool = False, ran: float | None = 1200.0, seen: float = 9000.0) -> Planner:
+    """Return a planner that takes over at `seen`, when the worker of another one has ended after `ran` seconds."""
+    first, many = planner("chunk", [node("n1")]), job("many", chunks=4, seconds=600.0, max_workers=1)
+    first.handle(JobSubmitted(many), 0.0)
+    key, attempt, now = many.key, 1, 10.0
+    first.handle(WorkerStarted(key, attempt, 10.0), now)
+    if renewed:
+        now = 610.0
+        first.handle(ChunksRequested(ChunkRequest(key, attempt, attempt, {0: 100.0}), now), now)
+    (run,) = first.cluster.jobs[key].runs.values()
+    p = planner("chunk", [node("n1")], learns_from_silent_windows=True)
+    submission = JobSubmitted(many, first.plan_of(key, now), first.progress_of(key))
+    done = dict.fromkeys(run.window.chunks, 100.0)
+    end = WorkerEnded(key, attempt, "Preempted", seen, done, ran=ran)
+    p.restore([submission], seen, [WorkerStarted(key, attempt, 10.0), end])
+    return p
+
+
+@pytest.mark.parametrize(
+    ("renewed", "ran", "seen", "ended"),
+    [
+        (False, 600.0, 9000.0, 610.0),
+        (True, 1200.0, 9000.0, 1210.0),
+        (False, 600.0, 614.0, 614.0),
+        (False, None, 9000.0, 9000.0),
+        (False, 0.0, 9000.0, 10.0),
+        (True, 1e9, 9000.0, 9000.0),
+    ],
+)
+def test_worker_that_ended_in_an_outage_counts_its_run_time(
+    renewed: bool, ran: float | None, seen: float, ended: float
+) -> None:
+    p = after_outage(renewed=renewed, ran=ran, seen=seen)
+    progress = p.progress_of("default/many")
+    assert progress.records[-1].ended == ended
+    assert progress.attained_gpu_seconds == sum(one.trained_gpu_seconds for one in progress.sites) == ended - 10.0
+
+
+def test_outage_after_the_end_of_a_worker_teaches_no_speed() -> None:
+    assert after_outage(ran=600.0).cluster.speed_model.job_factor("default/many") == pytest.approx(1.0)
+    assert after_outage(ran=None).cluster.speed_model.job_factor("default/many") > 2.0

@@ -7,9 +7,8 @@ import pytest
 
 from support.builders import job, node, of_type, planner, worker
 from tranche.live.planner_config import PlannerConfig
-from tranche.model import ChunkRequest, Node, Report
+from tranche.model import Node, Report
 from tranche.planner import (
-    ChunksRequested,
     CloseWindow,
     Event,
     JobChanged,
@@ -308,46 +307,3 @@ def test_worker_that_hangs_and_reports_yields_like_a_silent_one(before: tuple[in
         yielded.append(now)
     assert yielded[0] <= yielded[1] < yielded[0] + 22.5
     assert yielded[0] < 20_000.0
-
-
-def after_outage(*, renewed: bool = False, ran: float | None = 1200.0, seen: float = 9000.0) -> Planner:
-    """Return a planner that takes over at `seen`, when the worker of another one has ended after `ran` seconds."""
-    first, many = planner("chunk", [node("n1")]), job("many", chunks=4, seconds=600.0, max_workers=1)
-    (opened,) = of_type(OpenWindow, first.handle(JobSubmitted(many), 0.0))
-    key, attempt, now = many.key, opened.window.attempt, 10.0
-    first.handle(WorkerStarted(key, attempt, 10.0), now)
-    if renewed:
-        now = 610.0
-        first.handle(ChunksRequested(ChunkRequest(key, attempt, attempt, {0: 100.0}), now), now)
-    (run,) = first.cluster.jobs[key].runs.values()
-    p = planner("chunk", [node("n1")], learns_from_silent_windows=True)
-    submission = JobSubmitted(many, first.plan_of(key, now), first.progress_of(key))
-    done = dict.fromkeys(run.window.chunks, 100.0)
-    end = WorkerEnded(key, attempt, "Preempted", seen, done, ran=ran)
-    p.restore([submission], seen, [WorkerStarted(key, attempt, 10.0), end])
-    return p
-
-
-@pytest.mark.parametrize(
-    ("renewed", "ran", "seen", "ended"),
-    [
-        (False, 600.0, 9000.0, 610.0),
-        (True, 1200.0, 9000.0, 1210.0),
-        (False, 600.0, 614.0, 614.0),
-        (False, None, 9000.0, 9000.0),
-        (False, 0.0, 9000.0, 10.0),
-        (True, 1e9, 9000.0, 9000.0),
-    ],
-)
-def test_worker_that_ended_in_an_outage_counts_its_run_time(
-    renewed: bool, ran: float | None, seen: float, ended: float
-) -> None:
-    p = after_outage(renewed=renewed, ran=ran, seen=seen)
-    progress = p.progress_of("default/many")
-    assert progress.records[-1].ended == ended
-    assert progress.attained_gpu_seconds == sum(one.trained_gpu_seconds for one in progress.sites) == ended - 10.0
-
-
-def test_outage_after_the_end_of_a_worker_teaches_no_speed() -> None:
-    assert after_outage(ran=600.0).cluster.speed_model.job_factor("default/many") == pytest.approx(1.0)
-    assert after_outage(ran=None).cluster.speed_model.job_factor("default/many") > 2.0
