@@ -6,7 +6,7 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
 from tranche.estimate import LevelNetwork
-from tranche.model import Job, JobProgress, Node, Preemption, Site, Tier
+from tranche.model import Job, JobProgress, Node, Preemption, Quota, QuotaLimit, Site, Tier
 from tranche.model.topology import RACK_LEVEL
 from tranche.planner import (
     CloseWindow,
@@ -14,6 +14,7 @@ from tranche.planner import (
     JobSubmitted,
     KubeSchedulerChanged,
     Planner,
+    QuotaChanged,
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
@@ -286,6 +287,33 @@ def test_no_worker_stops_on_a_node_that_the_job_excludes() -> None:
     made.cluster.jobs["default/waits"].excluded_nodes[worked.window.node or ""] = 2000.0
     closed = of_type(CloseWindow, made.handle(KubeSchedulerChanged(responds=True), 1000.0))
     assert [one.job for one in closed] == ["default/second"], "the first one would stop first"
+
+
+BLOCKERS = {
+    "fits no node": gang("blocker", 50.0, 8),
+    "several chunks": job("blocker", 50.0, chunks=2, max_workers=1),
+    "parameter server": gang("blocker", 50.0, 4, servers=1, server=worker(0)),
+    "data under way": job(
+        "blocker", 50.0, worker=worker(4), data_site="edge-b", chunk_bytes=1.0, upload_seconds={"edge-a": 1e5}
+    ),
+    "quota": gang("blocker", 50.0, 4, key="other/blocker"),
+}
+"""Jobs that wait first under each policy, and cannot start by preemption."""
+
+
+@pytest.mark.parametrize("blocker", BLOCKERS)
+@pytest.mark.parametrize("policy", FAMILY)
+def test_job_behind_one_that_cannot_start_preempts(policy: str, blocker: str) -> None:
+    sites = [Site("edge-a"), Site("edge-b")]
+    made = planner(policy, [node("n0", gpus=4)], sites, level_network=NETWORK)
+    made.handle(QuotaChanged(Quota("other", "gpus", (QuotaLimit("requests.nvidia.com/gpu", "gpus", 0),))), 0.0)
+    made.handle(JobSubmitted(gang("long", 0.0, 4, batches_per_chunk=20_000)), 0.0)
+    for attempt in list(made.cluster.jobs["default/long"].runs):
+        made.handle(WorkerStarted("default/long", attempt, 0.0), 0.0)
+    assert not of_type(CloseWindow, made.handle(JobSubmitted(BLOCKERS[blocker]), 50.0))
+    closed = of_type(CloseWindow, made.handle(JobSubmitted(gang("short", 100.0, 4)), 100.0))
+    assert {one.job for one in closed} == {"default/long"}
+    assert len(made.cluster.jobs["default/short"].runs) == 4
 
 
 @pytest.mark.parametrize("policy", FAMILY)

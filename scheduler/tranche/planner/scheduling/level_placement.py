@@ -47,6 +47,10 @@ class LevelRooms:
         """Remove resources that windows would use, by node."""
         self.release((name, Resources() - amount) for name, amount in requests)
 
+    def empty(self) -> None:
+        """Add all resources that our pods use."""
+        self.release((name, node.reserved) for name, node in self._nodes.items())
+
     def fit(self, widest: int | None = None) -> Fit | None:
         """Return the narrowest fit of the gang, up to a level and to that which it requires; None if it has none."""
         most = self._widest if widest is None else min(widest, self._widest)

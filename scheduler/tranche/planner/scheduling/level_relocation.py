@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from tranche.model import JobPlan, WindowState
+from tranche.model import JobPlan, PodShape, WindowState
 from tranche.model.attempt_record import unpack
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window, preempt_window
@@ -109,10 +109,10 @@ def move_one(context: PlannerContext, now: float) -> None:
 
 
 def preempt_for_first(context: PlannerContext, queue: JobQueue, now: float) -> None:
-    """Stop running jobs for the waiting job that ranks first, if it gains more than they lose; else try again later."""
+    """Stop running jobs for the first waiting job that could start so, if that pays; else try again later."""
     cluster = context.cluster
-    state = _first_waiting(context, queue, now)
-    if state is None or cluster.shortage(state) is not None or _preempt(context, state, now):
+    state = _first_waiting(cluster, queue, now)
+    if state is None or _preempt(context, state, now):
         return
     if any(_may_be_victim(one, state) for one in cluster.jobs.values()):
         context.timers.change(now + REVIEW_SECONDS, "")
@@ -161,19 +161,33 @@ def _why(context: PlannerContext, state: JobState, victim: Running) -> str:
     return queue.policy.precedence_reason(state, victim.state, context.cluster, context.now)
 
 
-def _first_waiting(context: PlannerContext, queue: JobQueue, now: float) -> JobState | None:
-    """Return the first of the waiting jobs for which workers may be stopped; None if it takes no part or has no data.
+def _first_waiting(cluster: ClusterState, queue: JobQueue, now: float) -> JobState | None:
+    """Return the first of the waiting jobs that could start now if others stopped; None if there is none.
 
-    Other jobs use free capacity only, so that they do not keep the jobs behind them from it.
+    Jobs that could not start so use free capacity only. They keep no job behind them from preemption.
     """
-    cluster, tiered_rank = context.cluster, queue.policy.tiered_rank
-    waiting = [
-        state for state in cluster.jobs.values() if wants_windows(state, now) and _may_stop_workers(cluster, state)
-    ]
-    first = min(waiting, key=lambda one: (tiered_rank(one, cluster, now), one.arrival), default=None)
-    if first is None or not _takes_part(first) or first.cloud or first.runs:
-        return None
-    return first if first.uploaded_at is None or now >= first.uploaded_at else None
+    tiered_rank = queue.policy.tiered_rank
+    waiting = [state for state in cluster.jobs.values() if _may_start(cluster, state, now)]
+    waiting.sort(key=lambda one: (tiered_rank(one, cluster, now), one.arrival))
+    too_large: set[tuple[PodShape, int, str]] = set()
+    for state in waiting:
+        demand = (state.job.worker, state.job.min_available, state.job.required_level)
+        if demand in too_large or cluster.shortage(state) is not None:
+            continue
+        rooms = _rooms(cluster, state, now)
+        rooms.empty()
+        if rooms.fit() is not None:
+            return state
+        if not (state.excluded_nodes or state.placement.refusals):
+            too_large.add(demand)
+    return None
+
+
+def _may_start(cluster: ClusterState, state: JobState, now: float) -> bool:
+    """Return whether the job waits for its first worker, has its data, and others may be stopped for it."""
+    if not wants_windows(state, now) or not _takes_part(state) or state.cloud or state.runs:
+        return False
+    return (state.uploaded_at is None or now >= state.uploaded_at) and _may_stop_workers(cluster, state)
 
 
 def _may_stop_workers(cluster: ClusterState, state: JobState) -> bool:
