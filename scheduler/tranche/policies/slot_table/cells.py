@@ -71,9 +71,10 @@ def pooled_cells(
 
     None for a number of None, and if they do not fit or if the job would need more parameter servers than workers.
     """
-    allowed = [machine for machine in worker_machines if job.allows(machine.name)]
-    hosts = places_for(allowed, job.worker, job.most_workers)
-    servers = places_for(server_machines, job.server, job.servers_for(job.most_workers))
+    for_workers = (machine for machine in worker_machines if job.allows_worker(machine.name))
+    for_servers = (machine for machine in server_machines if job.allows_server(machine.name))
+    hosts = places_for(for_workers, job.worker, job.most_workers)
+    servers = places_for(for_servers, job.server, job.servers_for(job.most_workers))
     return [None if count is None else _pooled_cells(job, count, hosts, servers) for count in counts]
 
 

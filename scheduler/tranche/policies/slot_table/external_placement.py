@@ -74,12 +74,19 @@ def relaxed_placement(job: SlotJob, workers: float, servers: float, machines: Se
         servers: Least number of parameter servers.
         machines: Machines with their rooms and prices.
     """
-    able = [machine for machine in machines if job.allows(machine.name)]
-    edges = {room: _edge(job, room, workers, servers) for room in {machine.room for machine in able}}
+    most = {
+        machine.name: (
+            workers if job.allows_worker(machine.name) else 0.0,
+            servers if job.allows_server(machine.name) else 0.0,
+        )
+        for machine in machines
+    }
+    kinds = {(machine.room, *most[machine.name]) for machine in machines if max(most[machine.name]) > 0}
+    edges = {kind: _edge(job, *kind) for kind in kinds}
     options = [
-        _Option(machine.name, machine.price_of(job.worker), machine.price_of(job.server), edges[machine.room])
-        for machine in able
-        if edges[machine.room]
+        _Option(machine.name, machine.price_of(job.worker), machine.price_of(job.server), edge)
+        for machine in machines
+        if (edge := edges.get((machine.room, *most[machine.name])))
     ]
     below = _solved(options, workers, 0.0)
     if below is None:

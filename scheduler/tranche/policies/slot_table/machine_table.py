@@ -42,14 +42,16 @@ class MachineTable(PricedTable):
 
     def choices(self, job: SlotJob, slot: int, counts: Sequence[WorkerCounts]) -> list[Cells | None]:
         """Return the cheaper of both placements for each pair of numbers of workers."""
-        machines = [machine for machine in self.pool.machines(slot) if job.allows(machine.name)]
-        worker = min((machine.price_of(job.worker) for machine in machines), default=inf)
-        server = min((machine.price_of(job.server) for machine in machines), default=inf)
+        machines = self.pool.machines(slot)
+        for_workers = (machine for machine in machines if job.allows_worker(machine.name))
+        for_servers = (machine for machine in machines if job.allows_server(machine.name))
+        worker = min((machine.price_of(job.worker) for machine in for_workers), default=inf)
+        server = min((machine.price_of(job.server) for machine in for_servers), default=0.0)
         chosen = []
         for inside, across in counts:
             near = internal_cells(job, inside, machines) if self.is_local and inside is not None else None
             far = None
-            if across is not None and machines:
+            if across is not None:
                 lower_bound = across * worker + job.servers_for(across) * server
                 if near is None or lower_bound < near.cost:
                     far = self._external(job, slot, across, machines)
@@ -76,7 +78,13 @@ def internal_cells(job: SlotJob, workers: int, machines: Sequence[Machine]) -> C
         return NOTHING
     servers = job.servers_for(workers)
     demand = job.worker.times(workers).plus(job.server.times(servers))
-    able = [(machine.price_of(demand), machine.name) for machine in machines if demand.fit(machine.room)]
+    able = [
+        (machine.price_of(demand), machine.name)
+        for machine in machines
+        if demand.fit(machine.room)
+        and job.allows_worker(machine.name)
+        and (not servers or job.allows_server(machine.name))
+    ]
     if workers > job.most_workers or not able:
         return None
     cost, name = min(able)
@@ -100,7 +108,8 @@ def external_cells(
         return None
     servers = job.servers_for(workers)
     if servers == 0:
-        placed = cheapest_counts(places_for(machines, job.worker, workers), workers)
+        for_workers = (machine for machine in machines if job.allows_worker(machine.name))
+        placed = cheapest_counts(places_for(for_workers, job.worker, workers), workers)
         return None if placed is None else Cells(placed[0], placed[1])
     relaxation = relaxed_placement(job, workers, job.least_servers_for(workers), machines)
     if relaxation is None:

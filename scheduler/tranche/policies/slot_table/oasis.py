@@ -4,12 +4,12 @@ Source: Bao, Peng, Wu and Li, Online Job Scheduling in Distributed Machine Learn
 1801.00936, read in full [P]: prices, dynamic programme over slots, greedy choice of servers, admission by payoff.
 Deviations [I]: work is counted in at most 50 quanta, so the optimality of the programme is lost; the printed bounds of
 prices subtract the arrival from a duration, which is corrected; workers run on nodes with GPUs and parameter servers on
-the others, or, if there are no others and some job has parameter servers, on half of each node's cores and memory; a
-job has all the parameter servers that it declares while it has workers; horizon, offers to jobs that were not admitted,
-and unreserved cells are those of `tranche.policies.slot_table.slot_table_policy`.
+the others, or, if they may run on none of these, on half of the cores and memory of the nodes where they may; a job has
+all the parameter servers that it declares while it has workers; horizon, offers to jobs that were not admitted, and
+unreserved cells are those of `tranche.policies.slot_table.slot_table_policy`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,7 +43,9 @@ class Oasis(SlotTablePolicy):
 
     def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
         """Return both pools, each with prices of its own."""
-        hosts, servers = pools(machines_of(cluster), has_servers=any(state.job.servers for state in states))
+        shapes = {state.job.server for state in states if state.job.server is not None and state.job.servers}
+        server_places = {node.node.name for shape in shapes for node in cluster.eligible(shape)}
+        hosts, servers = pools(machines_of(cluster), server_places)
         tables = []
         for machines, role in ((hosts, "worker"), (servers, "server")):
             claims = [self.claim(state, cluster, horizon_slots, role) for state in states]
@@ -56,11 +58,17 @@ class Oasis(SlotTablePolicy):
         return state.nominal_batch_seconds, state.nominal_batch_seconds
 
 
-def pools(machines: Mapping[str, Amounts], *, has_servers: bool) -> tuple[dict[str, Amounts], dict[str, Amounts]]:
-    """Return the machines for workers and those for parameter servers."""
+def pools(
+    machines: Mapping[str, Amounts], server_places: Collection[str]
+) -> tuple[dict[str, Amounts], dict[str, Amounts]]:
+    """Return the machines for workers and those for parameter servers, which may run on `server_places`."""
     hosts = {name: whole for name, whole in machines.items() if whole.gpus > 0} or dict(machines)
-    without_gpus = {name: whole for name, whole in machines.items() if name not in hosts}
-    if without_gpus or not has_servers:
+    without_gpus = {name: whole for name, whole in machines.items() if name not in hosts and name in server_places}
+    if without_gpus or not server_places:
         return hosts, without_gpus
-    halves = {name: Amounts(0.0, whole.cores / 2, whole.gibibytes / 2) for name, whole in machines.items()}
-    return {name: whole.minus(halves[name]) for name, whole in hosts.items()}, halves
+    halves = {
+        name: Amounts(0.0, whole.cores / 2, whole.gibibytes / 2)
+        for name, whole in machines.items()
+        if name in server_places
+    }
+    return {name: whole.minus(halves[name]) if name in halves else whole for name, whole in hosts.items()}, halves

@@ -164,7 +164,8 @@ def _repaired(job: SlotJob, workers: int, relaxation: Relaxation, machines: Sequ
     }
     for column, needed in ((0, workers), (1, job.servers_for(workers))):
         demand = job.server if column else job.worker
-        able = [m for m in machines if job.allows(m.name)]
+        allows = job.allows_server if column else job.allows_worker
+        able = [machine for machine in machines if allows(machine.name)]
         able.sort(key=lambda machine: (machine.price_of(demand), machine.name))
         missing = needed - sum(counts[column] for counts in placed.values())
         for machine in able:

@@ -73,6 +73,8 @@ class SlotJob:
     """Number of workers that start together: all members of a gang."""
     places: frozenset[str] | None = None
     """Machines on which its workers may run; None: all."""
+    server_places: frozenset[str] | None = None
+    """Machines on which its parameter servers may run; None: all."""
 
     def workers_for(self, samples: float, slots_per_sample: float) -> int:
         """Return the number of workers that train the samples within one slot."""
@@ -90,9 +92,13 @@ class SlotJob:
         """Return the number of parameter servers whose bandwidth serves the workers."""
         return up(workers / self.workers_per_server)
 
-    def allows(self, place: str) -> bool:
+    def allows_worker(self, place: str) -> bool:
         """Return whether its workers may run there."""
         return self.places is None or place in self.places
+
+    def allows_server(self, place: str) -> bool:
+        """Return whether its parameter servers may run there."""
+        return self.server_places is None or place in self.server_places
 
 
 def seconds_per_sample(

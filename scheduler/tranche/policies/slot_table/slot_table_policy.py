@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from tranche.model import PodPlaces, Resources, SlotCells, SlotPlan, until
+from tranche.model import PodPlaces, PodShape, Resources, SlotCells, SlotPlan, until
 from tranche.model.plan import MAX_CELLS_BYTES, are_storable
 from tranche.policies.allocation.allocation_policy import DistributingPolicy
 from tranche.policies.allocation.draft import Draft, node_runs
@@ -302,9 +302,6 @@ class SlotTablePolicy(DistributingPolicy):
         job = state.job
         near, far = self.seconds_per_batch(state, cluster)
         served = job.server is not None and job.servers > 0
-        hosts = [node.node.name for node in cluster.eligible(job.worker)]
-        if job.server is not None and served:
-            hosts += [node.node.name for node in cluster.eligible(job.server)]
         return SlotJob(
             key=job.key,
             samples=max(NEARLY, worker_seconds / _nominal(state)),
@@ -316,12 +313,17 @@ class SlotTablePolicy(DistributingPolicy):
             workers_per_server=job.width / job.servers if served else inf,
             least_servers=job.servers if served else 0,
             lot=job.min_available,
-            places=frozenset(hosts),
+            places=_eligible_names(cluster, job.worker),
+            server_places=_eligible_names(cluster, job.server) if job.server is not None and served else None,
         )
 
 
 def _nominal(state: JobState) -> float:
     return max(NEARLY, state.nominal_batch_seconds)
+
+
+def _eligible_names(cluster: ClusterState, shape: PodShape) -> frozenset[str]:
+    return frozenset(node.node.name for node in cluster.eligible(shape))
 
 
 def _most_servers(state: JobState, cells: SlotCells) -> int:

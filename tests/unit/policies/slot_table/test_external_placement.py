@@ -282,3 +282,20 @@ def test_quadratic_form_of_the_packing_factor_exceeds_the_target() -> None:
     assert target == pytest.approx(2.058e-3, abs=5e-7)
     assert chernoff(quadratic) == pytest.approx(5.51e-3, abs=5e-6)
     assert chernoff(packing_factor(81, 0.5, 8)) == pytest.approx(target, rel=1e-9)
+
+
+@pytest.mark.parametrize("drawn", [0.0, 0.999])
+@pytest.mark.parametrize("seed", range(50))
+def test_each_pod_is_on_a_machine_where_it_may_run(seed: int, drawn: float) -> None:
+    """Draws of 0.999 round every fraction down, so that the repair adds pods."""
+    draw = Random(seed)
+    names = [f"h{i}" for i in range(4)]
+    for_workers, for_servers = (frozenset(draw.sample(names, draw.randint(1, 3))) for _ in range(2))
+    job = pd_ors_job(server=Amounts(1.0, 1.0), places=for_workers, server_places=for_servers)
+    machines = [machine(name, draw.uniform(1, 2), draw.uniform(0.5, 1), draw.randint(2, 5)) for name in names]
+    found = external_cells(job, draw.randint(1, 6), machines, lambda _attempt, _entry: drawn)
+    if found is not None:
+        assert {name for name, _ in found.workers} <= for_workers
+        assert {name for name, _ in found.servers} <= for_servers
+    inside = internal_cells(job, 1, machines)
+    assert inside is None or {name for name, _ in inside.workers} <= for_workers & for_servers

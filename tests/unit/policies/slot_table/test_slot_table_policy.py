@@ -8,6 +8,7 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
 from tranche.model import Job, Node, PodShape, Resources, Utility
+from tranche.model.node_constraints import Constraints, Taint
 from tranche.planner import CloseWindow, JobSubmitted, Planner, PlannerSettings, Tick, WorkerStarted
 from tranche.policies import get_policy
 from tranche.policies.slot_table.machine_table import MachineTable
@@ -248,3 +249,52 @@ def test_horizon_is_bounded_unless_chosen(options: str, hours: float, slots: int
 def test_options_without_meaning_are_refused(options: str) -> None:
     with pytest.raises(ValueError, match=options.partition(":")[0]):
         get_policy(options)
+
+
+def on_kind(kind: str, gpus: int) -> PodShape:
+    return worker(gpus, constraints=Constraints(selector=(("gpu", kind),)))
+
+
+def mixed_nodes() -> list[Node]:
+    """Return two nodes with GPUs of different kinds, and one without."""
+    kinds = [node(name, gpus=4, labels={"gpu": kind}) for name, kind in (("a", "K80"), ("b", "V100"))]
+    return [*kinds, node("c", gpus=0)]
+
+
+def reserved_places(made: Planner, name: str) -> tuple[set[str], set[str]]:
+    """Return the machines on which the job has cells for workers, and for parameter servers."""
+    plan = made.cluster.jobs[f"default/{name}"].slot_plan
+    assert plan is not None
+    sides = ([cells.workers for cells in plan.cells], [cells.servers for cells in plan.cells])
+    workers, servers = ({machine for counts in side for machine, _ in counts} for side in sides)
+    return workers, servers
+
+
+PLACES = [*BOTH, "pd-ors-like:locality=off", "pd-ors-like:rounding=ceil:locality=off"]
+
+
+@pytest.mark.parametrize("policy", PLACES)
+def test_workers_have_no_cells_where_only_servers_may_run(policy: str) -> None:
+    """The first job leaves all of the K80 node to the second one, which may use only that."""
+    made = planner(policy, mixed_nodes())
+    served: dict[str, Any] = {"servers": 1, "server": worker(0), "gradient_bits": 1e8}
+    for name, kind, more in (("v", "V100", served), ("k", "K80", {})):
+        one = job(name, chunks=4, seconds=HOUR, utility=worth(50.0), worker=on_kind(kind, 1), **more)
+        made.handle(JobSubmitted(one), 0.0)
+    assert reserved_places(made, "v")[0] == {"b"}
+    assert reserved_places(made, "k")[0] == {"a"}
+
+
+@pytest.mark.parametrize("policy", PLACES)
+def test_servers_have_cells_only_where_they_may_run(policy: str) -> None:
+    made = planner(policy, mixed_nodes())
+    one = job("a", chunks=4, seconds=HOUR, servers=1, server=on_kind("K80", 0), gradient_bits=1e8, utility=worth(50.0))
+    made.handle(JobSubmitted(one), 0.0)
+    assert reserved_places(made, "a")[1] == {"a"}
+
+
+def test_oasis_reserves_servers_beside_gpus_if_no_other_node_may() -> None:
+    made = planner("oasis", [node("n0", gpus=4), node("c", gpus=0, taints=(Taint("control-plane"),))])
+    one = job("a", chunks=4, seconds=HOUR, servers=1, server=worker(0), gradient_bits=1e8, utility=worth(50.0))
+    made.handle(JobSubmitted(one), 0.0)
+    assert reserved_places(made, "a") == ({"n0"}, {"n0"})
