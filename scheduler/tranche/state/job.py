@@ -30,6 +30,8 @@ from tranche.state.window import SlotBinding, TrackedWindow
 
 MOMENT_SECONDS = 1e-5
 """Least delay of a timer: negligible, but more than the resolution of a clock of seconds since 1970 (2.4e-7)."""
+DENSITY_DIGITS = 12
+"""Significant digits of a density: equal ones tie, though batches × seconds per batch round differently."""
 
 
 class QueueKey(NamedTuple):
@@ -599,9 +601,12 @@ class JobState:
         return now + max(MOMENT_SECONDS, (gpu_seconds - self.attained_gpu_seconds(now)) / training)
 
     def density(self, seconds_per_batch: float) -> float:
-        """Return γ = (w/D) / (g·p) of a chunk that takes p seconds at this speed (JSAC'22 with w = g = 1)."""
+        """Return γ = (w/D) / (g·p) of a chunk that takes p seconds at this speed (JSAC'22 with w = g = 1).
+
+        It is rounded, so that chunks of equal length are equally dense, whatever their numbers of mini-batches.
+        """
         work = self.job.batches_per_chunk_total * seconds_per_batch * max(1, self.job.gpus)
-        return self.job.weight / (self.job.chunks * work)
+        return float(f"{self.job.weight / (self.job.chunks * work):.{DENSITY_DIGITS}g}")
 
     def remaining_batches(self, chunk: int) -> float:
         """Return the number of mini-batches of the chunk that are not known to be trained."""

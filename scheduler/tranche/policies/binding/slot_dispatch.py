@@ -9,6 +9,7 @@ from tranche.policies.base import BindingPolicy, Placement, PolicyTraits
 from tranche.state.cluster import ClusterState, allowed
 from tranche.state.job import JobState, QueueKey
 from tranche.state.node import NodeState
+from tranche.state.remaining_work import ledger_seconds
 from tranche.state.window import SlotBinding
 
 SlotOrder = Literal["arrival", "density", "srsf"]
@@ -70,7 +71,7 @@ class SlotDispatch(BindingPolicy):
         if self.order == "density":
             value = -state.density(seconds_per_batch)
         elif self.order == "srsf":
-            value = state.worker_seconds(state.job.submitted) * max(1, state.job.gpus)
+            value = ledger_seconds(state, state.job.submitted) * max(1, state.job.gpus)
         return QueueKey(value, state.job.submitted, state.job.key, chunk)
 
     def dispatch(
