@@ -100,7 +100,7 @@ class ChunkFaithful(BindingPolicy):
     name: ClassVar[str] = "chunk-faithful"
     source: ClassVar[str] = (
         "Wang et al., Preemptive Scheduling for Distributed Machine Learning Jobs in Edge-Cloud Networks, "
-        "IEEE JSAC 40(8):2411-2425, 2022, Alg. 1-5, with five corrections"
+        "IEEE JSAC 40(8):2411-2425, 2022, Alg. 1-5 [P], with five corrections"
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="whose chunks are denser",

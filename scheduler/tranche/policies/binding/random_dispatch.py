@@ -1,7 +1,7 @@
 """Random dispatch: every chunk to a slot drawn uniformly.
 
 Source: the memoryless baseline of every load balancing study (Mitzenmacher, The power of two choices, IEEE TPDS 12(10),
-2001).
+2001, recalled and not read [R]).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,9 @@ class RandomDispatch(SlotDispatch):
     """Any slot, by the seed."""
 
     name: ClassVar[str] = "random"
-    source: ClassVar[str] = "Each chunk to a slot drawn at random, first in, first out there (Mitzenmacher 2001, d = 1)"
+    source: ClassVar[str] = (
+        "Each chunk to a slot drawn at random, first in, first out there (Mitzenmacher 2001, d = 1, recalled [R])"
+    )
 
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
         """Return a group drawn uniformly by the seed."""

@@ -21,7 +21,9 @@ class Drf(PooledPolicy):
     """Least dominant share first; a tenant's own jobs in arrival order."""
 
     name: ClassVar[str] = "drf"
-    source: ClassVar[str] = "Dominant resource fairness between namespaces or jobs (Ghodsi et al., NSDI 2011)"
+    source: ClassVar[str] = (
+        "Dominant resource fairness between namespaces or jobs (Ghodsi et al., NSDI 2011, recalled [R])"
+    )
     traits: ClassVar[PolicyTraits] = PolicyTraits(
         precedence_reason="whose namespace has the smaller share",
         tracks_tenant_usage=True,

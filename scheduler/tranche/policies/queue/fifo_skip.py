@@ -1,7 +1,7 @@
 """First in, first out, where every job that fits starts: backfilling without reservations.
 
-Source: the unreserved form of backfilling (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995); it may starve wide
-jobs.
+Source: the unreserved form of backfilling (Lifka, The ANL/IBM SP scheduling system, JSSPP 1995), recalled and not read
+[R]; it may starve wide jobs.
 """
 
 from dataclasses import dataclass

@@ -21,7 +21,8 @@ class Las(PooledPolicy):
 
     name: ClassVar[str] = "las"
     source: ClassVar[str] = (
-        "Least attained service (GPU-seconds) first (Tiresias, NSDI 2019), in classes that double [I]"
+        "Least attained service (GPU-seconds) first, after the authors' simulator of Tiresias [C] (Gu et al., NSDI "
+        "2019), in classes that double [I]"
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has attained less service", preemptive=True)
 

@@ -1,6 +1,6 @@
 """Shortest job first, by the time that the job would take alone; nothing that runs is preempted.
 
-Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967 (shortest processing time).
+Source: Conway, Maxwell, Miller, Theory of Scheduling, 1967 (shortest processing time), recalled and not read [R].
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Sjf(PooledPolicy):
     """Shortest expected duration first, without preemption; every job that fits starts."""
 
     name: ClassVar[str] = "sjf"
-    source: ClassVar[str] = "Shortest job first, non-preemptive (Conway, Maxwell, Miller 1967)"
+    source: ClassVar[str] = "Shortest job first, non-preemptive (Conway, Maxwell, Miller 1967, recalled [R])"
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which is shorter")
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:

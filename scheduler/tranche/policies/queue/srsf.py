@@ -19,7 +19,8 @@ class Srsf(PooledPolicy):
 
     name: ClassVar[str] = "srsf"
     source: ClassVar[str] = (
-        "Shortest remaining service (time × GPUs) first, preemptive (Gu et al., Tiresias, NSDI 2019)"
+        "Shortest remaining service (time × GPUs) first, preemptive, after the authors' simulator of Tiresias [C] (Gu "
+        "et al., NSDI 2019)"
     )
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less work left", preemptive=True)
 

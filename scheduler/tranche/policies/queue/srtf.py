@@ -1,8 +1,8 @@
 """Shortest remaining time first, preemptive.
 
 Source: Schrage, A proof of the optimality of the shortest remaining processing time discipline, Operations Research
-16(3), 1968; for clusters of GPUs, the schedule shortest of the authors' simulator of Tiresias (Gu et al., NSDI 2019)
-[C].
+16(3), 1968, recalled and not read [R]; for clusters of GPUs, the schedule shortest of the authors' simulator of
+Tiresias (Gu et al., NSDI 2019) [C].
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Srtf(PooledPolicy):
     """Least remaining time first; a running job makes way for one with less left."""
 
     name: ClassVar[str] = "srtf"
-    source: ClassVar[str] = "Shortest remaining time first, preemptive (Schrage 1968)"
+    source: ClassVar[str] = "Shortest remaining time first, preemptive (Schrage 1968, recalled [R])"
     traits: ClassVar[PolicyTraits] = PolicyTraits(precedence_reason="which has less time left", preemptive=True)
 
     def rank(self, state: JobState, cluster: ClusterState, now: float) -> Rank:
