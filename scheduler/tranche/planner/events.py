@@ -143,6 +143,8 @@ class WorkerEnded(NamedTuple):
     """Last lines of its log, if it failed and its termination message has them."""
     ran: float | None = None
     """Run time of its training container in whole seconds, by the clock of its node; None if that is unknown."""
+    finished: float | None = None
+    """When its container ended by the clock of its node, which may be long before `at`; None if that is unknown."""
 
 
 class PodStartFailed(NamedTuple):

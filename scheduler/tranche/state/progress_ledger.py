@@ -68,6 +68,10 @@ class WorkerEnd(PodEnd, Protocol):
     def exit_code(self) -> int | None:
         """Exit code of its container."""
 
+    @property
+    def finished(self) -> float | None:
+        """When its container ended by the clock of its node; None if that is unknown."""
+
 
 def restore(state: JobState, progress: JobProgress) -> None:
     """Set the ledger to what an earlier planner wrote."""
@@ -317,9 +321,18 @@ def roll_back(
 
 
 def _durable(state: JobState, run: TrackedWindow, event: WorkerEnd) -> dict[int, float]:
+    """Return the durable mini-batches by chunk by a worker's own word, or by its success without a word.
+
+    A worker that trains at a parameter server may have ended before that server failed. Its successor has loaded a
+    checkpoint, so that it may lack mini-batches that the worker has pushed.
+    """
     total = state.job.batches_per_chunk_total
-    if event.progress is None:
+    if event.progress is not None:
+        durable = {c: min(float(b), total) for c, b in event.progress.items() if c in run.window.chunks and b >= 0}
+    else:
         # A worker may end before it receives the chunks of a renewed window.
         succeeded = event.outcome == "Succeeded" and not run.window.renewed
-        return dict.fromkeys(run.window.chunks, total) if succeeded else {}
-    return {c: min(float(b), total) for c, b in event.progress.items() if c in run.window.chunks and b >= 0}
+        durable = dict.fromkeys(run.window.chunks, total) if succeeded else {}
+    if run.reloaded is not None and (event.finished is None or event.finished <= run.reloaded):
+        return {chunk: min(batches, state.known_batches(chunk)) for chunk, batches in durable.items()}
+    return durable

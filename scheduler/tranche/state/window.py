@@ -46,6 +46,8 @@ class TrackedWindow:
     """Number of mini-batches that its reports have counted while it ran."""
     first_report: tuple[float, float] | None = None
     """Time of the first report and `counted` then: the pace is measured between this report and the last one."""
+    reloaded: float | None = None
+    """When a parameter server that replaced another one first reported while the worker ran; None if none has."""
     phase: WindowPhase = WindowPhase.PENDING
     """Changed by the bookkeeping of `ClusterState` alone."""
     reopens_as: WindowPhase = WindowPhase.PENDING

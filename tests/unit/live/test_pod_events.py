@@ -85,6 +85,14 @@ def exited(code: int = 0) -> Pod:
     return pod(spec={"nodeName": "n1"}, phase="Running", containerStatuses=[{"name": "t", "state": state}])
 
 
+def test_end_of_a_worker_has_the_time_of_its_container() -> None:
+    state = {"terminated": {"exitCode": 0, "startedAt": stamp(NOW - 60), "finishedAt": stamp(NOW - 20)}}
+    done = pod(spec={"nodeName": "n1"}, phase="Succeeded", containerStatuses=[{"name": "t", "state": state}])
+    (ended,) = pod_events.events_of(RUNNING, done, NOW)
+    assert isinstance(ended, WorkerEnded)
+    assert (ended.at, ended.finished) == (NOW, NOW - 20)
+
+
 @pytest.mark.parametrize("end", [DONE, None], ids=["reported", "unseen"])
 def test_worker_ends_with_its_pod_and_not_with_its_container(end: Pod | None) -> None:
     assert list(pod_events.events_of(RUNNING, exited(), NOW)) == []

@@ -3,7 +3,18 @@
 import pytest
 
 from support.builders import job, node, planner, worker
-from tranche.planner import JobSubmitted, ParameterServerEnded, Planner, Tick
+from tranche.model import ChunkGrant, ChunkRequest, Report
+from tranche.planner import (
+    ChunksRequested,
+    JobSubmitted,
+    ParameterServerEnded,
+    Planner,
+    ProgressReported,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
+from tranche.planner.handlers.chunk_request import chunk_grant
 from tranche.planner.settings import PlannerSettings
 from tranche.state.job import JobState
 
@@ -59,3 +70,63 @@ def test_server_that_did_not_fail_itself_does_not_count(outcome: str) -> None:
     p.handle(ParameterServerEnded(KEY, 0, server.planned.attempt, outcome), 5.0)  # type: ignore[arg-type]
     p.handle(Tick(), 6.0)
     assert state_of(p).failures == 0
+
+
+def report(p: Planner, batches: float, at: float) -> None:
+    """Report chunk 0 by the server that runs."""
+    [server] = state_of(p).servers
+    p.handle(ProgressReported(Report(KEY, server.planned.attempt, {0: batches}, {0: batches}), at), at)
+
+
+def attempt(p: Planner) -> int:
+    """Return the attempt of the only worker."""
+    (number,) = state_of(p).runs
+    return number
+
+
+def reloaded() -> Planner:
+    """A planner whose server failed at 101 s; its successor has 90 of the 100 mini-batches that its worker trained."""
+    p = running(max_workers=1)
+    p.handle(WorkerStarted(KEY, attempt(p), 0.0), 0.0)
+    report(p, 90, 90.0)
+    fail(p, 101.0)
+    report(p, 90, 111.0)
+    return p
+
+
+@pytest.mark.parametrize("finished", [None, 100.0])
+def test_end_from_before_a_server_failed_makes_no_chunk_done(finished: float | None) -> None:
+    p = reloaded()
+    p.handle(WorkerEnded(KEY, attempt(p), "Succeeded", 112.0, {0: 100}, finished=finished), 112.0)
+    assert (state_of(p).done, state_of(p).partial) == (set(), {0: 90})
+    assert 0 in state_of(p).chunk_runs, "its last mini-batches are trained again"
+
+
+def test_end_under_the_new_server_makes_the_chunk_done() -> None:
+    p = reloaded()
+    p.handle(WorkerEnded(KEY, attempt(p), "Succeeded", 125.0, {0: 100}, finished=124.0), 125.0)
+    assert state_of(p).done == {0}
+
+
+def ask(p: Planner, at: float) -> ChunkGrant | None:
+    asking = attempt(p)
+    p.handle(ChunksRequested(ChunkRequest(KEY, asking, asking, {0: 100}), at), at)
+    return chunk_grant(state_of(p), asking, asking, {0: 100})
+
+
+def test_request_from_before_a_server_failed_gets_chunk_again() -> None:
+    p = reloaded()
+    assert ask(p, 112.0) == ChunkGrant((0,), attempt(p), {0: 90})
+    report(p, 100, 130.0)
+    given = ask(p, 131.0)
+    assert given is not None
+    assert given.chunks == (1,)
+    assert state_of(p).done == {0}
+
+
+def test_request_long_after_a_server_failed_makes_the_chunk_done() -> None:
+    p = reloaded()
+    given = ask(p, 200.0)
+    assert given is not None
+    assert given.chunks == (1,)
+    assert state_of(p).done == {0}

@@ -8,6 +8,7 @@ from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_SERVER, ROLE_
 from tranche.kube.convert.pod_identity import Identity, identity
 from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
 from tranche.kube.convert.pod_state import (
+    ended_at,
     exit_code,
     has_ended,
     is_evicted_by_scheduler,
@@ -113,6 +114,7 @@ def _ends(pod: Pod, who: Identity, now: float, node: NodeObject | None, by: str)
             stopped_by=_stopped_by(pod, node, by),
             log=failure_log(pod),
             ran=run_seconds(pod),
+            finished=ended_at(pod),
         )
     elif who.role in (ROLE_SERVER, ROLE_CHIEF):
         yield replace(

@@ -24,6 +24,9 @@ from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
 from tranche.state.window import TrackedWindow
 
+REPEATED_SECONDS = 75.0
+"""Time after which a request is no repetition of an earlier one: `tranche_worker` repeats it for a minute."""
+
 
 def chunk_grant(state: JobState, attempt: int, fence: int, durable: Mapping[int, float]) -> ChunkGrant | None:
     """Return the chunks that a requesting worker trains next: none if it has to exit, None if its attempt is over.
@@ -41,7 +44,7 @@ def chunk_grant(state: JobState, attempt: int, fence: int, durable: Mapping[int,
         return ChunkGrant()
     left = run.window.chunks
     if fence == run.window.fence:
-        left = tuple(chunk for chunk in left if not _is_complete(state, chunk, durable))
+        left = tuple(chunk for chunk in left if not _is_complete(state, chunk, durable)) or left
     resume = {chunk: state.partial[chunk] for chunk in left if chunk in state.partial}
     return ChunkGrant(left, run.window.fence, resume)
 
@@ -60,11 +63,21 @@ def requested(context: PlannerContext, event: ChunksRequested) -> None:
         return
     if not all(_is_complete(state, chunk, request.durable) for chunk in run.window.chunks):
         return
+    if _may_predate_server(run, event.at) and state.left_of(run) > 0:
+        return
     chunks = _next_chunks(context, state, run, context.now)
     if chunks:
         _extend_window(context, state, run, chunks, event)
     else:
         _let_exit(context, state, run)
+
+
+def _may_predate_server(run: TrackedWindow, at: float) -> bool:
+    """Return whether a request may say what the worker pushed to a parameter server that has failed since.
+
+    The present server may lack that. Its next report shows what it has; until then, the worker gets its chunks again.
+    """
+    return run.reloaded is not None and at < run.reloaded + REPEATED_SECONDS
 
 
 def _is_complete(state: JobState, chunk: int, durable: Mapping[int, float]) -> bool:
@@ -159,7 +172,7 @@ def _extend_window(
 ) -> None:
     """Count the chunks that the worker has trained, as if its pod had ended, and enter its next chunks."""
     at, window = event.at, run.window
-    ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable)
+    ended = WorkerEnded(state.job.key, window.attempt, "Succeeded", at, event.request.durable, finished=at)
     learning.learn_pace(context, state, run, ended, progress_ledger.count_batches(state, run, ended)[0])
     note_trained(context, state, run)
     site_accounting.count_window(context.cluster, state, run, at)
@@ -171,7 +184,7 @@ def _extend_window(
     seconds = state.batches_left(chunks) * run.batch_seconds
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)
     context.cluster.note_window(state, run, WindowPhase.TRAINING)
-    run.started, run.since, run.counted, run.left = at, at, 0.0, None
+    run.started, run.since, run.counted, run.left, run.reloaded = at, at, 0.0, None, None
     reports = run.first_report is not None or not state.job.servers
     run.first_report = (at, 0.0) if reports else None  # it resumes from the grant's batches
     state.enter(run)

@@ -105,6 +105,8 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
     before = {c: state.known_batches(c) for c in unfinished}
     if report.attempt not in state.runs:
         known = is_saved(state)
+        if first and state.checkpoint is not None:
+            _note_reload(state, event.at)
         state.checkpoint = _merged_checkpoint(state.checkpoint, report.attempt, durable)
         if not known and is_saved(state):
             watch_idle_servers(context, state)
@@ -137,6 +139,13 @@ def _loaded_chunks(state: JobState, attempt: int, chunks: Collection[int], named
         return [chunk for chunk in chunks if chunk not in state.done]
     run = state.runs.get(attempt)
     return [chunk for chunk in chunks if chunk in named] if run is not None and run.window.renewed else chunks
+
+
+def _note_reload(state: JobState, at: float) -> None:
+    """Record for workers of a chunked job that a server has replaced the one to which they have pushed gradients."""
+    for run in state.runs.values():
+        if run.started is not None and not state.job.is_gang:
+            run.reloaded = at
 
 
 def _merged_checkpoint(known: Checkpoint | None, attempt: int, durable: Mapping[int, float]) -> Checkpoint:
