@@ -118,7 +118,8 @@ def changed_admission(
 def _is_alike(one: AdmittedPod, other: AdmittedPod) -> bool:
     """Return whether both have the same constraints; the order of tolerations does not matter."""
     first, second = (
-        (pod.requests, pod.node_selector, sorted(map(repr, pod.tolerations)), pod.unplanned) for pod in (one, other)
+        (pod.requests, pod.overhead, pod.node_selector, sorted(map(repr, pod.tolerations)), pod.unplanned)
+        for pod in (one, other)
     )
     return first == second
 

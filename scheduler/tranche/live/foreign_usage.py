@@ -13,7 +13,7 @@ from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import SiteObject
 from tranche.kube.convert.node import node_allocatable, node_of
 from tranche.kube.convert.pod_identity import Identity, identity
-from tranche.kube.convert.pod_shape import pod_requests, pod_usage, usage_index
+from tranche.kube.convert.pod_shape import is_best_effort, pod_requests, pod_usage, usage_index
 from tranche.kube.convert.pod_state import is_over
 from tranche.kube.convert.resource_quota import quota_of, used_of
 from tranche.kube.convert.site_membership import site_of
@@ -181,8 +181,8 @@ class NamespaceQuotas:
     def _foreign(self, observed: QuotaObject, quota: Quota, holds: Holds) -> dict[str, int]:
         foreign = used_of(observed, quota)
         for pod, priority, requests in self._pods.get(quota.namespace, {}).values():
-            has_deadline = pod.spec.active_deadline_seconds is not None
-            if quota.covers(priority, requests, has_deadline=has_deadline) and holds(pod):
+            has_deadline, best_effort = pod.spec.active_deadline_seconds is not None, is_best_effort(pod, requests)
+            if quota.covers(priority, best_effort=best_effort, has_deadline=has_deadline) and holds(pod):
                 for limit in quota.limits:
                     foreign[limit.resource] -= limit.amount(requests)
         return {resource: max(0, number) for resource, number in foreign.items()}

@@ -48,6 +48,12 @@ class PodShape:
     constraints: Constraints = field(default_factory=Constraints)
     has_deadline: bool = False
     """Whether the pod template sets ``activeDeadlineSeconds``, by which scopes of a ResourceQuota select."""
+    overhead: Resources = field(default_factory=Resources)
+    """Part of `requests` that the RuntimeClass of the pod adds; it makes no pod other than BestEffort."""
+
+    def is_best_effort(self, requests: Resources) -> bool:
+        """Return whether the containers of a pod with these requests and this overhead ask neither CPU nor memory."""
+        return requests.cpu <= self.overhead.cpu and requests.memory <= self.overhead.memory
 
 
 @dataclass(frozen=True, slots=True)

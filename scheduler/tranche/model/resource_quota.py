@@ -41,7 +41,8 @@ class Quota:
     priorities: frozenset[int] | None = None
     """Tiers whose pods count; None: pods of all tiers."""
     best_effort: bool | None = None
-    """Whether only pods count that request neither CPU nor memory (True), only the others (False), or all (None)."""
+    """Whether only pods count whose containers request neither CPU nor memory (True), only the others (False), or all
+    (None)."""
     terminating: bool | None = None
     """Whether only pods with a deadline count (True), only the others (False), or all (None)."""
 
@@ -50,13 +51,13 @@ class Quota:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
-    def covers(self, priority: int, requests: Resources, *, has_deadline: bool) -> bool:
-        """Return whether a pod of that tier with these requests counts against the quota."""
+    def covers(self, priority: int, *, best_effort: bool, has_deadline: bool) -> bool:
+        """Return whether a pod of that tier, QoS class and deadline counts against the quota."""
         if self.priorities is not None and priority not in self.priorities:
             return False
         if self.terminating is not None and self.terminating != has_deadline:
             return False
-        return self.best_effort is None or self.best_effort == (not requests.cpu and not requests.memory)
+        return self.best_effort is None or self.best_effort == best_effort
 
     def with_foreign(self, foreign: Mapping[str, int]) -> "Quota":
         """Return the same quota with other use by pods that tranche does not manage, by resource."""

@@ -22,6 +22,7 @@ class Kind(NamedTuple):
     namespace: str
     priority: int
     requests: Resources
+    best_effort: bool
     has_deadline: bool
 
 
@@ -163,12 +164,13 @@ class Quotas:
 
 def kind_of(job: Job, requests: Resources, shape: PodShape | None = None) -> Kind:
     """Return the kind of a pod of the job with these requests; its shape is by default that of a worker."""
-    return Kind(job.namespace, job.priority, requests, (shape or job.worker).has_deadline)
+    shape = shape or job.worker
+    return Kind(job.namespace, job.priority, requests, shape.is_best_effort(requests), shape.has_deadline)
 
 
 def is_covered(quota: Quota, kind: Kind) -> bool:
     """Return whether pods of that kind count against the quota."""
-    covers = quota.covers(kind.priority, kind.requests, has_deadline=kind.has_deadline)
+    covers = quota.covers(kind.priority, best_effort=kind.best_effort, has_deadline=kind.has_deadline)
     return covers and kind.namespace == quota.namespace
 
 

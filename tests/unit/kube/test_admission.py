@@ -59,6 +59,14 @@ def test_admission_follows_the_dry_run(one: TrainingJob, expected: Admission) ->
     assert to_job(one).admission is expected
 
 
+@pytest.mark.parametrize(("cpu", "best_effort"), [("250m", True), ("300m", False)])
+def test_only_overhead_that_admission_adds_is_best_effort(cpu: str, best_effort: bool) -> None:
+    """A LimitRange adds requests to the containers, a RuntimeClass does not."""
+    pod = {"role": "worker", "requests": {"cpu": cpu, "nvidia.com/gpu": "1"}, "overhead": {"cpu": "250m"}}
+    shape = to_job(resource(verdict("False"), admitted={"generation": 2, "pods": [pod]})).worker
+    assert shape.is_best_effort(shape.requests) is best_effort
+
+
 def test_a_refusal_carries_the_message() -> None:
     assert to_job(resource(verdict("Unknown", "NotChecked", message="denied by p"))).refusal == "denied by p"
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from tranche.kube.api.core_types import QuotaObject
+from tranche.kube.convert.pod_shape import template_shape
 from tranche.kube.convert.resource_quota import quota_of, used_of
-from tranche.model import Quota, QuotaLimit, Resources
+from tranche.model import Quota, QuotaLimit
 
 
 def observed(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> QuotaObject:
@@ -89,18 +90,27 @@ def test_a_quota_whose_scope_covers_none_of_our_pods_is_left_out(spec: dict[str,
 
 
 def test_quota_counts_pod_without_cpu_and_memory_as_best_effort() -> None:
+    """As the QoS class, which ignores the overhead of a RuntimeClass."""
     quota = quota_of(observed({"pods": "1"}, scopes=["NotBestEffort"]))
     assert quota is not None
-    assert quota.covers(-9, Resources(cpu=1, gpus=1, pods=1), has_deadline=False)
-    assert not quota.covers(-9, Resources(gpus=1, pods=1), has_deadline=False)
+    asks = {"cpu": "250m", "memory": "1Gi"}
+    for overhead in ({}, asks):
+        plain = {"overhead": overhead, "containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+        shape = template_shape({"spec": plain})
+        assert not quota.covers(-9, best_effort=shape.is_best_effort(shape.requests), has_deadline=False)
+        for name in asks:
+            shape = template_shape(
+                {"spec": {"overhead": overhead, "containers": [{"resources": {"requests": {name: "1"}}}]}}
+            )
+            assert quota.covers(-9, best_effort=shape.is_best_effort(shape.requests), has_deadline=False)
 
 
 @pytest.mark.parametrize("scope", ["Terminating", "NotTerminating"])
 def test_scope_of_deadlines_selects_pods_with_or_without_one(scope: str) -> None:
     quota = quota_of(observed({"pods": "1"}, scopes=[scope]))
     assert quota is not None
-    assert quota.covers(-9, Resources(pods=1), has_deadline=True) is (scope == "Terminating")
-    assert quota.covers(-9, Resources(pods=1), has_deadline=False) is (scope == "NotTerminating")
+    assert quota.covers(-9, best_effort=True, has_deadline=True) is (scope == "Terminating")
+    assert quota.covers(-9, best_effort=True, has_deadline=False) is (scope == "NotTerminating")
 
 
 def test_quota_with_unreadable_quantity_raises() -> None:

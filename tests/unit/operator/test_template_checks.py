@@ -135,6 +135,7 @@ def test_admitted_requests_are_those_of_kube_scheduler() -> None:
     }
     summary = admitted_pod("worker", {"spec": spec}, {"spec": spec})
     assert summary.requests == {"cpu": "4350m", "memory": str(64 * 2**20), "rdma/hca": "3"}
+    assert summary.overhead == {"cpu": "100m", "memory": str(64 * 2**20)}
 
 
 def test_constraints_left_to_kube_scheduler_are_named() -> None:

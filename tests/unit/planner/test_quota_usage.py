@@ -216,6 +216,16 @@ def test_scope_of_deadlines_counts_the_pods_that_it_selects(policy: str, termina
     assert opened(p.handle(WorkerEnded("team-a/covered", 1, "Succeeded", 1.0), 1.0)) == ["covered"]
 
 
+@pytest.mark.parametrize("best_effort", [True, False])
+def test_overhead_of_a_pod_changes_no_scope_of_quotas(best_effort: bool) -> None:
+    p = planner("chunk", [node("n1", gpus=8)])
+    p.handle(QuotaChanged(Quota("team-a", "q", (QuotaLimit("pods", "pods", 1),), best_effort=best_effort)), 0.0)
+    sandboxed = PodShape(Resources(250, 2**27, 1, 1), overhead=Resources(250, 2**27))
+    covered, other = (sandboxed, worker()) if best_effort else (worker(), sandboxed)
+    assert opened(submit(p, "covered", chunks=2, worker=covered)) == ["covered"]
+    assert opened(submit(p, "other", chunks=2, worker=other)) == ["other", "other"]
+
+
 def test_helper_without_deadline_counts_against_its_own_quota() -> None:
     p = planner("chunk", [node("n1", gpus=8)])
     pods = QuotaLimit("pods", "pods", 1)

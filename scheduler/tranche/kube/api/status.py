@@ -434,6 +434,8 @@ class AdmittedPod(Resource):
     """Role of the pods."""
     requests: dict[str, RequestedAmount] = Field(default={}, max_length=64)
     """Requests as kube-scheduler counts them: containers, init containers, sidecars and overhead."""
+    overhead: dict[str, RequestedAmount] = Field(default={}, max_length=64)
+    """Part of the requests that the RuntimeClass adds."""
     node_selector: dict[str, LabelValue] = Field(default={}, max_length=64)
     """Labels that the nodes of the pods need."""
     tolerations: list[AdmittedToleration] = Field(default=[], max_length=64, json_schema_extra=ATOMIC)

@@ -36,10 +36,8 @@ def admitted_pod(role: str, sent: Mapping[str, Any], raw: Mapping[str, Any]) -> 
     pod = msgspec.convert(raw, Pod)
     return AdmittedPod(
         role=role,
-        requests={
-            name: f"{amount}m" if name == "cpu" else str(amount)
-            for name, amount in sorted(requests_by_name(pod).items())[:_MAX_ENTRIES]
-        },
+        requests=_written(requests_by_name(pod)),
+        overhead=_written(_amounts(ResourceRequirements(pod.spec.overhead))),
         node_selector=dict(sorted(pod.spec.node_selector.items())[:_MAX_ENTRIES]),
         tolerations=[
             AdmittedToleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
@@ -47,6 +45,11 @@ def admitted_pod(role: str, sent: Mapping[str, Any], raw: Mapping[str, Any]) -> 
         ],
         unplanned=sorted(set(_unplanned(sent.get("spec") or {}, raw.get("spec") or {}))),
     )
+
+
+def _written(amounts: Mapping[str, int]) -> dict[str, str]:
+    named = sorted(amounts.items())[:_MAX_ENTRIES]
+    return {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in named}
 
 
 def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: GpuResources) -> PodShape:
@@ -71,7 +74,8 @@ def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: Gpu
     if admitted is None:
         return shape
     counted = shape.requests.gpu_resource or gpu_resources[0]
-    requests = _planned_requests(admitted, counted)
+    requests = _planned_requests(admitted.requests, counted)
+    overhead = _planned_requests(admitted.overhead, counted)
     selector = {**dict(shape.constraints.selector), **admitted.node_selector}
     constraints = replace(
         shape.constraints,
@@ -81,7 +85,7 @@ def planned_shape(resource: TrainingJob, role: str, pod: Pod, gpu_resources: Gpu
             asked | {name: parse_bytes(amount) for name, amount in admitted.requests.items()}, gpu_resources
         ),
     )
-    return replace(shape, requests=shape.requests.larger(requests), constraints=constraints)
+    return replace(shape, requests=shape.requests.larger(requests), constraints=constraints, overhead=overhead)
 
 
 def other_requests(requests: Mapping[str, int], gpu_resources: GpuResources) -> tuple[tuple[str, int], ...]:
@@ -135,10 +139,10 @@ def _is_gpu(resource: str) -> bool:
     return resource.endswith("/gpu") or resource.startswith(("nvidia.com/", "amd.com/", "gpu.intel.com/"))
 
 
-def _planned_requests(pod: AdmittedPod, gpu_resource: str) -> Resources:
-    cpu = parse_millicores(pod.requests.get("cpu", 0))
-    gpus = cpu // 1000 if gpu_resource == "cpu" else parse_bytes(pod.requests.get(gpu_resource, 0))
-    return Resources(cpu, parse_bytes(pod.requests.get("memory", 0)), gpus)
+def _planned_requests(requests: Mapping[str, str | int], gpu_resource: str) -> Resources:
+    cpu = parse_millicores(requests.get("cpu", 0))
+    gpus = cpu // 1000 if gpu_resource == "cpu" else parse_bytes(requests.get(gpu_resource, 0))
+    return Resources(cpu, parse_bytes(requests.get("memory", 0)), gpus)
 
 
 def requests_by_name(pod: Pod) -> dict[str, int]:

@@ -53,7 +53,16 @@ def pod_shape(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> PodShape
         ValueError: a quantity cannot be read.
     """
     has_deadline = pod.spec.active_deadline_seconds is not None
-    return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod), has_deadline)
+    return PodShape(pod_requests(pod, gpu_resources), pod_constraints(pod), has_deadline, _overhead(pod))
+
+
+def is_best_effort(pod: Pod, requests: Resources) -> bool:
+    """Return whether a pod with these requests has the QoS class BestEffort, for which its overhead does not count."""
+    return PodShape(requests, overhead=_overhead(pod)).is_best_effort(requests)
+
+
+def _overhead(pod: Pod) -> Resources:
+    return _amount(ResourceRequirements(pod.spec.overhead), "")
 
 
 def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resources:
