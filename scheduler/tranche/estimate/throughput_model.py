@@ -15,7 +15,7 @@ factor has a closed form. One calibration run of a pair sets s.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log, prod
+from math import exp, log, prod, sqrt
 from operator import mul
 
 from tranche.estimate.layer_graph import Layer
@@ -188,6 +188,8 @@ FORGETTING = 0.98
 """Weight of an earlier measurement against the next one."""
 PRIOR_VARIANCE = (0.04, 0.01, 0.04, 0.04)
 """Variances of the coefficients before any measurement."""
+MAX_VARIANCE_RATIO = 2.0
+"""Largest ratio of a coefficient's variance to that before any measurement: that of 35 measurements without it."""
 NOISE_VARIANCE = 0.02
 """Variance of the logarithm of one measurement."""
 
@@ -197,7 +199,8 @@ class OnlineCorrection:
     """Correction of the predictions of one family on one GPU kind by its own measurements.
 
     Recursive least squares of the logarithm of measured over predicted seconds against (1, batch, workers, spread),
-    with forgetting; the batch is relative to `batch`, and workers count in logarithms to base 2 over 3 [I].
+    with forgetting up to twice the variances before any measurement; the batch is relative to `batch`, and workers
+    count in logarithms to base 2 over 3 [I].
     """
 
     batch: float
@@ -219,10 +222,14 @@ class OnlineCorrection:
         error = log(measured / predicted / self.factor(setting))
         gains = [value / variance for value in projected]
         self._means = [mean + gain * error for mean, gain in zip(self._means, gains, strict=True)]
-        self._covariance = [
+        covariance = [
             [(self._covariance[i][j] - projected[i] * projected[j] / variance) / FORGETTING for j in range(4)]
             for i in range(4)
         ]
+        # Forgetting would raise the variance of a coefficient on which no measurement depends beyond any limit.
+        limits = [MAX_VARIANCE_RATIO * prior for prior in PRIOR_VARIANCE]
+        scales = [min(1.0, sqrt(limit / covariance[i][i])) for i, limit in enumerate(limits)]
+        self._covariance = [[covariance[i][j] * scales[i] * scales[j] for j in range(4)] for i in range(4)]
 
     def _features(self, setting: Setting) -> tuple[float, float, float, float]:
         workers = log(setting.workers, 2) / 3.0

@@ -76,6 +76,17 @@ def test_correction_learns_a_constant_and_spread() -> None:
     assert correction.factor(Setting("small", "old", 48, 4, spread=True)) == pytest.approx(1.8, rel=0.05)
 
 
+def test_correction_stays_finite_after_many_equal_runs() -> None:
+    """Forgetting raises the variances of batch, workers and spread, on which these runs do not depend."""
+    correction, one = OnlineCorrection(32.0), Setting("small", "old", 32)
+    for _ in range(40_000):
+        correction.observe(one, 0.1, 0.1)
+    spread = Setting("small", "old", 64, 4, spread=True)
+    correction.observe(spread, 0.15, 0.1)
+    assert correction.factor(one) == pytest.approx(1.0, abs=0.05)
+    assert 1.0 < correction.factor(spread) < 1.5
+
+
 def test_correction_forgets_what_no_longer_holds() -> None:
     correction, one = OnlineCorrection(32.0), Setting("small", "old", 32)
     for measured in [0.2] * 200 + [0.1] * 100:
