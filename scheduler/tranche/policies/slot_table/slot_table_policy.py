@@ -34,7 +34,7 @@ from tranche.policies.slot_table.offer import PricedTable, offer
 from tranche.policies.slot_table.price import Claim, PriceRange, price_range
 from tranche.policies.slot_table.slot_job import NEARLY, Amounts, SlotJob, up
 from tranche.state.cluster import ClusterState
-from tranche.state.job import JobState
+from tranche.state.job import Arrival, JobState
 from tranche.state.node import NodeState
 
 MIN_HORIZON, MAX_HORIZON = 24, 300
@@ -45,7 +45,8 @@ KNOWN_JOBS = 100
 """Number of jobs, the last to arrive, from which prices are estimated."""
 MAX_OFFERS = 10
 """Maximum number of jobs of each kind that are offered cells in one decision: of those that have arrived, the first; of
-those that are offered cells again, those of the greatest possible payoff."""
+those that are offered cells again, those whose last offer is the longest ago, and of these the ones of the greatest
+possible payoff."""
 OFFERED_AGAIN = "it is offered slots again when one begins or another job gives back its own, and may use idle GPUs"
 MAX_ROUNDING = 3
 """Factor above that of any rounding of a fractional placement by which a job gets more parameter servers."""
@@ -187,7 +188,7 @@ class SlotTablePolicy(DistributingPolicy):
                 if state.job.key in holders:
                     self._take(table, self.slot_job(state, cluster, now), plans[state.job.key], slot)
             bounds = {s.job.key: self._possible(s, cluster, now, first) for s in (*fresh, *again)}
-            again.sort(key=lambda state: (not (_has_overrun(state, slot)), -bounds[state.job.key], state.arrival))
+            again.sort(key=lambda state: _turn(state, plans[state.job.key], bounds[state.job.key], slot))
             chosen = [*fresh[:MAX_OFFERS], *again[:MAX_OFFERS]]
             draft.is_partial = len(fresh) > MAX_OFFERS
             for state in sorted(chosen, key=lambda state: state.arrival):
@@ -334,6 +335,11 @@ def _most_servers(state: JobState, cells: SlotCells) -> int:
 def _has_overrun(state: JobState, slot: int) -> bool:
     """Return whether the job had cells, all of them in slots that are over."""
     return state.slot_plan is not None and -1 < state.slot_plan.last_slot < slot
+
+
+def _turn(state: JobState, plan: SlotPlan, possible: float, slot: int) -> tuple[bool, int, int, float, Arrival]:
+    """Return the order in which jobs are offered cells again: jobs that never get any keep it from no other."""
+    return not _has_overrun(state, slot), plan.offered_slot, plan.returned, -possible, state.arrival
 
 
 def _preferred_nodes(state: JobState, plan: SlotPlan, slot: int) -> PodPlaces:

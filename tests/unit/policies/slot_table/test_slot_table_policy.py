@@ -9,13 +9,19 @@ import pytest
 from support.builders import gang, job, node, of_type, planner, worker
 from tranche.model import Job, Node, PodShape, Resources, Utility
 from tranche.model.node_constraints import Constraints, Taint
-from tranche.planner import CloseWindow, JobSubmitted, Planner, PlannerSettings, Tick, WorkerStarted
+from tranche.planner import CloseWindow, JobRemoved, JobSubmitted, Planner, PlannerSettings, Tick, WorkerStarted
 from tranche.policies import get_policy
 from tranche.policies.slot_table.machine_table import MachineTable
 from tranche.policies.slot_table.offer import PricedTable
 from tranche.policies.slot_table.pooled_table import PooledTable
 from tranche.policies.slot_table.slot_job import Amounts
-from tranche.policies.slot_table.slot_table_policy import SlotTablePolicy, amounts, machines_of, workers_in
+from tranche.policies.slot_table.slot_table_policy import (
+    MAX_OFFERS,
+    SlotTablePolicy,
+    amounts,
+    machines_of,
+    workers_in,
+)
 from tranche.simulation.engine.simulation import Simulation, prepare
 from tranche.simulation.scenario import Scenario, run
 from tranche.state.cluster import ClusterState
@@ -298,3 +304,21 @@ def test_oasis_reserves_servers_beside_gpus_if_no_other_node_may() -> None:
     one = job("a", chunks=4, seconds=HOUR, servers=1, server=worker(0), gradient_bits=1e8, utility=worth(50.0))
     made.handle(JobSubmitted(one), 0.0)
     assert reserved_places(made, "a") == ({"n0"}, {"n0"})
+
+
+@pytest.mark.parametrize("policy", BOTH)
+def test_jobs_that_never_fit_keep_no_other_from_its_offers(policy: str) -> None:
+    """Gangs of 8 on 4 GPUs have the greatest possible utility; b fits in as soon as the job before it is removed."""
+    made = submitted(f"{policy}:horizon=24:quanta=24", [job("a", chunks=4, seconds=24 * HOUR, utility=worth(50.0))], 4)
+    huge = [gang(f"g{i}", 60.0, 8, utility=worth(1000.0, decay=0.0)) for i in range(2 * MAX_OFFERS)]
+    made.handle_all([JobSubmitted(one) for one in huge], 60.0)
+    b = job("b", 120.0, chunks=4, seconds=4 * HOUR, utility=worth(100.0, decay=0.1))
+    for event in (JobSubmitted(b), Tick()):
+        made.handle(event, 120.0)
+    state = made.cluster.jobs["default/b"]
+    assert state.slot_plan is not None
+    assert not state.slot_plan.cells
+    made.handle(JobRemoved("default/a"), 1800.0)
+    for slot in range(1, 4):
+        made.handle(Tick(), slot * HOUR)
+    assert state.slot_plan.cells
