@@ -35,6 +35,7 @@ from tranche.planner import (
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
+    node_exclusion,
 )
 from tranche.planner.handlers.chunk_request import chunk_grant
 from tranche.state.job import JobState
@@ -145,6 +146,21 @@ def test_a_pod_that_dies_in_its_second_chunk_loses_that_one_only() -> None:
     p.handle(WorkerEnded(KEY, window(p).attempt, "Failed", 150.0, None, 1), 150.0)
     assert ledger(p) == ({0}, {})
     assert p.progress_of(KEY).lost_batches == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_failed_pod_has_lasted_since_before_its_renewals(takes_over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[dict[str, Any]] = []
+    monkeypatch.setattr(node_exclusion, "note_problem", lambda *_, **noted: problems.append(noted))
+    p = running()
+    ask(p, WHOLE)
+    if takes_over:
+        before, p = p, planner("chunk", [node("n1")])
+        known = JobSubmitted(state_of(before).job, before.plan_of(KEY, 100.0), before.progress_of(KEY))
+        p.restore([known], 110.0)
+        p.handle(WorkerStarted(KEY, window(p).attempt, 0.0), 110.0)
+    p.handle(WorkerEnded(KEY, window(p).attempt, "Failed", 150.0, None, 1), 150.0)
+    assert problems == [{"counted": True, "lasted": 150.0}]
 
 
 def test_what_it_has_saved_of_its_second_chunk_counts() -> None:

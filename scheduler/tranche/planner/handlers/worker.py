@@ -159,7 +159,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
     state, run = found
     event = _dated(run, event)
     job, failures, closing = state.job, state.failures, run.closing
-    trained = event.at - run.started if run.started is not None else 0.0
+    lasted = event.at - run.pod_started if run.pod_started is not None else 0.0
     count_end(context, state, run, event)
     preemptor = context.cluster.jobs.get(event.preempted_by)
     if preemptor is not None:  # kube-scheduler evicted the worker for a pod of that job
@@ -176,7 +176,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         progress_ledger.level_gang(state)
     failed = state.failures > failures
     ignored = closing or (event.outcome == "Failed" and not failed)
-    _note_node_problem(context, state, run, event, closing=ignored, trained=trained)
+    _note_node_problem(context, state, run, event, closing=ignored, lasted=lasted)
     if failed:
         reason = f"worker {run.window.index} failed with {how_failed(event)}"
         pause_after_failure(context, state, reason)
@@ -194,7 +194,7 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
 
 
 def _note_node_problem(
-    context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, *, closing: bool, trained: float
+    context: PlannerContext, state: JobState, run: TrackedWindow, event: WorkerEnded, *, closing: bool, lasted: float
 ) -> None:
     """Record the result of a worker for its node, and let the job avoid a node where its pod had a problem.
 
@@ -211,13 +211,13 @@ def _note_node_problem(
         node_exclusion.note_problem(context, state, node, event.reason or NO_REASON)
     elif event.outcome == "Failed" and not closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        result = node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=trained)
+        result = node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=lasted)
         state.gang_failure = result if state.job.is_gang else None
         if state.job.helper_count and not state.job.is_gang:
             node_exclusion.note_worker_failure(context, state, result)
     elif event.outcome == "Lost" and event.reason:
         node_exclusion.note_problem(context, state, node, f"the node lost the pod: {event.reason}")
-    elif event.outcome == "Succeeded" or trained >= context.settings.health.proof_seconds:
+    elif event.outcome == "Succeeded" or lasted >= context.settings.health.proof_seconds:
         state.node_failures.pop(node or "", None)
         node_exclusion.note_trained(context, state, run)
 
