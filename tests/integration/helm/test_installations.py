@@ -39,7 +39,7 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
     own.kubectl("apply", "-f", "-", input=installed.stdout.split("<<EOF\n")[1].split("EOF")[0])
     helm("upgrade", *target, "tranche", "--set", "policy=fifo", "--wait", "--timeout=180s")
     helm("uninstall", *target, "--wait", "--timeout=180s")
-    assert own.kubectl("get", "trainingjob", "first", "-o", "name") == "trainingjob.tranche.dev/first\n"
+    assert own.kubectl("get", "trainingjob", "hello", "-o", "name") == "trainingjob.tranche.dev/hello\n"
     assert own.request("GET", "/apis/apps/v1/deployments")[1]["items"] == []
     again = helm("install", *target, "tranche")
     assert "STATUS: deployed" in again.stdout
