@@ -90,8 +90,6 @@ class _Failure:
 
     rejections: int = 0
     retries: int = 0
-    may_be_applied: bool = False
-    """Whether one of them may have been applied all the same."""
     due: float = 0.0
     """Time before which the object is not written again."""
     timer: asyncio.TimerHandle | None = None
@@ -199,7 +197,7 @@ class StatusWriter:
     def is_unsettled(self, path: str) -> bool:
         """Return whether a write of the object is in progress, or has failed and may have been applied all the same."""
         failure = self._failures.get(path)
-        return path in self._busy or (failure is not None and failure.may_be_applied)
+        return path in self._busy or (failure is not None and failure.retries > 0)
 
     def retry_now(self, path: str) -> None:
         """End the pause after rejections of an object that has changed."""
@@ -366,7 +364,6 @@ class StatusWriter:
         logger.warning("%s: status write failed, retrying: %s", path, error)
         pause = min(FIRST_PAUSE_SECONDS * 2**failure.retries, LONGEST_PAUSE_SECONDS)
         failure.retries = min(failure.retries + 1, 16)
-        failure.may_be_applied = failure.may_be_applied or error.status != 409  # a conflict is an answer
         failure.due = self._clock() + max(pause, min(error.retry_after or 0.0, LONGEST_RETRY_AFTER_SECONDS))
 
 

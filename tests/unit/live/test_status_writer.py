@@ -461,18 +461,3 @@ def test_condition_of_rejected_object_is_applied_alone() -> None:
         assert [manager for _, _, manager in api.tried] == ["tranche-scheduler", REJECTION_MANAGER]
 
     scene(steps, {"/bad/": DENIED})
-
-
-@pytest.mark.parametrize(("first", "unsettled"), [(ApiError(409, "Conflict", "modified"), False), (BUSY, True)])
-def test_refusal_after_conflict_leaves_no_write_unsettled(first: ApiError, unsettled: bool) -> None:
-    one = path_of("bad", "a")
-
-    async def steps(api: Api, writer: StatusWriter) -> None:
-        writer.put(one, value(1))
-        await asyncio.sleep(0.1)
-        api.errors["/bad/"] = DENIED
-        await asyncio.sleep(status_writer.LONGEST_RETRY_AFTER_SECONDS)
-        assert len(api.tries(one)) == 2
-        assert writer.is_unsettled(one) is unsettled
-
-    scene(steps, {"/bad/": first})
