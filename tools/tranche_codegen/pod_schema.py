@@ -90,7 +90,7 @@ def server_schema(openapi: Mapping[str, Any]) -> Schema:
 
 
 def _bound_requests(containers: Schema) -> None:
-    """Bound the number of containers, and of the resources that one of them requests."""
+    """Limit the number of containers of a template, and the number of resources that each container requests."""
     containers["maxItems"] = _MAX_CONTAINERS
     amounts = containers["items"]["properties"]["resources"]["properties"]
     for part in ("limits", "requests"):

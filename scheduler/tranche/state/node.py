@@ -137,7 +137,7 @@ class NodeState:
         )
 
     def keeps(self, requests: Resources) -> bool:
-        """Return whether the node has room for all that is reserved of the resources that one of its pods requests."""
+        """Return whether the reserved amounts of the resources that a pod on the node requests fit its capacity."""
         capacity, used = self.capacity, self.reserved
         return (
             (used.gpus <= capacity.gpus or not requests.gpus)

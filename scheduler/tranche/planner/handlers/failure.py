@@ -71,13 +71,12 @@ def _worker_unschedulable(context: PlannerContext, state: JobState, run: Tracked
     reason = f"worker {run.window.index} found no place: {message}"
     if run.window.node is None:
         _refused_by_cloud(context, state, run.window.site, reason, run.opened_at)
-        close_window(context, state, run, f"its pod found no place: {message}")
-        return
-    before = note_unplaced(context, state, run.window.node, reason, run.opened_at)
-    if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
-        _back_off(context, state, before, reason)
-    elif not state.training_workers:
-        _back_off(context, state, before - 1, reason)
+    else:
+        before = note_unplaced(context, state, run.window.node, reason, run.opened_at)
+        if state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count):
+            _back_off(context, state, before, reason)
+        elif not state.training_workers:
+            _back_off(context, state, before - 1, reason)
     close_window(context, state, run, f"its pod found no place: {message}")
 
 
