@@ -202,6 +202,15 @@ def report(p: Planner, attempt: int, batches: float, at: float) -> None:
     p.handle(ProgressReported(Report("default/a", attempt, {0: batches}, {0: batches}), at), at)
 
 
+def reporting() -> tuple[Planner, int]:
+    """Return a planner and the attempt of a worker that has reported 90 of 100 mini-batches by 900 s."""
+    p = planner("chunk", [node("n1")])
+    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
+    for at in range(0, 901, 100):
+        report(p, attempt, at / 10, float(at))
+    return p, attempt
+
+
 def restored(p: Planner, at: float) -> Planner:
     """Return the planner that takes over; the worker of job a runs since 0 s."""
     q, state = planner("chunk", [node("n1")]), p.cluster.jobs["default/a"]
@@ -212,10 +221,7 @@ def restored(p: Planner, at: float) -> Planner:
 
 
 def test_take_over_in_a_reporting_window_teaches_no_wrong_pace() -> None:
-    p = planner("chunk", [node("n1")])
-    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
-    for at in range(0, 901, 100):
-        report(p, attempt, at / 10, float(at))
+    p, attempt = reporting()
     q = restored(p, 900.0)
     report(q, attempt, 91.0, 910.0)
     q.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
@@ -223,10 +229,7 @@ def test_take_over_in_a_reporting_window_teaches_no_wrong_pace() -> None:
 
 
 def test_window_that_is_silent_after_take_over_teaches_nothing() -> None:
-    p = planner("chunk", [node("n1")])
-    attempt = submitted(p, "a", chunks=2, max_workers=1, seconds=1000).window.attempt
-    for at in range(0, 901, 100):
-        report(p, attempt, at / 10, float(at))
+    p, attempt = reporting()
     q = restored(p, 910.0)
     q.handle(WorkerEnded("default/a", attempt, "Succeeded", 1000.0, {0: 100}), 1000.0)
     assert q.cluster.speed_model.job_factor("default/a") == 1.0
