@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,7 +69,8 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
     assert [said[command].count("Phase:          Succeeded") for command in tests] == [1]
     assert own.request("GET", SYSTEM)[1]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
-    shell.run("kubectl apply -f docs/samples/first.yaml")
+    (job,) = re.findall(r"^  kubectl apply -f - <<EOF\n.*?^  EOF$", printed, re.M | re.S)
+    shell.run(textwrap.dedent(job))
     notes = re.findall(r"^  (kubectl (?!apply).*)$", printed, re.M)
     assert len(notes) == 4, "what helm prints to type next"
     for command in notes:
@@ -76,7 +78,7 @@ def test_the_page_installs_upgrades_and_removes(own: Cluster, shell: Shell) -> N
     assert re.search(r"edge-a-0 +2\n", said[notes[-1]])
     shell.run(COMMANDS[KEEP_THE_JOBS])
     assert own.kubectl("get", "deployments", "-A", "-o", "name") == ""
-    assert own.kubectl("get", "trainingjobs", "-o", "name") == "trainingjob.tranche.dev/first\n"
+    assert own.kubectl("get", "trainingjobs", "-o", "name") == "trainingjob.tranche.dev/hello\n"
 
     shell.run(COMMANDS[0])
     with Release(own):

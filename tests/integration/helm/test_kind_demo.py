@@ -101,8 +101,8 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
                 code = running.wait(240)
                 jobs = Installed(own, release)
                 assert code == 0, (tmp_path / "said").read_text()
-                assert jobs.status("first")["phase"] == "Succeeded"
-                trained = {one["node"].rpartition("-")[0] for one in jobs.status("first")["progress"]["attempts"]}
+                assert jobs.status("kind-first")["phase"] == "Succeeded"
+                trained = {one["node"].rpartition("-")[0] for one in jobs.status("kind-first")["progress"]["attempts"]}
                 assert "edge-a" in trained, "not where the data are"
                 assert len(trained) > 1, "at one site only"
                 assert trained <= set(SITES)
@@ -124,7 +124,7 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
 
 def wait_for_the_job(cluster: Cluster, running: "subprocess.Popen[bytes]", said: Path) -> None:
     """Until the script has come so far that it waits for the job."""
-    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/first"
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/kind-first"
     eventually(lambda: running.poll() is not None or cluster.request("GET", path)[0] == 200, said.read_text)
     assert running.poll() is None, said.read_text()
 
