@@ -22,6 +22,7 @@ PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 STARTED = "kwok.tranche.dev/started"
 IMAGE = "ImagePullBackOff"
+NAME = "InvalidImageName"
 _MERGE = "application/merge-patch+json"
 
 
@@ -101,11 +102,12 @@ def refuse(reason: str) -> Play:
 
 
 def no_image(pod: dict[str, Any]) -> Status | None:
-    """Start no container: the registry does not answer."""
+    """Start no container: the registry does not answer. A name that is not valid is not looked up."""
     if "deletionTimestamp" in pod["metadata"]:
         return ended(pod, 137, "ContainerStatusUnknown") if pod["status"]["phase"] == "Pending" else ended(pod, 143)
-    waits = [one for one in pod["status"].get("containerStatuses", ()) if "waiting" in one.get("state", {})]
-    if pod["status"]["phase"] == "Pending" and not any(one["state"]["waiting"]["reason"] == IMAGE for one in waits):
+    states = [one.get("state", {}) for one in pod["status"].get("containerStatuses", ())]
+    reasons = {state["waiting"]["reason"] for state in states if "waiting" in state}
+    if pod["status"]["phase"] == "Pending" and not reasons & {IMAGE, NAME}:
         return waiting(pod, IMAGE, "Back-off pulling image: dial tcp: i/o timeout")
     return None
 

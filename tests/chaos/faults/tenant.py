@@ -15,7 +15,7 @@ from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
 from chaos.labs import JOBS, MERGE, PODS, Begin, Lab, Undo, nodes_of
 from chaos.workloads import fault_job
-from support.kubelet_stand_in import waiting
+from support.kubelet_stand_in import IMAGE, NAME, waiting
 from tranche.kube.convert.size_limit import MAX_TEMPLATE_BYTES
 
 LARGEST_OBJECT = 1_572_864
@@ -123,8 +123,8 @@ def _wait_for_image(lab: Lab, pod: dict[str, Any]) -> None:
     states = [one.get("state", {}) for one in pod["status"].get("containerStatuses", ())]
     if pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
         return
-    if any(state.get("waiting", {}).get("reason") == "ContainerCreating" for state in states):
-        status = waiting(pod, "InvalidImageName", "couldn't parse image name: invalid reference format")
+    if any(state.get("waiting", {}).get("reason") in ("ContainerCreating", IMAGE) for state in states):
+        status = waiting(pod, NAME, "couldn't parse image name: invalid reference format")
         body = {"metadata": {"resourceVersion": pod["metadata"]["resourceVersion"]}, "status": status}
         lab.cluster.request("PATCH", f"{PODS}/{pod['metadata']['name']}/status", body, MERGE)
 
