@@ -76,9 +76,10 @@ def note_problem(
         _exclude(context, node, known)
     elif known.phase is ExclusionPhase.TRIAL and health.is_evidence(known.node, result):
         known.detail = result.problem
-        _begin(context, node, known, known.count)
-        if counted and state.job.backoff_limit:
+        if counted and state.job.backoff_limit and health.count_evidence(known.node, result.job, known.until) == 1:
             _take_back(context, state, result)
+        if health.evidence(known.node, known.until):
+            _begin(context, node, known, known.count)
     _end_unfounded(context)
     _take_back_failures(context, node.node.name, state)
     return result
@@ -168,7 +169,7 @@ def note_started(context: PlannerContext, run: TrackedWindow) -> None:
 
 
 def review(context: PlannerContext, *, is_due: bool) -> None:
-    """Pass on trials without a result, and if a timer is due begin and end trials and forget old recoveries."""
+    """Pass on trials that need another job, and if a timer is due begin and end trials and forget old recoveries."""
     _pass_on_trials(context)
     if not is_due:
         return
@@ -191,14 +192,49 @@ def review(context: PlannerContext, *, is_due: bool) -> None:
 
 
 def _pass_on_trials(context: PlannerContext) -> None:
-    """Let other jobs try the nodes on trial whose job has no open window there any more, and that have no result."""
-    for known in context.cluster.health.lasting():
-        node = context.cluster.nodes.get(known.node)
-        if node is None or known.phase is not ExclusionPhase.TRIAL or not known.trial_job:
+    """Let other jobs try the nodes on trial whose job has no open window there any more.
+
+    The pods of one job may fail through the job alone. If no other job waits for the node, it is excluded again, for as
+    long as before.
+    """
+    health = context.cluster.health
+    for known in list(health.lasting()):
+        node, job = context.cluster.nodes.get(known.node), known.trial_job
+        if node is None or known.phase is not ExclusionPhase.TRIAL or not job:
             continue
-        if not any(state.job.key == known.trial_job for state, run in node.runs.values() if not run.closing):
+        if any(state.job.key == job for state, run in node.runs.values() if not run.closing):
+            continue
+        if health.count_evidence(known.node, job, known.until) and not _another_tries(context, known, node):
+            _begin(context, node, known, known.count - 1)
+        else:
             known.trial_job = ""
             _admit(context, node, for_trial=True)
+
+
+def _another_tries(context: PlannerContext, known: Exclusion, node: NodeState) -> bool:
+    """Return whether another job tries the node now after the failure of its trial job, which may do so once a trial.
+
+    Where jobs block those behind them, the job that has failed would be the next one again.
+    """
+    is_blocking = context.queue is not None and context.queue.policy.traits.head_of_line_blocking
+    if is_blocking or known.trial_job in known.failed_jobs:
+        return False
+    _end_wait_for_trial(context, known)
+    others = (one for one in context.cluster.jobs.values() if one.job.key != known.trial_job)
+    if not any(_wants_node(context, one, node) for one in others):
+        return False
+    known.failed_jobs.append(known.trial_job)
+    _put_failed_jobs_last(context, known, node)
+    return True
+
+
+def _wants_node(context: PlannerContext, state: JobState, node: NodeState) -> bool:
+    """Return whether a worker of the job could open a window on the node, whatever runs there."""
+    return (
+        wants_windows(state, context.now)
+        and not state.excludes(node.node.name, context.now)
+        and node.misfit(state.job.worker) is None
+    )
 
 
 def _put_failed_jobs_last(context: PlannerContext, known: Exclusion, node: NodeState) -> None:
@@ -210,11 +246,10 @@ def _put_failed_jobs_last(context: PlannerContext, known: Exclusion, node: NodeS
     known.put_last = {}
     if context.queue is not None and context.queue.policy.traits.head_of_line_blocking:
         return
-    now, until = context.now, context.now + context.settings.health.first_seconds
-    wanting = [one for one in context.cluster.jobs.values() if wants_windows(one, now)]
-    failed = [one for one in wanting if one.node_failures and not one.training_workers]
-    others = (one for one in wanting if not (one.node_failures or one.excludes(node.node.name, now)))
-    if not failed or all(node.misfit(one.job.worker) is not None for one in others):
+    until = context.now + context.settings.health.first_seconds
+    jobs = context.cluster.jobs.values()
+    failed = [one for one in jobs if one.node_failures and not one.training_workers and wants_windows(one, context.now)]
+    if not failed or not any(not one.node_failures and _wants_node(context, one, node) for one in jobs):
         return
     for state in failed:
         before = state.excluded_nodes.get(node.node.name, 0.0)
@@ -300,7 +335,7 @@ def _exclude(context: PlannerContext, node: NodeState, earlier: Exclusion | None
 
 def _begin(context: PlannerContext, node: NodeState, known: Exclusion, before: int) -> None:
     """Begin an exclusion after `before` others in a row."""
-    known.count, known.phase, known.trial_job = before + 1, ExclusionPhase.EXCLUDED, ""
+    known.count, known.phase, known.trial_job, known.failed_jobs = before + 1, ExclusionPhase.EXCLUDED, "", []
     known.until = context.now + context.settings.health.exclusion_seconds(before)
     context.cluster.health.started += 1
     context.wake(known.until, "")

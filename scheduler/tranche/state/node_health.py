@@ -3,9 +3,9 @@
 A pod has a problem if it fails or its node refuses it. A node is excluded if pods of several jobs had a problem on it,
 and at least half of its last pods did. A job, or a namespace, whose pods have problems on most of their nodes does not
 count, unless the nodes explain that better. An exclusion ends with a trial: the node takes pods of one job. If they
-train, the node has recovered; if they have a problem, the node is excluded for twice as long. A trial without a result
-ends when the problems do not count any more. At most a share of a site's nodes is excluded at the same time, so that
-jobs that crash cannot close a site.
+train, the node has recovered. If they have a problem, another job tries the node; after problems of several jobs in one
+trial, the node is excluded for twice as long. A trial without a result ends when the problems do not count any more. At
+most a share of a site's nodes is excluded at the same time, so that jobs that crash cannot close a site.
 """
 
 from collections import Counter, deque
@@ -39,7 +39,7 @@ class HealthSettings:
     """Time after which a problem is not considered any more, a trial without a result ends, and a recovered node counts
     as new."""
     first_seconds: float = 300.0
-    """First time of exclusion in seconds; it doubles with each trial that fails."""
+    """First time of exclusion in seconds; it doubles with each trial in which pods of several jobs fail."""
     longest_seconds: float = 3600.0
     """Longest time of exclusion in seconds."""
     proof_seconds: float = 300.0
@@ -121,6 +121,8 @@ class Exclusion:
     """UID of the node; empty: unknown."""
     put_last: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Until when each job leaves the trial to others, and until when it avoided the node before, by key."""
+    failed_jobs: list[str] = field(default_factory=list)
+    """Keys of the jobs that have passed the trial on to others because their pods failed."""
 
     @property
     def reason(self) -> str:
@@ -232,6 +234,11 @@ class NodeHealth:
             fails = self._nodes_if_most(result.namespace, NAMESPACE_NODES)
             self._credible[result.namespace] = not fails or self._depends_on_nodes(result.namespace)
         return self._credible[result.namespace]
+
+    def count_evidence(self, node: str, job: str, since: float) -> int:
+        """Return how many problems of the job's pods since a time, among the last on a node, may be the node's."""
+        results = (result for result in self._results.get(node, ()) if result.job == job and result.at >= since)
+        return sum(self.is_evidence(node, result) for result in results)
 
     def _nodes_if_most(self, group: str, fewest: int) -> int:
         """Return the number of nodes on which a job or namespace fails, if these are most of at least `fewest`."""

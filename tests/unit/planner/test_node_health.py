@@ -1,17 +1,12 @@
-"""Nodes on which pods fail or are refused: they are excluded, tried again, and recover."""
-
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Any
+"""Nodes on which pods fail or are refused: when they are excluded, and which failures they explain."""
 
 import pytest
 
+from support.bad_nodes import HOUR, POLICIES, Kubelets, busy_site, excluded_node, exclusion, fail, on
 from support.builders import gang, job, node, planner, worker
-from support.take_over import successor
-from tranche.model import Constraints, Job, Preemption, Requirement, Site, Tier
+from tranche.model import Site, Tier
 from tranche.planner import (
     ChiefEnded,
-    JobRemoved,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
@@ -20,100 +15,11 @@ from tranche.planner import (
     Planner,
     PodStartFailed,
     Tick,
-    WorkerBound,
     WorkerEnded,
     WorkerStarted,
 )
 from tranche.planner.learned_state import learned_state_of, recall
-from tranche.state.node_health import Exclusion, ExclusionPhase, HealthSettings, PodResult
-
-POLICIES = ["chunk", "srsf", "fifo", "chunk-faithful", "least-loaded", "dorm"]
-HOUR = 3600.0
-
-
-@dataclass
-class Kubelets:
-    """Nodes in virtual time: pods end with an outcome on bad nodes, and train on the others."""
-
-    planner: Planner
-    bad: dict[str, Outcome]
-    after: float = 5.0
-    now: float = 0.0
-    bound: dict[tuple[str, int], float] = field(default_factory=dict)
-    started: Counter[str] = field(default_factory=Counter)
-
-    def run(self, seconds: float) -> None:
-        """Let time pass, a second at a time."""
-        end = self.now + seconds
-        while self.now < end:
-            self.now += 1.0
-            for key, state in list(self.planner.cluster.jobs.items()):
-                for attempt, run in list(state.runs.items()):
-                    self._serve(key, attempt, run.window.node or "", closing=run.closing)
-            self.planner.handle(Tick(), self.now)
-
-    def _serve(self, key: str, attempt: int, name: str, *, closing: bool) -> None:
-        if closing:
-            self.planner.handle(WorkerEnded(key, attempt, "Preempted", self.now), self.now)
-        elif (key, attempt) not in self.bound:
-            self.bound[key, attempt] = self.now
-            self.started[name] += 1
-            self.planner.handle(WorkerBound(key, attempt, name), self.now)
-            if self.bad.get(name) != "Refused":
-                self.planner.handle(WorkerStarted(key, attempt, self.now), self.now)
-        elif name in self.bad and self.now - self.bound[key, attempt] >= self.after:
-            how = self.bad[name]
-            reason = "UnexpectedAdmissionError: no healthy device" if how == "Refused" else ""
-            self.planner.handle(
-                WorkerEnded(key, attempt, how, self.now, exit_code=None if how == "Refused" else 1, reason=reason),
-                self.now,
-            )
-
-    def failed(self) -> list[str]:
-        return [key for key, state in self.planner.cluster.jobs.items() if state.failed]
-
-
-def on(name: str, one: Job) -> Job:
-    """Return the job with node affinity for one node."""
-    term = (Requirement("metadata.name", "In", (name,), True),)
-    return replace(one, worker=worker(constraints=Constraints(affinity=(term,))))
-
-
-def busy_site(policy: str, bad: dict[str, Outcome], waiting: int = 8, **changes: Any) -> Kubelets:
-    """Return four nodes, of which long jobs hold three, and jobs that wait for the fourth, which is bad."""
-    p = planner(policy, [node("bad")])
-    for number in range(3):
-        p.handle(NodeChanged(node(f"n{number}")), 0.0)
-        long = job(f"long{number}", seconds=10 * HOUR, weight=1e6, preemption=Preemption.NEVER)
-        p.handle(JobSubmitted(on(f"n{number}", long)), 0.0)
-    for number in range(waiting):
-        p.handle(JobSubmitted(job(f"job{number}", 1.0, seconds=HOUR, **changes)), 1.0)
-    return Kubelets(p, bad)
-
-
-def exclusion(p: Planner, name: str = "bad") -> Exclusion | None:
-    """Return the exclusion of a node that has not ended."""
-    return next((one for one in p.cluster.health.lasting() if one.node == name), None)
-
-
-def fail(p: Planner, key: str, now: float, how: Outcome = "Failed", reason: str = "") -> str:
-    """End the only worker of a job, and return its node."""
-    (run,) = p.cluster.jobs[key].runs.values()
-    attempt, name = run.window.attempt, run.window.node or ""
-    if how != "Refused":
-        p.handle(WorkerStarted(key, attempt, now), now)
-    p.handle(WorkerEnded(key, attempt, how, now, exit_code=1 if how == "Failed" else None, reason=reason), now)
-    return name
-
-
-def excluded_node(nodes: int = 4, policy: str = "chunk", **settings: Any) -> Planner:
-    """Return a planner whose node `bad`, the fastest, is excluded because the pods of two jobs failed there at 1 s."""
-    p = planner(policy, [node("bad", speed=2.0), *(node(f"n{n}") for n in range(1, nodes))], **settings)
-    for name in ("one", "two"):
-        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
-        p.handle(WorkerEnded(f"default/{name}", 1, "Failed", 1.0, exit_code=1), 1.0)
-    assert exclusion(p)
-    return p
+from tranche.state.node_health import HealthSettings, PodResult
 
 
 @pytest.mark.parametrize("how", ["Failed", "Refused"])
@@ -181,170 +87,6 @@ def test_jobs_of_all_kinds_leave_out_an_excluded_node() -> None:
     assert used
     assert "bad" not in used
     assert all(run.window.fallbacks.count("bad") == 0 for state in states for run in state.runs.values())
-
-
-def test_node_recovers_while_a_trial_worker_trains() -> None:
-    p = excluded_node(nodes=2)
-    p.handle(Tick(), 301.0)
-    (state,) = [state for state in p.cluster.jobs.values() if state.runs]
-    (attempt,) = state.runs
-    p.handle(WorkerStarted(state.job.key, attempt, 302.0), 302.0)
-    p.handle(Tick(), 601.0)
-    assert exclusion(p)
-    p.handle(Tick(), 602.0)
-    assert not exclusion(p)
-    assert p.cluster.health.exclusions["bad"].phase is ExclusionPhase.RECOVERED
-
-
-def test_trial_is_of_one_job_on_a_node_with_room_for_two() -> None:
-    p = planner("chunk", [node("bad", gpus=2), node("n1")])
-    for name in ("one", "two"):
-        p.handle(JobSubmitted(on("bad", job(name))), 0.0)
-    for name in ("one", "two"):
-        fail(p, f"default/{name}", 1.0)
-    p.handle(Tick(), 301.0)
-    states = [p.cluster.jobs[f"default/{name}"] for name in ("one", "two")]
-    assert sum(len(state.runs) for state in states) == 1
-    (key,) = [state.job.key for state in states if state.runs]
-    attempt = next(iter(p.cluster.jobs[key].runs))
-    p.handle(WorkerStarted(key, attempt, 302.0), 302.0)
-    p.handle(WorkerEnded(key, attempt, "Succeeded", 400.0), 400.0)
-    assert all(state.runs or state.finished for state in states)
-
-
-def test_failed_trials_double_the_exclusion_up_to_a_bound() -> None:
-    p = excluded_node(health=HealthSettings(first_seconds=100.0, longest_seconds=400.0))
-    lengths, now = [], 1.0
-    for number in range(4):
-        known = exclusion(p)
-        assert known
-        lengths.append(known.until - now)
-        p.handle(JobSubmitted(on("bad", job(f"trial{number}"))), known.until - 1.0)
-        now = known.until + 1.0
-        p.handle(Tick(), known.until)
-        (key,) = [key for key, state in p.cluster.jobs.items() if state.runs]
-        fail(p, key, now)
-    assert lengths == [100.0, 200.0, 400.0, 400.0]
-
-
-def test_job_that_has_failed_leaves_the_trial_to_another() -> None:
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0, seconds=HOUR))), 2.0)
-    p.handle(Tick(), 301.0)
-    assert [key for key, state in p.cluster.jobs.items() if state.runs] == ["default/honest"]
-
-
-@pytest.mark.parametrize("other", [None, on("n1", job("elsewhere")), job("idle", suspended=True)])
-def test_failed_job_tries_the_node_if_no_other_wants_it(other: Job | None) -> None:
-    p = excluded_node()
-    if other is not None:
-        p.handle(JobSubmitted(other), 2.0)
-    p.handle(Tick(), 301.0)
-    (tried,) = [state.job.key for state, _ in p.cluster.nodes["bad"].runs.values()]
-    assert tried in ("default/one", "default/two")
-
-
-def test_failed_job_tries_the_node_later_than_others() -> None:
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    p.handle(JobRemoved("default/honest"), 302.0)
-    assert not p.cluster.nodes["bad"].runs
-    p.handle(Tick(), 601.0)
-    assert len(p.cluster.nodes["bad"].runs) == 1
-
-
-def test_failed_job_that_blocks_the_others_tries_the_node() -> None:
-    p = excluded_node(policy="fifo")
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    (run,) = p.cluster.nodes["bad"].runs.values()
-    assert run[0].job.key == "default/one"
-
-
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "fifo"])
-def test_failed_jobs_use_the_node_once_another_has_trained(policy: str) -> None:
-    p = excluded_node(policy=policy)
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    (attempt,) = p.cluster.jobs["default/honest"].runs
-    p.handle(WorkerStarted("default/honest", attempt, 302.0), 302.0)
-    p.handle(WorkerEnded("default/honest", attempt, "Succeeded", 310.0), 310.0)
-    assert p.cluster.health.exclusions["bad"].phase is ExclusionPhase.RECOVERED
-    p.handle(Tick(), 330.0)
-    (run,) = p.cluster.nodes["bad"].runs.values()
-    assert run[0].job.key in ("default/one", "default/two")
-
-
-def test_trial_without_a_result_passes_to_another_job() -> None:
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("a"))), 2.0)
-    p.handle(JobSubmitted(on("bad", job("b", 1.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    fail(p, "default/a" if p.cluster.jobs["default/a"].runs else "default/b", 302.0, "Preempted")
-    assert exclusion(p)
-    assert sum(bool(state.runs) for state in p.cluster.jobs.values()) == 1
-
-
-@pytest.mark.parametrize("how", ["removed", "moved"])
-def test_trial_of_a_job_that_leaves_passes_to_another(how: str) -> None:
-    p = excluded_node()
-    for name in ("a", "b"):
-        p.handle(JobSubmitted(on("bad", job(name))), 2.0)
-    p.handle(Tick(), 301.0)
-    ((state, run),) = p.cluster.nodes["bad"].runs.values()
-    first = state.job
-    if how == "removed":
-        p.handle(JobRemoved(first.key), 302.0)
-    else:
-        p.handle(WorkerBound(first.key, run.window.attempt, "n1"), 302.0)
-    (tried,) = [one.job.key for one, run in p.cluster.nodes["bad"].runs.values() if not run.closing]
-    assert {first.key, tried} == {"default/a", "default/b"}
-
-
-def test_idle_trial_gives_way_to_another_bad_node() -> None:
-    p = excluded_node()
-    for name in ("one", "two"):
-        p.handle(JobRemoved(f"default/{name}"), 2.0)
-    p.handle(Tick(), 301.0)
-    known = exclusion(p)
-    assert known
-    assert not known.takes_no_pods
-    for number in range(2):
-        p.handle(JobSubmitted(on("n1", job(f"new{number}", 400.0))), 400.0 + number)
-        fail(p, f"default/new{number}", 400.5 + number)
-    assert exclusion(p, "n1")
-    assert not exclusion(p), "one of four nodes is excluded at the same time"
-
-
-@pytest.mark.parametrize("takes_over", [False, True])
-def test_trial_that_no_job_wants_ends_with_the_memory(takes_over: bool) -> None:
-    p = excluded_node()
-    for name in ("one", "two"):
-        p.handle(JobRemoved(f"default/{name}"), 2.0)
-    p.handle(Tick(), 301.0)
-    if takes_over:
-        memory = learned_state_of(p.cluster, 302.0)
-        p = planner("chunk", [node("bad"), node("n1"), node("n2"), node("n3")])
-        recall(p.context, memory)
-        p.handle(Tick(), 303.0)
-    p.handle(Tick(), 301.0 + HOUR - 1.0)
-    assert exclusion(p)
-    due = p.next_wakeup()
-    assert due == 301.0 + HOUR
-    p.handle(Tick(), due)
-    assert not p.cluster.health.exclusions
-
-
-def test_end_of_an_unwanted_trial_frees_the_node_for_all() -> None:
-    """Until then, jobs that have failed leave the trial to another job, which does not start."""
-    p = excluded_node(health=HealthSettings(memory_seconds=100.0))
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    p.handle(JobRemoved("default/honest"), 302.0)
-    assert not p.cluster.nodes["bad"].runs
-    p.handle(Tick(), 401.0)
-    assert len(p.cluster.nodes["bad"].runs) == 1
 
 
 def test_crashing_jobs_of_one_namespace_do_not_close_a_site() -> None:
@@ -447,19 +189,6 @@ def test_exclusion_survives_a_change_of_leader() -> None:
     assert not after.cluster.jobs["default/a"].runs
     after.handle(Tick(), 301.0)
     assert after.cluster.jobs["default/a"].runs
-
-
-def test_jobs_that_leave_a_trial_to_others_are_not_on_the_lease() -> None:
-    """They may be thousands, and the API server refuses a Lease with annotations above 256 KiB."""
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0, seconds=HOUR))), 2.0)
-    p.handle(Tick(), 301.0)
-    known = exclusion(p)
-    assert known
-    assert known.put_last
-    (handed_on,) = learned_state_of(p.cluster, 302.0).exclusions
-    assert handed_on.node == "bad"
-    assert not handed_on.put_last
 
 
 def test_exclusion_ends_if_a_new_leader_finds_another_machine() -> None:
@@ -667,16 +396,6 @@ def test_jobs_that_always_fail_end_within_twice_their_limit(limit: int) -> None:
     assert max(attempts(nodes.planner, key) for key in nodes.failed()) <= 2 * limit + 3, "two while nodes seem bad"
 
 
-@pytest.mark.parametrize(("limit", "failures"), [(0, 1), (1, 0)])
-def test_failed_trial_is_no_failure_of_its_job(limit: int, failures: int) -> None:
-    p = excluded_node()
-    p.handle(JobSubmitted(on("bad", job("trial", backoff_limit=limit))), 2.0)
-    p.handle(Tick(), 301.0)
-    fail(p, "default/trial", 302.0)
-    state = p.cluster.jobs["default/trial"]
-    assert (state.failures, state.uncounted_failures) == (failures, 0)
-
-
 def test_start_failures_of_two_jobs_on_a_node_are_taken_back() -> None:
     p = planner("chunk", [node("bad", gpus=2), node("n1")])
     for name in ("one", "two"):
@@ -811,36 +530,3 @@ def test_job_of_two_bad_nodes_counts_where_more_jobs_fail(others: int, excluded:
         health.note("bad", result)
     assert state.failures == 1
     assert health.is_evidence("bad", problem) is excluded
-
-
-def test_worker_of_before_exclusion_passes_no_trial_of_successor() -> None:
-    p = planner("chunk", [node("bad", gpus=2), *(node(f"n{n}") for n in range(1, 4))])
-    p.handle(JobSubmitted(on("bad", job("long", seconds=40000.0))), 0.0)
-    p.handle(WorkerStarted("default/long", 1, 0.0), 0.0)
-    for name in ("one", "two"):
-        p.handle(JobSubmitted(on("bad", job(name, 1000.0))), 1000.0)
-        fail(p, f"default/{name}", 1001.0)
-    for name in ("one", "two"):
-        p.handle(JobRemoved(f"default/{name}"), 1002.0)
-    p.handle(Tick(), 1302.0)
-    after = successor(p, 1400.0)
-    after.handle(Tick(), 1401.0)
-    after.handle(WorkerEnded("default/long", 1, "Succeeded", 1500.0), 1500.0)
-    known = exclusion(after)
-    assert known is not None
-    assert known.phase is ExclusionPhase.TRIAL
-
-
-def test_trial_worker_passes_trial_after_take_over() -> None:
-    p = excluded_node(nodes=2)
-    p.handle(Tick(), 301.75)
-    p.cluster.health.exclusions["bad"].until = 301.75
-    (state,) = [state for state in p.cluster.jobs.values() if state.runs]
-    (run,) = state.runs.values()
-    assert run.opened == 301.75
-    p.handle(WorkerStarted(state.job.key, run.window.attempt, 301.75), 301.75)
-    after = successor(p, 400.0)
-    after.handle(Tick(), 401.0)
-    assert exclusion(after)
-    after.handle(Tick(), 710.0)
-    assert not exclusion(after)
