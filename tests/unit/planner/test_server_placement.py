@@ -140,3 +140,11 @@ def test_no_quota_is_freed_if_the_server_takes_the_room() -> None:
     submit(p, "victim", 0.0, 5000, seconds=1e6)
     p.handle(NodeChanged(small("n0", 8000)), 1.0)
     assert not of_type(CloseWindow, submit_large(p, 60.0))
+
+
+@pytest.mark.parametrize("cpu", [64_000, 1000])
+def test_job_that_never_fits_beside_its_server_blocks_no_queue(cpu: int) -> None:
+    p = planner("fifo", [node("n1")])
+    placed(p, with_server("large", server=worker(0, cpu=cpu), chunks=1))
+    (started,) = of_type(OpenWindow, p.handle(JobSubmitted(job("small", 1.0)), 1.0))
+    assert started.job == ("default/small" if cpu > 1000 else "default/large")

@@ -29,7 +29,7 @@ def could_run_on_nodes(cluster: ClusterState, state: JobState) -> bool:
     members = state.job.min_available
     if not cluster.meets_level(state):
         return False
-    if state.job.is_gang and state.job.helper_count:
+    if state.job.helper_count and (state.job.is_gang or not cluster.clouds):  # servers of chunked jobs may run there
         return fits_with_helpers(cluster, state, helpers_of(state.job))
     rooms = (node.capacity for node in cluster.hosts(state))
     return count_fitting(state.job.worker.requests, rooms, members) == members
