@@ -1,9 +1,10 @@
 """Check that the beneficiary of each eviction starts. Pure, over the history of jobs and pods.
 
 A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
-parameter servers of the job; of a gang, all pods that are planned together. A gang whose chief succeeds has started,
-too: simulated members do not wait for one whose node is silent. A start before the eviction counts if all that the job
-has planned since the former plan of the victim has started: then a fault delayed the write of the victim's plan.
+parameter servers of the job; of a gang, all pods that are planned together. A gang has started with its chief, too, if
+that succeeds, and a chunked job with a worker that does: simulated pods do not wait for others whose node is silent, or
+whose image is missing. A start before the eviction counts if all that the job has planned since the former plan of the
+victim has started: then a fault delayed the write of the victim's plan.
 
 The job is excused if it is suspended, deleted or Failed soon after the eviction, or if it has ended before and the
 planner, whose watches a fault interrupts, learns that late. If a fault keeps a job from starting (a missing claim, a
@@ -98,10 +99,10 @@ class _Beneficiary:
     """Attempts of the workers in the present plan."""
     attempts: set[int] = field(default_factory=set)
     """All attempts that have been planned."""
-    ran: set[int] = field(default_factory=set)
-    """Attempts whose pods have run."""
-    succeeded_chiefs: set[int] = field(default_factory=set)
-    """Attempts of chiefs that have succeeded."""
+    ran: dict[int, int] = field(default_factory=dict)
+    """Revision at which its pod ran first, by attempt."""
+    succeeded: set[int] = field(default_factory=set)
+    """Attempts of the chief of a gang, or of workers of a chunked job, that have succeeded."""
 
     def note_plan(self, plan: Mapping[str, Any]) -> bool:
         """Record which attempts the plan has, and which of them begin together; return whether there are new ones."""
@@ -115,17 +116,19 @@ class _Beneficiary:
         self.attempts |= self.workers | opened
         return len(self.attempts) > known
 
-    def starts(self, attempt: int, role: str, phase: str) -> bool:
-        """Record that a pod runs or has succeeded; return whether the job has started with it."""
-        if role == ROLE_CHIEF and phase == "Succeeded" and attempt not in self.succeeded_chiefs:
-            self.succeeded_chiefs.add(attempt)
-            return True
-        if attempt in self.ran:
-            return False
-        self.ran.add(attempt)
+    def start(self, attempt: int, role: str, phase: str, revision: int) -> int | None:
+        """Record that a pod runs or has succeeded; return the revision at which the job has started with it, if any."""
+        known = attempt in self.ran
+        self.ran.setdefault(attempt, revision)
+        leads = role == (ROLE_CHIEF if self.is_gang else ROLE_WORKER)
+        if leads and phase == "Succeeded" and attempt not in self.succeeded:
+            self.succeeded.add(attempt)
+            return self.ran[attempt]
         if self.is_gang:
-            return self.together.get(attempt, frozenset([attempt])) <= self.ran
-        return self.servers <= self.ran and (role == ROLE_WORKER or bool(self.workers & self.ran))
+            whole = self.together.get(attempt, frozenset([attempt])) <= self.ran.keys()
+        else:
+            whole = self.servers <= self.ran.keys() and (role == ROLE_WORKER or bool(self.workers & self.ran.keys()))
+        return revision if whole and not known else None
 
 
 def check_evictions(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> Iterator[str]:
@@ -174,10 +177,13 @@ def _starts(history: Sequence[Change]) -> dict[str, _Start]:
         elif change.resource == _PODS and LABEL_ATTEMPT in meta.get("labels", {}):
             owner, role = jobs.get(meta["ownerReferences"][0]["uid"]), meta["labels"][LABEL_ROLE]
             phase = change.after["status"].get("phase")
-            runs = role != ROLE_STAGING and phase in ("Running", "Succeeded")
-            if runs and owner is not None and owner.starts(int(meta["labels"][LABEL_ATTEMPT]), role, phase):
-                whole = owner.workers | owner.servers <= owner.ran
-                started[owner.key] = replace(started.get(owner.key, _Start()), revision=change.revision, whole=whole)
+            if owner is None or role == ROLE_STAGING or phase not in ("Running", "Succeeded"):
+                continue
+            at = owner.start(int(meta["labels"][LABEL_ATTEMPT]), role, phase, change.revision)
+            before = started.get(owner.key, _Start())
+            if at is not None and at >= before.revision:
+                whole = owner.workers | owner.servers <= owner.ran.keys()
+                started[owner.key] = replace(before, revision=at, whole=whole)
     return started
 
 

@@ -156,6 +156,32 @@ def test_job_with_server_starts_when_both_pods_run(history: History, roles: tupl
     assert check(history.changes) == []
 
 
+def test_chunked_job_has_started_with_a_worker_that_succeeds(history: History) -> None:
+    dogs(
+        history,
+        spec={"parameterServers": {"replicas": 1}},
+        plan={"workers": entries(1), "parameterServers": entries(2)},
+    )
+    dogs_run(history, 1)
+    assert "which never started" in check(history.changes)[0]
+    dogs_run(history, 1, phase="Succeeded")
+    assert check(history.changes) == []
+
+
+def test_success_of_a_worker_that_ran_before_is_no_start() -> None:
+    history = History()
+    dogs(
+        history,
+        spec={"parameterServers": {"replicas": 1}},
+        plan={"workers": entries(1), "parameterServers": entries(2)},
+    )
+    dogs_run(history, 1)
+    history.job((1, [0]), revision=2)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    dogs_run(history, 1, phase="Succeeded")
+    assert "never started" in check(history.changes)[0]
+
+
 def test_success_without_a_start_excuses_no_earlier_eviction(history: History) -> None:
     dogs(history, time=BEGIN)
     dogs(history, phase="Succeeded", time=BEGIN)
