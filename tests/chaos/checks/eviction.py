@@ -3,8 +3,8 @@
 A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
 parameter servers of the job; of a gang, all pods that are planned together. A gang has started with its chief, too, if
 that succeeds, and a chunked job with a worker that does: simulated pods do not wait for others whose node is silent, or
-whose image is missing. A start before the eviction counts if all that the job has planned since the former plan of the
-victim has started: then a fault delayed the write of the victim's plan.
+whose image is missing. A start before the eviction counts if all that was planned for the job after the former plan of
+the victim has started: then a fault delayed the write of the victim's plan.
 
 The job is excused if it is suspended, deleted or Failed soon after the eviction, or if it has ended before and the
 planner, whose watches a fault interrupts, learns that late. If a fault keeps a job from starting (a missing claim, a
@@ -59,8 +59,8 @@ class _Eviction:
     """Whether the eviction frees an amount of a quota."""
     gang: bool
     """Whether the victim is a gang."""
-    former: int
-    """Revision at which the former plan of the victim was written."""
+    former: tuple[int, int]
+    """Term and revision of the former plan of the victim."""
 
     @property
     def decision(self) -> tuple[str, int]:
@@ -75,14 +75,16 @@ class _Start:
     revision: int = 0
     planned: int = 0
     """Last revision at which the plan of the job had a new attempt; it may follow the start."""
+    plan: tuple[int, int] = (0, 0)
+    """Term and revision of that plan."""
     whole: bool = False
     """Whether pods of all attempts in the plan have run."""
 
     def is_for(self, eviction: _Eviction) -> bool:
         """Return whether the job has started for an eviction, possibly before the victim's plan could be written."""
         at = eviction.revision
-        early = eviction.former < self.planned <= self.revision and at - self.planned <= LATE_REVISIONS
-        return self.revision >= at or (early and self.whole)
+        early = self.planned <= self.revision and at - self.planned <= LATE_REVISIONS
+        return self.revision >= at or (early and self.whole and eviction.former < self.plan)
 
 
 @dataclass(slots=True)
@@ -172,8 +174,10 @@ def _starts(history: Sequence[Change]) -> dict[str, _Start]:
         meta = change.after["metadata"]
         if change.resource == _JOBS:
             known = jobs.setdefault(meta["uid"], _Beneficiary(change.key, "data" not in change.after["spec"]))
-            if known.note_plan(own_status(change.after).get("plan", {})):
-                started[change.key] = replace(started.get(change.key, _Start()), planned=change.revision)
+            plan = own_status(change.after).get("plan", {})
+            if known.note_plan(plan):
+                before = started.get(change.key, _Start())
+                started[change.key] = replace(before, planned=change.revision, plan=_stamp(plan))
         elif change.resource == _PODS and LABEL_ATTEMPT in meta.get("labels", {}):
             owner, role = jobs.get(meta["ownerReferences"][0]["uid"]), meta["labels"][LABEL_ROLE]
             phase = change.after["status"].get("phase")
@@ -221,18 +225,21 @@ def check_bounds(history: Sequence[Change], bounds: Sequence[Bound]) -> Iterator
             yield f"{decisions} evictions, at most {most}, for {bound.job}, which cannot start: {victims}"
 
 
+def _stamp(plan: Mapping[str, Any]) -> tuple[int, int]:
+    """Return term and revision of a plan, which increase with each decision on any job."""
+    return plan.get("term", 0), plan.get("revision", 0)
+
+
 def evictions(history: Sequence[Change]) -> Iterator[_Eviction]:
     """Yield each eviction for a job once, at the first plan that contains it."""
     seen: set[tuple[str, int]] = set()
-    plans: dict[str, tuple[tuple[int, int], int]] = {}
+    plans: dict[str, tuple[int, int]] = {}
     for change in history:
         if change.resource != _JOBS or change.after is None:
             continue
         uid, is_gang = change.after["metadata"]["uid"], "data" not in change.after["spec"]
-        plan, (before, former) = own_status(change.after).get("plan", {}), plans.get(uid, ((0, 0), 0))
-        stamp = plan.get("term", 0), plan.get("revision", 0)
-        if stamp != before:
-            plans[uid] = stamp, change.revision
+        former = plans.get(uid, (0, 0))
+        plans[uid] = _stamp(own_status(change.after).get("plan", {}))
         for attempt, preemptor, why in _preempted(own_status(change.after)):
             if (uid, attempt) not in seen and not preemptor.startswith("pod/"):
                 seen.add((uid, attempt))
