@@ -115,7 +115,7 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
 
 
 def _exclusions(cluster: ClusterState) -> list[Exclusion]:
-    """Return the longest exclusions, without the jobs that leave a trial to others: their number has no bound."""
+    """Return the longest exclusions, without the jobs that leave or have failed a trial: their number has no bound."""
     longest = sorted(cluster.health.exclusions.values(), key=lambda one: (-one.until, one.node))[:MAX_ENTRIES]
     return [replace(one, put_last={}, failed_jobs=[]) for one in longest]
 
