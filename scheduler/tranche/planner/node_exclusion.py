@@ -216,8 +216,7 @@ def _another_tries(context: PlannerContext, known: Exclusion, node: NodeState) -
 
     Where jobs block those behind them, the job that has failed would be the next one again.
     """
-    is_blocking = context.queue is not None and context.queue.policy.traits.head_of_line_blocking
-    if is_blocking or known.trial_job in known.failed_jobs:
+    if _queue_is_strict(context) or known.trial_job in known.failed_jobs:
         return False
     _end_wait_for_trial(context, known)
     others = (one for one in context.cluster.jobs.values() if one.job.key != known.trial_job)
@@ -226,6 +225,11 @@ def _another_tries(context: PlannerContext, known: Exclusion, node: NodeState) -
     known.failed_jobs.append(known.trial_job)
     _put_failed_jobs_last(context, known, node)
     return True
+
+
+def _queue_is_strict(context: PlannerContext) -> bool:
+    """Return whether a job that waits blocks those behind it, so that no other job can try a node before it."""
+    return context.queue is not None and context.queue.policy.traits.head_of_line_blocking
 
 
 def _wants_node(context: PlannerContext, state: JobState, node: NodeState) -> bool:
@@ -244,7 +248,7 @@ def _put_failed_jobs_last(context: PlannerContext, known: Exclusion, node: NodeS
     other could try it before.
     """
     known.put_last = {}
-    if context.queue is not None and context.queue.policy.traits.head_of_line_blocking:
+    if _queue_is_strict(context):
         return
     until = context.now + context.settings.health.first_seconds
     jobs = context.cluster.jobs.values()

@@ -157,13 +157,17 @@ def test_failed_job_tries_the_node_if_no_other_wants_it(other: Job | None) -> No
     assert tried in ("default/one", "default/two")
 
 
-def test_failed_job_tries_the_node_later_than_others() -> None:
-    p = excluded_node()
+@pytest.mark.parametrize(
+    ("memory", "until"), [(HOUR, 601.0), (100.0, 401.0)], ids=["after its wait", "after the trial"]
+)
+def test_failed_job_tries_the_node_later_than_others(memory: float, until: float) -> None:
+    """Failed jobs leave the trial to another job, which does not start, until their wait or the trial ends."""
+    p = excluded_node(health=HealthSettings(memory_seconds=memory))
     p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
     p.handle(Tick(), 301.0)
     p.handle(JobRemoved("default/honest"), 302.0)
     assert not p.cluster.nodes["bad"].runs
-    p.handle(Tick(), 601.0)
+    p.handle(Tick(), until)
     assert len(p.cluster.nodes["bad"].runs) == 1
 
 
@@ -247,17 +251,6 @@ def test_trial_that_no_job_wants_ends_with_the_memory(takes_over: bool) -> None:
     assert due == 301.0 + HOUR
     p.handle(Tick(), due)
     assert not p.cluster.health.exclusions
-
-
-def test_end_of_an_unwanted_trial_frees_the_node_for_all() -> None:
-    """Until then, jobs that have failed leave the trial to another job, which does not start."""
-    p = excluded_node(health=HealthSettings(memory_seconds=100.0))
-    p.handle(JobSubmitted(on("bad", job("honest", 2.0))), 2.0)
-    p.handle(Tick(), 301.0)
-    p.handle(JobRemoved("default/honest"), 302.0)
-    assert not p.cluster.nodes["bad"].runs
-    p.handle(Tick(), 401.0)
-    assert len(p.cluster.nodes["bad"].runs) == 1
 
 
 def test_jobs_that_leave_a_trial_to_others_are_not_on_the_lease() -> None:
