@@ -380,7 +380,7 @@ def watch_idle_servers(context: PlannerContext, state: JobState) -> None:
 
 
 def release_idle_servers(context: PlannerContext, keys: Collection[str]) -> None:
-    """Stop the parameter servers of these jobs that have been idle for long enough and save their state.
+    """Stop the parameter servers of these jobs that have been idle for long enough, and whose state is not lost.
 
     They keep their reservations until they have ended, and the job gets no windows before, because the next servers
     read what they save.
@@ -397,8 +397,10 @@ def is_saved(state: JobState) -> bool:
     """Return whether later parameter servers can read the state of the present ones.
 
     That holds if the job declares a volume that is available wherever a pod runs. Without a declaration, it holds if
-    servers have reported saved progress.
+    servers have reported saved progress. Before a worker has trained, there is nothing to read.
     """
+    if not (state.counted_gpu_seconds or state.done or state.partial or state.applied or state.training_workers):
+        return True
     if state.job.durable is not None:
         return state.job.durable
     return state.checkpoint is not None and any(batches > 0 for batches in state.checkpoint.batches.values())

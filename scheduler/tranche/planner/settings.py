@@ -54,7 +54,7 @@ class PlannerSettings:
     server_idle_seconds: float = 300.0
     """Time without windows after which parameter servers of a chunked job save and stop, in seconds.
 
-    They stop only if later servers can read what they save.
+    They stop only if later servers can read what they save, or if no worker has trained yet.
     """
     failure_backoff_seconds: float = 10.0
     """Back-off after a job's first failed pod, in seconds; it doubles with each failure, as for Kubernetes Jobs."""

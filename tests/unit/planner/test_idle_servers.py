@@ -38,10 +38,12 @@ GPU = Resources(gpus=1)
 IDLE_AT = 10.0 + 300.0
 
 
-def idle(policy: str = "chunk", *, saved: float = 0.0, **changes: Any) -> Planner:
+def idle(policy: str = "chunk", *, saved: float = 0.0, trained: bool = True, **changes: Any) -> Planner:
     """A planner with a job of two chunks, idle since 10 s, since somebody else has taken the only GPU."""
     p = planner(policy, [node("n1"), node("n2", gpus=0)])
     p.handle(JobSubmitted(job("cats", chunks=2, servers=1, server=worker(0), **changes)), 0.0)
+    for attempt in list(state_of(p).runs) if trained else []:
+        p.handle(WorkerStarted(KEY, attempt, 1.0), 1.0)
     if saved:
         p.handle(ProgressReported(Report(KEY, server(p), {0: 40}, {0: saved}), 5.0), 5.0)
     p.handle(NodeChanged(node("n1", foreign=GPU)), 9.0)
@@ -109,6 +111,16 @@ def test_ended_idle_server_without_windows_frees_room_and_quota() -> None:
 def test_only_idle_server_with_durable_state_is_released(saved: float, durable: bool | None, goes: bool) -> None:
     p = idle(saved=saved, durable=durable)
     assert bool(of_type(CloseParameterServer, tick(p, IDLE_AT + 1000))) is goes
+
+
+@pytest.mark.parametrize("durable", [None, False])
+def test_idle_server_of_job_that_never_trained_is_released(durable: bool | None) -> None:
+    """No training is lost, and the room of the server may be what another job waits for."""
+    p = idle(trained=False, durable=durable)
+    tick(p, IDLE_AT)
+    p.handle(ended(server(p)), IDLE_AT + 5)
+    assert not state_of(p).servers, "it returns only beside a worker"
+    assert of_type(OpenWindow, p.handle(NodeChanged(node("n1")), IDLE_AT + 10))
 
 
 def test_the_first_checkpoint_of_an_idle_server_lets_it_go() -> None:
