@@ -57,6 +57,8 @@ LAZY_GAP_SECONDS = 0.03
 """Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
 LAZY_PER_GAP = 50
 """For each multiple of this number of waiting low-priority writes, one more is written per gap."""
+REQUEST_SECONDS = 60.0
+"""Time after which the API server gives up a request (its default for ``--request-timeout``)."""
 MAX_LAPSE_SECONDS = 30.0
 """Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
 takes over."""
@@ -90,6 +92,8 @@ class _Failure:
 
     rejections: int = 0
     retries: int = 0
+    in_doubt_until: float = float("-inf")
+    """Time until which one of these writes may still be applied."""
     due: float = 0.0
     """Time before which the object is not written again."""
     timer: asyncio.TimerHandle | None = None
@@ -195,9 +199,9 @@ class StatusWriter:
             self._enqueue(path, waits=False)
 
     def is_unsettled(self, path: str) -> bool:
-        """Return whether a write of the object is in progress, or has failed and may have been applied all the same."""
+        """Return whether a write of the object is in progress, or has failed and may be applied all the same."""
         failure = self._failures.get(path)
-        return path in self._busy or (failure is not None and failure.retries > 0)
+        return path in self._busy or (failure is not None and self._clock() < failure.in_doubt_until)
 
     def retry_now(self, path: str) -> None:
         """End the pause after rejections of an object that has changed."""
@@ -352,6 +356,8 @@ class StatusWriter:
             return
         failure = self._failures.setdefault(path, _Failure())
         self._builds.setdefault(path, build)
+        if error.status == 0 or error.status >= 500:  # no answer about this request; any other says that it failed
+            failure.in_doubt_until = self._clock() + REQUEST_SECONDS
         if is_object_rejected(error):
             self._count("refused")
             logger.error("%s: the API server rejected the status: %s", path, error)

@@ -11,7 +11,13 @@ from tranche.kube.api.names import REJECTION_MANAGER
 from tranche.kube.client.client import ApiError
 from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.live import status_writer
-from tranche.live.status_writer import PATIENCE_SECONDS, REPORT_GAP_SECONDS, Priority, StatusWriter
+from tranche.live.status_writer import (
+    PATIENCE_SECONDS,
+    REPORT_GAP_SECONDS,
+    REQUEST_SECONDS,
+    Priority,
+    StatusWriter,
+)
 
 
 def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +208,8 @@ DENIED = ApiError(403, "Forbidden", 'admission webhook "policy.example.com" deni
 TOO_LARGE = ApiError(500, "InternalError", "etcdserver: request is too large")
 NO_WEBHOOK = ApiError(500, "InternalError", 'failed calling webhook "policy.example.com": context deadline exceeded')
 BUSY = ApiError(429, "TooManyRequests", "try again later", retry_after=3600.0)
+TIMEOUT = ApiError(504, "Timeout", "request did not complete within requested timeout")
+CONFLICT = ApiError(409, "Conflict", "the object has been modified")
 NO_RIGHTS = ApiError(403, "Forbidden", 'jobs is forbidden: User "x" cannot patch resource "trainingjobs/status"')
 
 
@@ -376,7 +384,7 @@ def test_only_an_object_that_does_not_exist_is_gone(error: ApiError, counts: lis
 
 
 def test_write_is_unsettled_until_it_is_answered() -> None:
-    """A rejected write has not been applied; after any other failure, that is unknown."""
+    """A rejected write has not been applied; without an answer, that is unknown while the API server may handle it."""
     good, lost, bad = path_of("good", "a"), path_of("lost", "a"), path_of("bad", "a")
 
     async def steps(api: Api, writer: StatusWriter) -> None:
@@ -387,10 +395,40 @@ def test_write_is_unsettled_until_it_is_answered() -> None:
         await asyncio.sleep(0.01)
         assert [writer.is_unsettled(path) for path in (good, lost, bad)] == [False, True, False]
         api.errors.clear()
-        await asyncio.sleep(31.0)
+        await asyncio.sleep(1.0)
         assert not writer.is_unsettled(lost)
 
-    scene(steps, {"/bad/": DENIED, "/lost/": BUSY})
+    scene(steps, {"/bad/": DENIED, "/lost/": TIMEOUT})
+
+
+def test_rejection_after_lost_write_is_settled_in_time() -> None:
+    path = path_of("team", "a")
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        writer.put(path, value(1))
+        await asyncio.sleep(0.05)
+        api.errors["/team/"] = DENIED
+        await asyncio.sleep(REQUEST_SECONDS - 1.0)
+        assert writer.is_unsettled(path)
+        await asyncio.sleep(1.0)
+        assert not writer.is_unsettled(path)
+
+    assert scene(steps, {"/team/": TIMEOUT})[:2] == ["retried", "refused"]
+
+
+@pytest.mark.parametrize("error", [BUSY, CONFLICT])
+def test_write_that_failed_for_certain_is_settled(error: ApiError) -> None:
+    path = path_of("team", "a")
+
+    async def steps(api: Api, writer: StatusWriter) -> None:
+        writer.put(path, value(1))
+        await asyncio.sleep(0.05)
+        assert not writer.is_unsettled(path)
+        api.errors["/team/"] = DENIED
+        await asyncio.sleep(40.0)
+        assert not writer.is_unsettled(path)
+
+    assert scene(steps, {"/team/": error})[0] == "retried"
 
 
 def test_unchanged_status_is_written_when_its_object_changes() -> None:
