@@ -356,8 +356,6 @@ class StatusWriter:
             return
         failure = self._failures.setdefault(path, _Failure())
         self._builds.setdefault(path, build)
-        if error.status == 0 or error.status >= 500:  # no answer about this request; any other says that it failed
-            failure.in_doubt_until = self._clock() + REQUEST_SECONDS
         if is_object_rejected(error):
             self._count("refused")
             logger.error("%s: the API server rejected the status: %s", path, error)
@@ -366,6 +364,8 @@ class StatusWriter:
             failure.due = self._clock() + pause
             self._rejected(path, error)
             return
+        if error.status == 0 or error.status >= 500:  # no answer about this request; any other says that it failed
+            failure.in_doubt_until = self._clock() + REQUEST_SECONDS
         self._count("retried")
         logger.warning("%s: status write failed, retrying: %s", path, error)
         pause = min(FIRST_PAUSE_SECONDS * 2**failure.retries, LONGEST_PAUSE_SECONDS)

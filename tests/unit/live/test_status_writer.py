@@ -416,8 +416,11 @@ def test_rejection_after_lost_write_is_settled_in_time() -> None:
     assert scene(steps, {"/team/": TIMEOUT})[:2] == ["retried", "refused"]
 
 
-@pytest.mark.parametrize("error", [BUSY, CONFLICT])
-def test_write_that_failed_for_certain_is_settled(error: ApiError) -> None:
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [(BUSY, "retried"), (CONFLICT, "retried"), (TOO_LARGE, "refused"), (NO_WEBHOOK, "refused")],
+)
+def test_write_that_failed_for_certain_is_settled(error: ApiError, result: str) -> None:
     path = path_of("team", "a")
 
     async def steps(api: Api, writer: StatusWriter) -> None:
@@ -428,7 +431,7 @@ def test_write_that_failed_for_certain_is_settled(error: ApiError) -> None:
         await asyncio.sleep(40.0)
         assert not writer.is_unsettled(path)
 
-    assert scene(steps, {"/team/": error})[0] == "retried"
+    assert scene(steps, {"/team/": error})[0] == result
 
 
 def test_unchanged_status_is_written_when_its_object_changes() -> None:
