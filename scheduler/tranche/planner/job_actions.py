@@ -399,7 +399,7 @@ def is_saved(state: JobState) -> bool:
     That holds if the job declares a volume that is available wherever a pod runs. Without a declaration, it holds if
     servers have reported saved progress. Before a worker has trained, there is nothing to read.
     """
-    if not (state.counted_gpu_seconds or state.done or state.partial or state.applied or state.training_workers):
+    if not (state.counted_gpu_seconds or state.done or state.partial or state.applied):
         return True
     if state.job.durable is not None:
         return state.job.durable
