@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
+from tranche.runtime.report_pace import reports_per_gap
 from tranche_operator.queue.quiet_time import wait_until_idle
 from tranche_operator.reconcile.actions import EmitEvent
 from tranche_operator.reconcile.event_merge import AT_ONCE, SPACING_SECONDS, merge
@@ -22,9 +23,7 @@ from tranche_operator.reconcile.event_merge import AT_ONCE, SPACING_SECONDS, mer
 logger = logging.getLogger(__name__)
 
 GAP_SECONDS = 0.1
-"""Time between two events while pods start."""
-PATIENCE_SECONDS = 30.0
-"""Longest time for which an event waits for starts, unless too many wait."""
+"""Time between two events while pods start. Late ones are more at a time."""
 MAX_WAITING = 10_000
 """Largest number of waiting events; further ones are dropped."""
 BACKLOG = 50
@@ -99,11 +98,10 @@ class EventQueue:
     async def serve(self) -> None:
         """Write events until cancelled."""
         while True:
-            late = await self._first_due() + PATIENCE_SECONDS
-            if self._clock() < late:
-                await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
-            is_held = self._busy() and self._clock() < late
-            taken = self._take(1 if is_held else min(1 + len(self._waiting) // BACKLOG, PARALLEL))
+            since = await self._first_due()
+            await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
+            pace = reports_per_gap(self._clock() - since) if self._busy() else 1 + len(self._waiting) // BACKLOG
+            taken = self._take(min(pace, PARALLEL))
             await asyncio.gather(*(self._write(one.job, one.event, one.at, one.count) for one in taken))
 
     async def _first_due(self) -> float:

@@ -7,13 +7,13 @@ written meanwhile. The queue reconciles the job again at that time, because its 
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice
 
+from tranche.runtime.report_pace import reports_per_gap
 from tranche_operator.queue.quiet_time import BUSY_SECONDS, wait_until_idle
 
 GAP_SECONDS = 0.5
-"""Time between two statuses while pods start."""
-PATIENCE_SECONDS = 60.0
-"""Longest time for which a status waits for starts."""
+"""Time between two statuses while pods start. Late ones are more at a time."""
 BACKLOG = 10
 """Number of waiting statuses for each additional one that is due at the same time."""
 
@@ -79,20 +79,22 @@ class StatusQueue:
             settled = next(iter(self._waiting.values())) + self._settle_seconds
             await asyncio.sleep(max(0.0, settled - self._clock()))
             await wait_until_idle(self._busy, self._clock, self._clock(), GAP_SECONDS)
-            for key in self._take(1 if self._busy() else 1 + len(self._waiting) // BACKLOG):
+            for key in self._take(self._number_due()):
                 self._due.add(key)
                 self._last = self._clock()
                 self._again(key)
             await asyncio.sleep(BUSY_SECONDS)
 
+    def _number_due(self) -> int:
+        """Return the number of statuses that are due now, if they have lasted long enough."""
+        if self._busy() and self._waiting:
+            return reports_per_gap(self._clock() - next(iter(self._waiting.values())))
+        return 1 + len(self._waiting) // BACKLOG
+
     def _take(self, count: int) -> list[str]:
-        """Remove and return up to this number of jobs whose status has lasted long enough, and those that are late."""
-        latest, late = self._clock() - self._settle_seconds, self._clock() - PATIENCE_SECONDS
-        chosen = [
-            key
-            for place, (key, since) in enumerate(self._waiting.items())
-            if since <= (latest if place < count else late)
-        ]
+        """Remove and return the first jobs, up to this number, whose status has lasted long enough."""
+        latest = self._clock() - self._settle_seconds
+        chosen = [key for key, since in islice(self._waiting.items(), count) if since <= latest]
         for key in chosen:
             del self._waiting[key]
         return chosen

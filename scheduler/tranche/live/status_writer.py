@@ -17,6 +17,7 @@ from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.errors import is_object_rejected
 from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.runtime.fair_queue import FairWorkers
+from tranche.runtime.report_pace import reports_per_gap
 from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
@@ -50,9 +51,8 @@ QUIET_SECONDS = 2.0
 """Time without high-priority writes and without starts of pods after which statuses that only report are written: if
 hundreds of jobs start at once, the plans that open windows and their pods come first."""
 REPORT_GAP_SECONDS = 0.5
-"""Time between two writes of statuses that only report, before that time without starts."""
-PATIENCE_SECONDS = 60.0
-"""Longest time for which a status that only reports waits for starts."""
+"""Time between two writes of statuses that only report, before that time without starts. Late ones are written several
+at a time."""
 LAZY_GAP_SECONDS = 0.03
 """Minimum gap between low-priority writes in seconds, so that a burst after a forecast does not delay pod starts."""
 LAZY_PER_GAP = 50
@@ -259,7 +259,7 @@ class StatusWriter:
                 await self._has_lazy.wait()
             delay = min(LAZY_SECONDS + LAZY_SECONDS_EACH * max(0, len(self._lazy) - FEW_LAZY), LONGEST_LAZY_SECONDS)
             due = self._due_lazily(delay)
-            for path in due[: 1 + len(due) // LAZY_PER_GAP]:
+            for path in due:
                 del self._lazy[path]
                 self._enqueue(path)
             if due:
@@ -269,18 +269,18 @@ class StatusWriter:
             await asyncio.sleep(first if 0.0 < first < LAZY_SECONDS else LAZY_SECONDS)
 
     def _due_lazily(self, delay: float) -> list[str]:
-        """Return the low-priority paths that are due after this delay."""
+        """Return the low-priority paths that are due after this delay, as many as are written per gap."""
         now = self._clock()
         due = [path for path, (since, _) in self._lazy.items() if since <= now - delay]
-        if not self._are_pods_starting(now):
-            return due
-        reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
-        chosen = [path for path in reports if self._lazy[path][0] <= now - PATIENCE_SECONDS]
-        if not chosen and now - self._reported_at >= REPORT_GAP_SECONDS:
-            chosen = reports[:1]
-        if chosen:
-            self._reported_at = now
-        return [path for path in due if self._lazy[path][1] is Priority.LOW] + chosen
+        reports: list[str] = []
+        if self._are_pods_starting(now):
+            if now - self._reported_at >= REPORT_GAP_SECONDS:
+                reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
+            if reports:
+                self._reported_at = now
+                del reports[reports_per_gap(now - self._lazy[reports[0]][0]) :]
+            due = [path for path in due if self._lazy[path][1] is Priority.LOW]
+        return due[: 1 + len(due) // LAZY_PER_GAP] + reports
 
     async def _serve(self, namespace: str, path: str) -> float | None:
         """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,13 +12,8 @@ from tranche.kube.api.names import REJECTION_MANAGER
 from tranche.kube.client.client import ApiError
 from tranche.kube.client.leader_election import LeadershipLostError
 from tranche.live import status_writer
-from tranche.live.status_writer import (
-    PATIENCE_SECONDS,
-    REPORT_GAP_SECONDS,
-    REQUEST_SECONDS,
-    Priority,
-    StatusWriter,
-)
+from tranche.live.status_writer import REPORT_GAP_SECONDS, REQUEST_SECONDS, Priority, StatusWriter
+from tranche.runtime.report_pace import DOUBLING_SECONDS, PATIENCE_SECONDS
 
 
 def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +163,19 @@ def test_writer_holds_reports_while_pods_start_and_many_wait() -> None:
     play(steps)
 
 
-def test_a_late_report_is_written_while_windows_open() -> None:
+def test_late_reports_are_written_ever_faster_as_windows_open() -> None:
     async def steps(burst: Burst) -> None:
         for number in range(1000):
             burst.writer.put(f"/report/{number}", value(number), Priority.REPORT)
-        await burst.open_windows(PATIENCE_SECONDS - 1.0)
+        await burst.open_windows(PATIENCE_SECONDS)
         assert len(burst.written("/report")) <= PATIENCE_SECONDS / REPORT_GAP_SECONDS
-        await burst.open_windows(10.0)
-        assert len(burst.written("/report")) == 1000
+        for _ in range(6):
+            await burst.open_windows(DOUBLING_SECONDS)
+        ends = [PATIENCE_SECONDS + DOUBLING_SECONDS * number for number in range(5)]
+        times = burst.written("/report")
+        counts = [sum(earlier < at <= later for at in times) for earlier, later in pairwise(ends)]
+        assert all(1.5 * earlier <= later <= 3 * earlier for earlier, later in pairwise(counts))
+        assert len(times) == 1000
 
     play(steps)
 

@@ -9,8 +9,9 @@ import pytest
 from support.operator_objects import NOW, training_job
 from support.virtual_time_loop import JumpingLoop, run
 from tranche.kube.api.resources import TrainingJob
+from tranche.runtime.report_pace import DOUBLING_SECONDS, PATIENCE_SECONDS
 from tranche_operator.queue import event_queue
-from tranche_operator.queue.event_queue import GAP_SECONDS, PATIENCE_SECONDS, EventQueue
+from tranche_operator.queue.event_queue import GAP_SECONDS, EventQueue
 from tranche_operator.reconcile.actions import EmitEvent
 from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 
@@ -29,7 +30,7 @@ def opened(site: str) -> EmitEvent:
     return EmitEvent("Normal", "WindowOpened", f"a worker at site {site}", starts=((site, 1),))
 
 
-def written(given: Given, busy_until: float = 0.0) -> Written:
+def written(given: Given, busy_until: float = 0.0, seconds: float = 2 * SPACING_SECONDS) -> Written:
     found: Written = []
 
     async def serve(loop: JumpingLoop) -> None:
@@ -43,7 +44,7 @@ def written(given: Given, busy_until: float = 0.0) -> Written:
         for at, one in given:
             await asyncio.sleep(max(0.0, at - loop.time()))
             await events.emit(JOB, one)
-        await asyncio.sleep(2 * SPACING_SECONDS)
+        await asyncio.sleep(seconds)
         serving.cancel()
 
     run(serve)
@@ -59,10 +60,14 @@ def test_few_events_are_written_in_order_while_pods_start() -> None:
     assert max(at for at, _, _ in found) < 12.0
 
 
-def test_events_wait_no_longer_than_the_limit() -> None:
-    found = written([(0.0, event(number)) for number in range(1000)], busy_until=1000.0)
-    assert len(found) == 1000
-    assert max(at for at, _, _ in found) < PATIENCE_SECONDS + 5.0
+def test_late_events_are_written_ever_faster_while_pods_start() -> None:
+    found = written([(0.0, event(number)) for number in range(2000)], busy_until=1000.0, seconds=900.0)
+    ends = [PATIENCE_SECONDS + DOUBLING_SECONDS * number for number in range(3)]
+    counts = [sum(earlier < at <= later for at, _, _ in found) for earlier, later in pairwise((0.0, *ends))]
+    assert counts[0] <= PATIENCE_SECONDS / GAP_SECONDS
+    assert 1.5 * counts[1] <= counts[2] <= 3 * counts[1]
+    assert len(found) == 2000
+    assert max(at for at, _, _ in found) < ends[-1] + 3 * DOUBLING_SECONDS
 
 
 def test_a_full_event_queue_drops_further_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from support.operator_objects import NOW, observed, pod, training_job
 from support.virtual_time_loop import JumpingLoop, run
+from tranche.runtime.report_pace import DOUBLING_SECONDS, PATIENCE_SECONDS
 from tranche_operator.execute.executor import ActionExecutor
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
-from tranche_operator.queue.status_queue import GAP_SECONDS, PATIENCE_SECONDS, StatusQueue
+from tranche_operator.queue.status_queue import GAP_SECONDS, StatusQueue
 from tranche_operator.reconcile.actions import WriteStatus
 from tranche_operator.reconcile.reconcile import reconcile
 from tranche_operator.settings import Settings
@@ -101,14 +102,20 @@ def test_few_statuses_are_due_while_pods_start() -> None:
     play(steps)
 
 
-def test_a_late_status_is_due_although_pods_start() -> None:
+def test_late_statuses_are_due_ever_faster_while_pods_start() -> None:
     async def steps(scene: Scene) -> None:
         scene.busy = True
         for number in range(1000):
             scene.queue.postpone(f"lab/{number}", passing=True)
-        await asyncio.sleep(PATIENCE_SECONDS - 1.0)
-        assert len(scene.again) < 300
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(PATIENCE_SECONDS)
+        assert len(scene.again) <= PATIENCE_SECONDS / GAP_SECONDS
+        before, counts = len(scene.again), []
+        for _ in range(4):
+            await asyncio.sleep(DOUBLING_SECONDS)
+            counts.append(len(scene.again) - before)
+            before = len(scene.again)
+        assert all(1.5 * earlier <= later <= 3 * earlier for earlier, later in pairwise(counts))
+        await asyncio.sleep(2 * DOUBLING_SECONDS)
         assert len(scene.again) == 1000
 
     play(steps)
