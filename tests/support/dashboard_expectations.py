@@ -199,17 +199,12 @@ class Facts:
         return found
 
     def starts(self) -> list[float]:
-        """Return seconds from the first plan with a window to its worker's start, of every worker that started."""
+        """Return seconds from the opening of a window to its worker's start, of every worker that started."""
         found = []
         for pod, started in self._started():
             names = pod["metadata"]["labels"]
             key = f"{pod['metadata']['namespace']}/{names['tranche.dev/job']}"
-            attempt = int(names["tranche.dev/attempt"])
-            for at, job in self.run.jobs[key]:
-                windows = self.status(job).get("plan", {}).get("workers", ())
-                if any(window["attempt"] == attempt for window in windows):
-                    found.append(started - at)
-                    break
+            found.append(started - self.run.openings[key, int(names["tranche.dev/attempt"])])
         return found
 
     def _started(self) -> Iterator[tuple[dict[str, Any], float]]:

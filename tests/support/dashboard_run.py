@@ -19,6 +19,8 @@ from support.prometheus_server import Labels, Prometheus
 from support.stopped_process import stopped
 from support.waiting import eventually
 from tranche.demo.local_stack import KUBE_SCHEDULER, Stack
+from tranche.demo.submission import journal_of
+from tranche.live.journal_file import read_journal
 from tranche_testcluster import Cluster
 
 JOBS, PODS = f"{API}/trainingjobs", "/api/v1/pods"
@@ -44,6 +46,8 @@ class Run:
     """Versions of all jobs, by ``namespace/name``."""
     pods: Mapping[str, Versions]
     """Versions of all pods, by UID."""
+    openings: Mapping[tuple[str, int], float]
+    """When the planner opened each window, by job and attempt: the status says so later, by the time of its write."""
     began: float
     """Time before the first job, in seconds of the clock, as all other times."""
     ended: float
@@ -69,7 +73,8 @@ def run(program: Path) -> Iterator[Run]:
         cluster.add_site("edge-a", nodes=2, gpus=1)
         cluster.add_site("edge-b", nodes=1, gpus=4)
         _prepare(cluster)
-        tranche = stack.enter_context(Stack(cluster, scheduler_options=["--estimate-seconds", "1"]))
+        options = ["--estimate-seconds", "1", "--journal", str(journal_of(cluster))]
+        tranche = stack.enter_context(Stack(cluster, scheduler_options=options))
         scheduler_ports = (tranche.port, tranche.planner_ports["scheduler"], tranche.api_ports["scheduler"])
         targets = {"tranche-scheduler": scheduler_ports, "tranche-operator": (tranche.health_port,)}
         addresses = {name: [f"127.0.0.1:{port}" for port in ports] for name, ports in targets.items()}
@@ -90,7 +95,9 @@ def run(program: Path) -> Iterator[Run]:
             jobs.setdefault(key, []).append((made["clock"], made))
         for pod in history.events[PODS]:
             pods.setdefault(pod["metadata"]["uid"], []).append((pod["clock"], pod))
-        yield Run(prometheus, jobs, pods, began, time.time(), before, after, memory)
+        facts = read_journal(journal_of(cluster))
+        openings = {(fact.job, fact.attempt): fact.at for fact in facts if fact.kind == "opened"}
+        yield Run(prometheus, jobs, pods, openings, began, time.time(), before, after, memory)
 
 
 def scrape(*ports: int) -> Scraped:
