@@ -17,7 +17,10 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
 """Pauses after failures; they double."""
 TIMEOUT_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
-"""Time for which a GPU waits for a response; after it, the pod ends as if there were no more chunks."""
+"""Time for which a GPU waits for chunks; after it, the pod ends as if there were no more."""
+UNREACHED_SECONDS = 20.0
+"""The same without any response: as long as a failover takes. If a NetworkPolicy keeps the pod from the scheduler, the
+wait is repeated at the end of each pod, and its GPU could be used meanwhile."""
 FENCED, REFUSALS = 409, (400, 401, 403, 404, 405, 413, 422)
 
 
@@ -38,11 +41,13 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
     Raises:
         FencedError: if another attempt has taken over the chunks.
     """
-    deadline, pause = time.monotonic() + PATIENCE_SECONDS, FIRST_PAUSE_SECONDS
+    began, pause = time.monotonic(), FIRST_PAUSE_SECONDS
+    patience = PATIENCE_SECONDS if mine.renewed else UNREACHED_SECONDS
     while mine.next_api and not stop.is_set():
         try:
             return _ask(mine, durable)
         except urllib.error.HTTPError as error:
+            patience = PATIENCE_SECONDS
             with error:
                 reason = error.read(1000).decode(errors="replace").strip()
             if error.code == FENCED:
@@ -52,7 +57,9 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
                 return None
         except Exception as error:  # the chunks are done, however the request fails
             logger.warning("a request for chunks failed: %s: %s", type(error).__name__, error)
-        if time.monotonic() + pause > deadline:
+        if time.monotonic() + pause > began + patience:
+            if patience == UNREACHED_SECONDS:
+                logger.warning("%s does not respond: does a NetworkPolicy keep this pod from it?", mine.next_api)
             return None
         stop.wait(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

@@ -137,11 +137,37 @@ def test_session_without_renewal_service_ends_normally(tmp_path: Path, api: Api,
     assert (len(api.asked), session.exit_code, left(tmp_path)) == (1, EXIT_DONE, {"0": 2})
 
 
-def test_renewal_request_stops_after_its_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 0.05)
-    session = Session(assigned(tmp_path, "http://127.0.0.1:1"))
+@pytest.mark.parametrize("answers", [[(503, {})] * 100, [chunks(1, fence=9), *[(503, {})] * 100]])
+def test_renewal_request_stops_after_its_patience(
+    answers: list[Answer], tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(chunk_request, "UNREACHED_SECONDS", 0.0)
+    api.answers = answers
+    session = Session(assigned(tmp_path, api.url))
     train(session)
     assert session.exit_code == EXIT_DONE
+    assert len(api.asked) > 2, "it has given up before its patience was over"
+
+
+def test_request_to_unreachable_scheduler_is_given_up_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(chunk_request, "UNREACHED_SECONDS", 0.05)
+    session = Session(assigned(tmp_path, "http://127.0.0.1:1"))
+    train(session)
+    assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"0": 2})
+    assert "does a NetworkPolicy keep this pod from it?" in caplog.text
+
+
+def test_lost_scheduler_gets_the_whole_patience(tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(chunk_request, "UNREACHED_SECONDS", 0.0)
+    api.answers = [chunks(1, fence=9), (200, {}), (200, {}), chunks()]
+    session = Session(assigned(tmp_path, api.url))
+    assert [chunk for chunk, _, _ in train(session)] == [0, 0, 1, 1]
+    assert len(api.asked) == 4, "a response that cannot be read is asked for again"
 
 
 def test_a_worker_whose_attempt_is_over_leaves_nothing_behind(tmp_path: Path, api: Api) -> None:
