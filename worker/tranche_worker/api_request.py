@@ -13,7 +13,8 @@ from tranche_worker.assignment import Assignment
 def post(mine: Assignment, api: str, action: str, body: Mapping[str, Any], timeout: float) -> bytes:
     """Send a request with the pod's token, and return the response body.
 
-    The token and the CA are read again for each request, because both are renewed while the pod runs.
+    The token and the CA are read again for each request, because both are renewed while the pod runs. A proxy of the
+    environment is ignored: the API is a Service of the cluster, and a proxy outside would get the token.
 
     Args:
         mine: Assignment with job, token and CA.
@@ -32,8 +33,10 @@ def post(mine: Assignment, api: str, action: str, body: Mapping[str, Any], timeo
         json.dumps(body).encode(),
         {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
-    context = _context(mine.authority) if api.startswith("https:") else None
-    with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:  # noqa: S310
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if api.startswith("https:"):
+        handlers.append(urllib.request.HTTPSHandler(context=_context(mine.authority)))
+    with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
         received: bytes = answer.read()
         return received
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -110,6 +111,20 @@ def test_session_continues_with_renewed_chunks_until_none_left(tmp_path: Path, a
     ]
     assert {request[:2] for request in api.asked} == {("/v1/jobs/ns/cats/next", "Bearer secret")}
     assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {"3": 2})
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY"])
+def test_proxy_of_the_environment_is_ignored(
+    name: str, tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(urllib.request, "_opener", None)  # it keeps the proxy of the first request of a process
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setattr(chunk_request, "UNREACHED_SECONDS", 0.0)
+    api.answers = [chunks()]
+    train(Session(assigned(tmp_path, api.url)))
+    assert len(api.asked) == 1
 
 
 def test_what_is_not_saved_is_not_asked_with(tmp_path: Path, api: Api) -> None:
