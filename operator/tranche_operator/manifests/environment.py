@@ -1,6 +1,7 @@
 """Environment variables of training containers: identity, chunks, and addresses of the other pods."""
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ TOKEN_DIRECTORY, TOKEN_FILE, CA_FILE = "/var/run/secrets/tranche.dev", "token", 
 """Directory of a pod's token for the report API and of the API's CA certificates, and their file names."""
 RENDEZVOUS_PORT = 29500
 """Port on which rank 0 of a gang listens; the default of torchrun."""
+HOST_PORTS = range(20_000, 30_000)
+"""Such ports of gangs on the networks of their nodes, below NodePorts and ephemeral ports: each job has one of its own,
+so that the first members of two gangs can share a node."""
 
 
 def address(job: TrainingJob, role: str, index: int) -> str:
@@ -141,15 +145,21 @@ def _tensorflow_config(job: TrainingJob, role: str, index: int) -> str:
 def _gang(job: TrainingJob, index: int) -> dict[str, str]:
     """Return the rendezvous variables of an all-reduce job for torch.distributed's ``env://`` and torchrun (PET_*)."""
     leader = "localhost" if is_alone(job) else address(job, ROLE_WORKER, 0)
-    size = str(job.spec.workers.max_replicas)
+    size, port = str(job.spec.workers.max_replicas), str(_rendezvous_port(job))
     return {
         "MASTER_ADDR": leader,
-        "MASTER_PORT": str(RENDEZVOUS_PORT),
+        "MASTER_PORT": port,
         "WORLD_SIZE": size,
         "RANK": str(index),
         "PET_NNODES": size,
         "PET_NODE_RANK": str(index),
         "PET_MASTER_ADDR": leader,
-        "PET_MASTER_PORT": str(RENDEZVOUS_PORT),
+        "PET_MASTER_PORT": port,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": _grace(job.spec.workers.template),  # torchrun kills after 30 s otherwise
     }
+
+
+def _rendezvous_port(job: TrainingJob) -> int:
+    if not (job.spec.workers.template.get("spec") or {}).get("hostNetwork"):
+        return RENDEZVOUS_PORT
+    return HOST_PORTS[zlib.crc32(job.metadata.uid.encode()) % len(HOST_PORTS)]

@@ -219,6 +219,8 @@ def _spec(
     }
     if spec.get("terminationGracePeriodSeconds") == 0:
         spec["terminationGracePeriodSeconds"] = 1  # else any deletion would free its GPU while its containers still run
+    if spec.get("hostNetwork"):
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")  # else the names of Services do not resolve in it
     volume = job.spec.checkpoint.volume if job.spec.checkpoint else None
     if volume is not None:
         volumes.append({**copy.deepcopy(volume), "name": checkpoint_volume.CHECKPOINT_VOLUME})

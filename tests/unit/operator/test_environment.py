@@ -77,6 +77,18 @@ def test_with_a_chief_everybody_knows_it_too() -> None:
     assert "TF_CONFIG" in worker_of(training_job(chunks=None, chief=True, status={"plan": plan(window(0, 3))}))
 
 
+def test_gangs_on_the_network_of_a_node_have_ports_of_their_own() -> None:
+    template = {"spec": {"hostNetwork": True, "containers": [{"name": "t", "image": "x"}]}}
+    ports = []
+    for uid in ("6f1c", "80aa"):
+        job = training_job(uid=uid, chunks=None, workers=3, template=template, status={"plan": plan(window(2, 6))})
+        variables = worker_of(job)
+        assert variables["MASTER_PORT"] == variables["PET_MASTER_PORT"]
+        ports.append(int(variables["MASTER_PORT"]))
+    assert ports[0] != ports[1]
+    assert all(20_000 <= port < 30_000 for port in ports)
+
+
 def test_gang_member_environment_has_rank_and_master_address() -> None:
     job = training_job(chunks=None, workers=3, status={"plan": plan(window(2, 6))})
     variables = worker_of(job)

@@ -105,6 +105,20 @@ def test_grace_period_of_zero_becomes_one_second() -> None:
     assert {"name": "TRANCHE_GRACE_SECONDS", "value": "1"} in spec["containers"][0]["env"]
 
 
+@pytest.mark.parametrize(
+    ("own", "policy"),
+    [
+        ({}, None),
+        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "None"}, "None"),
+        ({"hostNetwork": False}, None),
+    ],
+)
+def test_pod_on_its_nodes_network_resolves_services(own: dict[str, Any], policy: str | None) -> None:
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **own}}
+    assert worker(job_with_template(template))["spec"].get("dnsPolicy") == policy
+
+
 def test_our_variables_win_and_come_first_in_every_container() -> None:
     spec = worker(job_with_template())["spec"]
     containers = [*spec["initContainers"], *spec["containers"]]
