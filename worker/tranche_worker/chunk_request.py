@@ -42,12 +42,12 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
         FencedError: if another attempt has taken over the chunks.
     """
     began, pause = time.monotonic(), FIRST_PAUSE_SECONDS
-    patience = PATIENCE_SECONDS if mine.renewed else UNREACHED_SECONDS
+    is_reached = bool(mine.renewed)
     while mine.next_api and not stop.is_set():
         try:
             return _ask(mine, durable)
         except urllib.error.HTTPError as error:
-            patience = PATIENCE_SECONDS
+            is_reached = True
             with error:
                 reason = error.read(1000).decode(errors="replace").strip()
             if error.code == FENCED:
@@ -57,8 +57,8 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -
                 return None
         except Exception as error:  # the chunks are done, however the request fails
             logger.warning("a request for chunks failed: %s: %s", type(error).__name__, error)
-        if time.monotonic() + pause > began + patience:
-            if patience == UNREACHED_SECONDS:
+        if time.monotonic() + pause > began + (PATIENCE_SECONDS if is_reached else UNREACHED_SECONDS):
+            if not is_reached:
                 logger.warning("%s does not respond: does a NetworkPolicy keep this pod from it?", mine.next_api)
             return None
         stop.wait(pause)

@@ -272,15 +272,16 @@ class StatusWriter:
         """Return the low-priority paths that are due after this delay, as many as are written per gap."""
         now = self._clock()
         due = [path for path, (since, _) in self._lazy.items() if since <= now - delay]
-        reports: list[str] = []
-        if self._are_pods_starting(now):
-            if now - self._reported_at >= REPORT_GAP_SECONDS:
-                reports = [path for path in due if self._lazy[path][1] is Priority.REPORT]
-            if reports:
-                self._reported_at = now
-                del reports[reports_per_gap(now - self._lazy[reports[0]][0]) :]
-            due = [path for path in due if self._lazy[path][1] is Priority.LOW]
-        return due[: 1 + len(due) // LAZY_PER_GAP] + reports
+        if not self._are_pods_starting(now):
+            return due[: 1 + len(due) // LAZY_PER_GAP]
+        low = [path for path in due if self._lazy[path][1] is Priority.LOW]
+        chosen = low[: 1 + len(low) // LAZY_PER_GAP]
+        if now - self._reported_at < REPORT_GAP_SECONDS:
+            return chosen
+        if reports := [path for path in due if self._lazy[path][1] is Priority.REPORT]:
+            self._reported_at = now
+            chosen += reports[: reports_per_gap(now - self._lazy[reports[0]][0])]
+        return chosen
 
     async def _serve(self, namespace: str, path: str) -> float | None:
         """Write an object, and queue it again if it has changed meanwhile; returns the seconds that the write took."""

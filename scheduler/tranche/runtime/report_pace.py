@@ -7,12 +7,12 @@ written at once, they would delay the last pods of a burst that a slow control p
 PATIENCE_SECONDS = 60.0
 """Waiting time of the oldest report up to which one report is written per gap."""
 DOUBLING_SECONDS = 15.0
-"""Further waiting time after which twice as many are written per gap. So they also follow starts that never end: at 20
-a second, for instance, two minutes later."""
-MOST_PER_GAP = 64
+"""Further waiting time after which twice as many are written per gap, so that reports do not wait indefinitely for
+starts that never end."""
+MOST_DOUBLINGS = 6
 
 
 def reports_per_gap(waited: float) -> int:
     """Return the number of reports to write per gap when the oldest has waited for this number of seconds."""
     doublings = (waited - PATIENCE_SECONDS) / DOUBLING_SECONDS
-    return int(min(2.0 ** max(0.0, min(doublings, 10.0)), MOST_PER_GAP))
+    return int(2.0 ** min(max(0.0, doublings), MOST_DOUBLINGS))
