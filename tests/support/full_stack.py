@@ -96,8 +96,10 @@ class Jobs:
         return self.status(name)
 
     def delete(self, *names: str) -> None:
+        """Delete jobs, all of them before a pod ends whose place another one would take, and wait for their pods."""
         for name in names:
             self.cluster.request("DELETE", f"{API}/namespaces/default/trainingjobs/{name}")
+        for name in names:
             self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
 
 

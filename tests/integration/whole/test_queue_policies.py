@@ -133,8 +133,8 @@ def test_suspended_and_drained_attempts_name_their_causes(whole: Whole) -> None:
         assert second is not None
         assert (second.why, second.preempted_by) == ("node edge-a-0 is drained", "")
     finally:
+        whole.delete("paused")  # first: on a free node it would get another pod, which the next test would find
         whole.cluster.kubectl("uncordon", "edge-a-0")
-        whole.delete("paused")
 
 
 def suspended(value: bool) -> dict[str, Any]:
