@@ -22,7 +22,7 @@ from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.convert.trainingjob import plan_status, planned_condition, progress_status, status_object, to_job
 from tranche.model import Interval, JobPlan, JobProgress, Window
-from tranche_operator.reconcile.status import ConditionUpdate, JobPhase, PodCounts, PodTimes, new_status
+from tranche_operator.reconcile.status import ConditionUpdate, PhaseUpdate, PodCounts, PodTimes, new_status
 from tranche_testcluster import Cluster
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -74,7 +74,7 @@ class Requests:
         checked = ConditionUpdate("InvalidTemplate", "False", "Admitted", "the API server admits the pods")
         created = job_object.metadata.creation_timestamp
         assert created is not None
-        phase, times = JobPhase("Running", "WorkersRun", "workers run"), PodTimes(created, created)
+        phase, times = PhaseUpdate("Running", "WorkersRun", "workers run"), PodTimes(created, created)
         status = new_status(job_object, counts, phase, [checked], created, times)
         requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
         status["admitted"] = {"generation": 1, "pods": [{"role": "worker", "requests": requests}]}

@@ -15,7 +15,7 @@ ROUNDS = {
 
 
 @pytest.mark.parametrize("seed", ROUNDS)
-def test_everything_comes_to_a_good_end_whatever_is_broken(seed: int, tmp_path: Path) -> None:
+def test_round_with_listed_faults_has_no_problem(seed: int, tmp_path: Path) -> None:
     names = ROUNDS[seed]
     size = rounds.Size(jobs=4, faults=len(names), seconds=8.0, only=names)
     outcome = rounds.run(seed, tmp_path / "round", size, print)

@@ -2,7 +2,7 @@
 
 ``PYTHONPATH=tests python tests/contract/record.py`` repeats it.
 
-A pod with a short list is filtered, prioritized and bound; then one that fits nowhere asks whom it may evict.
+A pod with planned nodes is filtered, prioritized and bound; then one that fits nowhere asks whom it may evict.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Required node affinity: the plan's short list of nodes, combined with the terms of the user's template.
+"""Required node affinity: the planned node and the fallbacks of a window, with the terms of the user's template.
 
 kube-scheduler considers only the listed nodes if *every* term has a ``matchFields metadata.name`` expression with one
 value. Terms are alternatives, so each planned node is combined with each term of the user.

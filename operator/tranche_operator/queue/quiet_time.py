@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-BUSY_SECONDS = 0.1
-"""Interval of the checks."""
+POLL_SECONDS = 0.1
+"""Interval at which a wait checks whether something is busy."""
 START_SECONDS = 2.0
 """Time after the binding or start of a pod during which others are expected to start."""
 PATIENCE_SECONDS = 5.0
@@ -23,4 +23,4 @@ async def wait_until_idle(
         patience_seconds: Longest wait.
     """
     while busy() and clock() < since + patience_seconds:
-        await asyncio.sleep(BUSY_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from tranche.runtime.report_pace import reports_per_gap
-from tranche_operator.queue.quiet_time import BUSY_SECONDS, wait_until_idle
+from tranche_operator.queue.quiet_time import POLL_SECONDS, wait_until_idle
 
 GAP_SECONDS = 0.5
 """Time between two statuses while pods start. Late ones are more at a time."""
@@ -83,7 +83,7 @@ class StatusQueue:
                 self._due.add(key)
                 self._last = self._clock()
                 self._again(key)
-            await asyncio.sleep(BUSY_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def _number_due(self) -> int:
         """Return the number of statuses that are due now, if they have lasted long enough."""

@@ -12,12 +12,12 @@ from tranche.model.place_counts import places_text
 from tranche.model.stop_text import cost_text, preemption_text
 from tranche_operator.reconcile.actions import EmitEvent, EmitPendingEvent, EvictPod, RequeueAfter
 from tranche_operator.reconcile.observed import PodView, TemplateVerdict, Wait, is_current, is_open
-from tranche_operator.reconcile.status import JobPhase, condition_of
+from tranche_operator.reconcile.status import PhaseUpdate, condition_of
 
 _ROLES = {names.ROLE_WORKER: "worker", names.ROLE_SERVER: "parameter server", names.ROLE_CHIEF: "chief"}
 
 
-def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
+def phase_events(job: TrainingJob, job_phase: PhaseUpdate) -> list[EmitEvent]:
     """Return the events about a change from the phase in the status to the computed one."""
     before, phase = job.status.phase, job_phase.phase
     if before == phase:
@@ -37,7 +37,7 @@ def phase_events(job: TrainingJob, job_phase: JobPhase) -> list[EmitEvent]:
 
 
 def wait_events(
-    job: TrainingJob, job_phase: JobPhase, wait: Wait, now: datetime
+    job: TrainingJob, job_phase: PhaseUpdate, wait: Wait, now: datetime
 ) -> list[EmitPendingEvent | RequeueAfter]:
     """Return an event with the plan's explanation, if it differs from the last one in more than times.
 

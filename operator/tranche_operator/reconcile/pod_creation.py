@@ -75,7 +75,7 @@ def needs_service(job: TrainingJob) -> bool:
 
 
 def name_taken(job: TrainingJob) -> str:
-    """Say that another Service has the name of the job's."""
+    """Return the message that another Service has the name of the job's Service."""
     return (
         f"Service {job.metadata.name} does not belong to this job, so its pods cannot "
         "resolve each other's names: delete that Service"

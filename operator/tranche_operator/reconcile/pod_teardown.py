@@ -19,7 +19,7 @@ from tranche_operator.reconcile.observed import Entry, PodView, Rejection, is_cu
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.settings import Settings
 
-WRITTEN_SECONDS = 2.0
+RECHECK_SECONDS = 2.0
 """Delay after which a finished job whose end is being written to its status is looked at again. It is not zero, so that
 a write that the API server refuses again and again does not become a hot loop."""
 
@@ -181,7 +181,7 @@ def _end_of_life(job: TrainingJob, now: datetime) -> tuple[Action, ...]:
     if seconds is None:
         return ()
     if end is None:
-        return (RequeueAfter(max(float(seconds), WRITTEN_SECONDS)),)
+        return (RequeueAfter(max(float(seconds), RECHECK_SECONDS)),)
     left = seconds - (now - end).total_seconds()
     return (RequeueAfter(left) if left > 0 else DeleteJob(job.metadata.uid),)
 

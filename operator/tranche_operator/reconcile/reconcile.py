@@ -27,7 +27,7 @@ from tranche_operator.reconcile.observed import Entry, Observed, PodView, Templa
 from tranche_operator.reconcile.status import (
     TERMINAL,
     ConditionUpdate,
-    JobPhase,
+    PhaseUpdate,
     PodCounts,
     compute_phase,
     condition_of,
@@ -176,7 +176,7 @@ def _report(
     observed: Observed,
     job: TrainingJob,
     counts: PodCounts,
-    job_phase: JobPhase,
+    job_phase: PhaseUpdate,
     updates: list[ConditionUpdate],
     now: datetime,
     directory: str,

@@ -74,8 +74,8 @@ NO_TIMES = PodTimes()
 
 
 @dataclass(frozen=True, slots=True)
-class JobPhase:
-    """A phase, with reason and message."""
+class PhaseUpdate:
+    """Value of status.phase, with the reason and the message of its conditions."""
 
     phase: Phase
     reason: str
@@ -98,7 +98,7 @@ def _all_done(members: int, *, is_gang: bool) -> str:
     return f"all {members} {'members of the gang' if is_gang else 'chunks'} are done"
 
 
-def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhase:
+def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> PhaseUpdate:
     """Compute the job's phase; a terminal phase in its status is kept."""
     if job.status.phase in TERMINAL:
         return _as_before(job.status)
@@ -106,26 +106,26 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> JobPhas
     progress = job.status.progress
     chief_goes_on = job.status.plan is not None and job.status.plan.chief is not None
     if progress is not None and not chief_goes_on and parse_chunks(progress.done).issuperset(range(members)):
-        return JobPhase("Succeeded", "AllDone", _all_done(members, is_gang=job.spec.data is None))
+        return PhaseUpdate("Succeeded", "AllDone", _all_done(members, is_gang=job.spec.data is None))
     limit = job.spec.run_policy.backoff_limit
     if progress is not None and progress.failures > limit:
         message = f"{progress.failures} pods failed, more than runPolicy.backoffLimit ({limit}) allows"
-        return JobPhase("Failed", "BackoffLimitExceeded", message)
+        return PhaseUpdate("Failed", "BackoffLimitExceeded", message)
     deadline = deadline_of(job)
     if deadline is not None and now >= deadline:
         seconds = job.spec.run_policy.active_deadline_seconds
-        return JobPhase(
+        return PhaseUpdate(
             "Failed",
             "DeadlineExceeded",
             f"not done {seconds} s after its first pod was created (runPolicy.activeDeadlineSeconds)",
         )
     if job.spec.suspend and not (counts.active_workers or counts.active_servers or counts.active_chiefs):
-        return JobPhase("Suspended", "Suspended", "spec.suspend is true")
+        return PhaseUpdate("Suspended", "Suspended", "spec.suspend is true")
     if counts.running_workers or counts.running_chiefs:
-        return JobPhase("Running", "WorkersRun", "workers run")
+        return PhaseUpdate("Running", "WorkersRun", "workers run")
     if counts.active_workers or counts.active_chiefs:
-        return JobPhase("Starting", "WorkersStart", "no worker runs yet")
-    return JobPhase("Waiting", "NoWorkers", "no worker is planned now")
+        return PhaseUpdate("Starting", "WorkersStart", "no worker runs yet")
+    return PhaseUpdate("Waiting", "NoWorkers", "no worker is planned now")
 
 
 def deadline_of(job: TrainingJob) -> datetime | None:
@@ -147,7 +147,7 @@ def _was_suspended(job: TrainingJob) -> bool:
     return find_condition(job.status.conditions, names.CONDITION_SUSPENDED) is not None
 
 
-def pod_times(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: datetime, known: PodTimes) -> PodTimes:
+def pod_times(job: TrainingJob, counts: PodCounts, job_phase: PhaseUpdate, now: datetime, known: PodTimes) -> PodTimes:
     """Return the times of the first pod and of the start.
 
     That of the first pod is None while the job is suspended, until it has a pod again.
@@ -171,7 +171,7 @@ def pod_times(job: TrainingJob, counts: PodCounts, job_phase: JobPhase, now: dat
 def new_status(
     job: TrainingJob,
     counts: PodCounts,
-    job_phase: JobPhase,
+    job_phase: PhaseUpdate,
     updates: Iterable[ConditionUpdate],
     now: datetime,
     times: PodTimes,
@@ -259,14 +259,14 @@ def condition_of(job: TrainingJob, kind: str) -> Condition | None:
     return find_condition(job.status.conditions, kind)
 
 
-def _as_before(status: TrainingJobStatus) -> JobPhase:
+def _as_before(status: TrainingJobStatus) -> PhaseUpdate:
     kind = names.CONDITION_COMPLETE if status.phase == "Succeeded" else names.CONDITION_FAILED
     phase: Phase = "Succeeded" if status.phase == "Succeeded" else "Failed"
     condition = find_condition(status.conditions, kind)
-    return JobPhase(phase, condition.reason if condition else phase, condition.message if condition else "")
+    return PhaseUpdate(phase, condition.reason if condition else phase, condition.message if condition else "")
 
 
-def _phase_updates(job: TrainingJob, job_phase: JobPhase, before: Mapping[str, Condition]) -> list[ConditionUpdate]:
+def _phase_updates(job: TrainingJob, job_phase: PhaseUpdate, before: Mapping[str, Condition]) -> list[ConditionUpdate]:
     phase, reason, message = job_phase.phase, job_phase.reason, job_phase.message
     running: Truth = "True" if phase == "Running" else "False"
     updates = [ConditionUpdate(names.CONDITION_RUNNING, running, reason, message)]

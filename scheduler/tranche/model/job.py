@@ -97,7 +97,8 @@ class Job:
     required_level: str = ""
     """Topology level, by its label key, that all members of a gang must share; empty: none."""
     preferred_level: str = ""
-    """Topology level that the members of a gang should share; if none has room, they start at a wider level."""
+    """Topology level that the members of a gang should share; empty: none. A gang that names one starts at the
+    narrowest level that has room for it, whichever it names."""
     server: PodShape | None = None
     servers: int = 0
     chief: PodShape | None = None

@@ -1,4 +1,4 @@
-"""A real kube-scheduler asks our extender: who is bound where."""
+"""Nodes to which a real kube-scheduler binds the pods of plans, with the real extender."""
 
 import json
 import time
@@ -47,7 +47,7 @@ class Lab:
         self.until(lambda: self.extender.plan_seen(self.namespace, job) == f"{stamp[0]}.{stamp[1]}")
 
     def worker(self, job: str, index: int, attempt: int, nodes: Sequence[str], gpus: int = 1, plan: str = "1.1") -> str:
-        """Create the pod of a window, with its short list."""
+        """Create the pod of a window, with its planned node and fallbacks."""
         labels = {
             "tranche.dev/job": job,
             "tranche.dev/role": "worker",
@@ -239,7 +239,7 @@ def test_rejected_pod_costs_two_filter_calls_and_no_eviction(lab: Lab, site: str
     assert lab.names() == {*victims, rejected}
 
 
-def test_a_stranger_does_not_evict_where_a_plan_waits(lab: Lab, site: str) -> None:
+def test_foreign_pod_evicts_nothing_on_reserved_node(lab: Lab, site: str) -> None:
     (node,) = lab.cluster.add_site(site, nodes=1, gpus=2)
     lowest = add_priority_class(lab.cluster, "extender-test-lowest", -1000)
     equal = add_priority_class(lab.cluster, "extender-test-equal", -9)

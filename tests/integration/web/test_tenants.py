@@ -95,7 +95,7 @@ def test_the_events_of_a_job_are_those_of_the_api_server(whole: Whole) -> None:
     assert {event["message"] for event in told} <= known
 
 
-def test_only_tokens_that_the_api_server_believes_open_anything(whole: Whole) -> None:
+def test_page_refuses_tokens_that_fail_token_review(whole: Whole) -> None:
     assert ask(whole, "overview", token(whole, "team-a", "ann", audience=""))[0] == 200
     refused = {
         "none": get(f"{whole.stack.page_url}/v1/overview")[0],
@@ -106,7 +106,7 @@ def test_only_tokens_that_the_api_server_believes_open_anything(whole: Whole) ->
     assert set(refused.values()) == {401}, refused
 
 
-def test_a_token_for_the_page_is_worth_nothing_at_the_api_server(whole: Whole) -> None:
+def test_page_token_is_refused_by_api_server(whole: Whole) -> None:
     kubeconfig = ("--server", whole.cluster.url, "--insecure-skip-tls-verify", "--kubeconfig=/dev/null")
     mine = token(whole, "team-a", "ann")
     said = whole.cluster.kubectl("get", "trainingjobs", "-n", "team-a", *kubeconfig, f"--token={mine}", check=False)

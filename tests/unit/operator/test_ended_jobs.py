@@ -16,7 +16,7 @@ from tranche_operator.reconcile.actions import (
     RequeueAfter,
     WriteStatus,
 )
-from tranche_operator.reconcile.pod_teardown import WRITTEN_SECONDS
+from tranche_operator.reconcile.pod_teardown import RECHECK_SECONDS
 
 
 class TestFinishedJobs:
@@ -86,7 +86,7 @@ class TestFinishedJobs:
         actions = decide(observed(ending))
         (write,) = of_type(WriteStatus, actions)
         assert not of_type(DeleteJob, actions)
-        assert pauses(actions) == [WRITTEN_SECONDS]
+        assert pauses(actions) == [RECHECK_SECONDS]
         ended = job_with(status={"progress": {"done": "0-3"}, **write.status}, spec=policy)
         assert of_type(DeleteJob, decide(observed(ended))) == [DeleteJob(UID)]
 

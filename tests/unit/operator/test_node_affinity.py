@@ -1,4 +1,4 @@
-"""The short list of nodes, combined with what the user requires, means exactly both."""
+"""The required node affinity means exactly the planned node, its fallbacks and the terms of the template."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Gangs start whole, and when they cannot, they let go of everything and wait longer each time."""
+"""Gangs start with all members or none; after a member finds no place, all windows close and the pause doubles."""
 
 from support.builders import gang, node, of_type, planner
 from tranche.planner import (
@@ -18,8 +18,8 @@ def attempts(made: Planner, key: str) -> list[int]:
     return [attempt for attempt, run in made.cluster.jobs[key].runs.items() if not run.closing]
 
 
-def let_go(made: Planner, key: str, now: float) -> list[Instruction]:
-    """Its pods have stopped."""
+def end_all(made: Planner, key: str, now: float) -> list[Instruction]:
+    """Report the end of all pods of the job, and return the instructions."""
     ends = [WorkerEnded(key, attempt, "Preempted", now) for attempt in made.cluster.jobs[key].runs]
     return [instruction for end in ends for instruction in made.handle(end, now)]
 
@@ -38,7 +38,7 @@ def test_unschedulable_member_stops_gang_and_next_gang_starts() -> None:
     made.handle(WorkerStarted(first.key, 1, 2.0), 2.0)  # some are up, and hold their nodes
     assert find_no_place(made, first.key, 30.0) == 3
     assert attempts(made, second.key) == [1, 2, 3]
-    assert not of_type(OpenWindow, let_go(made, first.key, 31.0))
+    assert not of_type(OpenWindow, end_all(made, first.key, 31.0))
     assert "no free ports" in made.plan_of(first.key, 31.0).explanation
 
 
@@ -51,7 +51,7 @@ def test_gang_backoff_doubles_until_the_gang_has_run() -> None:
         now += 30.0
         made.handle(WorkerStarted(one.key, attempts(made, one.key)[0], now - 1.0), now - 1.0)  # the other one is not
         assert find_no_place(made, one.key, now) == 2
-        assert not of_type(OpenWindow, let_go(made, one.key, now + 1.0))
+        assert not of_type(OpenWindow, end_all(made, one.key, now + 1.0))
         assert not of_type(OpenWindow, made.handle(Tick(), now + pause - 0.1))
         opened = of_type(OpenWindow, made.handle(Tick(), now + pause))
         assert len(opened) == 2
@@ -59,9 +59,9 @@ def test_gang_backoff_doubles_until_the_gang_has_run() -> None:
     for attempt in attempts(made, one.key):
         made.handle(WorkerStarted(one.key, attempt, now), now)
     made.handle(WorkerEnded(one.key, attempts(made, one.key)[0], "Preempted", now + 1.0), now + 1.0)
-    let_go(made, one.key, now + 2.0)
+    end_all(made, one.key, now + 2.0)
     assert find_no_place(made, one.key, now + 30.0) == 2
-    let_go(made, one.key, now + 30.0)
+    end_all(made, one.key, now + 30.0)
     assert len(of_type(OpenWindow, made.handle(Tick(), now + 40.0))) == 2
 
 
@@ -72,7 +72,7 @@ def test_the_longest_pause_is_bounded() -> None:
     now = 0.0
     for _ in range(40):
         find_no_place(made, one.key, now)
-        let_go(made, one.key, now)
+        end_all(made, one.key, now)
         now += 60.0
         assert len(of_type(OpenWindow, made.handle(Tick(), now))) == 2
 

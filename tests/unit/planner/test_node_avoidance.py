@@ -77,7 +77,7 @@ def test_job_retries_node_after_growing_pauses(policy: str) -> None:
     assert opened(p.handle(Tick(), now + 300.0)) == [KEY], "nothing has changed: the usual time"
 
 
-def test_a_start_there_makes_the_next_refusal_the_first() -> None:
+def test_worker_start_on_node_resets_refusal_pause() -> None:
     p = refused()
     guest_goes(p, 50.0)
     p.handle(WorkerStarted(KEY, 2, 51.0), 51.0)
@@ -131,7 +131,7 @@ def rivals(**changes: object) -> Planner:
     return p
 
 
-def test_who_was_spared_is_asked_as_soon_as_the_time_is_over() -> None:
+def test_victim_kept_by_budget_is_closed_after_hold() -> None:
     p = rivals()
     p.handle(EvictionRefused("default/long", (1,), "budget"), 2.0)
     p.handle(WorkerEnded("default/short", 1, "Lost", 3.0), 3.0)

@@ -14,8 +14,9 @@ Phase = TypeVar("Phase", bound=Enum)
 _HEAD = """\
 # Phases of windows and jobs
 
-Generated from the code by `make generate`; do not edit. The planner keeps a phase for every window, and works out the
-phase of a job from what it knows of it. The tables of transitions are in `WINDOW_TRANSITIONS` and `JOB_TRANSITIONS`
+Generated from the code by `make generate`; do not edit. These are the phases inside the planner. `status.phase` of a
+job has [other values](trainingjob.md), since the operator derives it from the pods. The planner stores the phase of
+each window, and derives the phase of a job from its state. The tables are in `WINDOW_TRANSITIONS` and `JOB_TRANSITIONS`
 ([architecture.md](../explanation/architecture.md#the-planner)). With `PlannerSettings.validate` the planner checks each
 transition of a window when it takes place, and the phase of each job after every decision. A decision can cover several
 events.

@@ -77,7 +77,8 @@ def _template(kind: str, **more: tuple[str, str]) -> Any:
 
 def _without_gpus(message: str, *containers: str) -> dict[str, tuple[str, str]]:
     """Return the rules by which the containers of a template request no GPUs. They have the usual names of GPUs."""
-    gpu = "k.endsWith('/gpu') || k.startsWith('nvidia.com/') || k.startsWith('amd.com/')"
+    prefixes = " || ".join(f"k.startsWith('{vendor}/')" for vendor in ("nvidia.com", "amd.com", "gpu.intel.com"))
+    gpu = f"k.endsWith('/gpu') || {prefixes}"
     parts = [f"spec.{name}.resources.{part}" for name in containers for part in ("requests", "limits")]
     return dict.fromkeys(parts, (f"!self.exists(k, {gpu})", message))
 

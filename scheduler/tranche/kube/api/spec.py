@@ -27,8 +27,9 @@ class Staging(Resource):
     """Pods that copy the data of chunks to another site before these train there."""
 
     template: StagingTemplate
-    """Pod template, without GPUs. Its program copies the chunks in TRANCHE_CHUNKS from TRANCHE_DATA_SITE to the job's
-    volume at TRANCHE_SITE and exits with 0. It must be idempotent, since it may run again."""
+    """Pod template, without GPUs. Its program copies the chunks in TRANCHE_CHUNKS from TRANCHE_DATA_SITE to a volume
+    that the workers at TRANCHE_SITE mount, such as checkpoint.volume (at TRANCHE_CHECKPOINT_DIR), and exits with 0. It
+    must be idempotent, since it may run again."""
 
 
 class Data(Resource):
@@ -59,9 +60,11 @@ class Data(Resource):
     batches_per_chunk: int = Field(default=1, ge=1, le=1_000_000_000)
     """Number of mini-batches in one chunk (B)."""
     chunk_size: Quantity | None = None
-    """Size of one chunk in bytes, such as 64Mi; it determines the transfer time to a site."""
+    """Size of one chunk in bytes, such as 64Mi; it determines the transfer time to a site. Under the policy chunk, a
+    job with `site` and without chunkSize trains only there or at an unlimited site: its data are never copied."""
     site: SiteReference | None = None
-    """Site that holds the data when the job starts; default: every site."""
+    """Site that holds the data when the job starts; default: every site. Declare chunkSize too, so that the chunks can
+    train elsewhere."""
     staging: Staging | None = None
     """Pods that copy the data of chunks to another site before these train there; default: workers copy the data."""
 
@@ -79,10 +82,11 @@ class WorkerTopology(Resource):
     )
 
     required: LabelKey | None = None
-    """Topology level that all members must share: nodes with the same value of this label. Until a group of nodes has
-    room for all members, the job waits."""
+    """Topology level that all members must share: nodes with the same value of this label, which is one of the chart
+    value topologyLevels, such as tranche.dev/rack. Until a group of nodes has room for all members, the job waits."""
     preferred: LabelKey | None = None
-    """Topology level that the members should share. If no group of nodes has room, they start further apart."""
+    """Topology level that the members should share. They start at the narrowest level that has room for all of them: at
+    a wider one than this if no group of nodes has room."""
 
 
 class Workers(Resource):
@@ -111,7 +115,7 @@ class Chief(Resource):
     """The coordinator of a TensorFlow ParameterServerStrategy job. The job ends when the chief ends."""
 
     template: Template
-    """Pod template of the chief."""
+    """Pod template of the chief, which usually requests no GPU."""
 
 
 class TrainingModel(Resource):
@@ -127,13 +131,15 @@ class TrainingModel(Resource):
     )
 
     gradient_size: Quantity | None = None
-    """Size of the gradients that a worker pushes per mini-batch (q), such as 98Mi."""
+    """Size of the gradients that a worker pushes per mini-batch (q), such as 98Mi. A job without data that does not
+    declare both stepTime and estimatedDuration counts as sending them once in its whole run."""
     step_time: PositiveDuration | None = None
-    """Time of one mini-batch on one worker without communication, such as 120ms. Without data, estimatedDuration over
-    it is the number of mini-batches, each of which exchanges the gradients."""
+    """Time of one mini-batch on one worker without communication, such as 120ms. Without data, it does not determine
+    the duration of the job: estimatedDuration over it is the number of mini-batches, each of which exchanges the
+    gradients."""
     step_times: dict[str, PositiveDuration] = Field(default={}, max_length=32)
-    """The same time on single GPU kinds, by the name of the kind, such as {Tesla-T4: 400ms}. On other kinds, stepTime
-    applies, with the speeds that the administrator declares."""
+    """The same time on single GPU kinds, by the name of the kind, such as {Tesla-T4: 400ms}; it has an effect for jobs
+    with data. On other kinds, stepTime applies, with the speeds that the administrator declares."""
 
 
 class Communication(Resource):
@@ -188,7 +194,9 @@ class Checkpoint(Resource):
     )
 
     scope: Literal["Node", "Site", "Cluster"] = "Cluster"
-    """Nodes that can mount the volume: the same node, nodes at the same site, or all nodes."""
+    """Nodes that can mount the volume: the same node, nodes at the same site, or all nodes. It does not restrict where
+    workers start; it decides whether the saved state of parameter servers is still there when they start again. To keep
+    the pods near the volume, use a node selector or affinity."""
     volume: Volume | None = None
     """Volume source whose directory NAME-UID of the job is mounted into the job's pods, at TRANCHE_CHECKPOINT_DIR."""
     resume_from: str | None = Field(default=None, max_length=100, pattern=r"^(/|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$")
@@ -308,7 +316,9 @@ class TrainingJobSpec(Resource):
     model: TrainingModel | None = None
     communication: Communication | None = None
     estimated_duration: PositiveDuration | None = None
-    """Estimated duration of the whole job on maxReplicas workers, such as 2h. Measurements correct it."""
+    """Estimated duration of the whole job on maxReplicas workers, such as 2h. Measurements correct it. Without it and,
+    with data, without model.stepTime, the planner assumes 1h until jobs of the same template have completed or the
+    workers have reported progress."""
     checkpoint: Checkpoint | None = None
     preemption: PreemptionSpec = PreemptionSpec()
     run_policy: RunPolicy = RunPolicy()

@@ -157,18 +157,18 @@ class ReservedCells(PodPlaces):
     """Pods for which the job has reserved room in each of several successive time slots."""
 
     first: int = Field(ge=0, le=2**53)
-    """First slot."""
+    """First time slot."""
     last: int = Field(ge=0, le=2**53)
-    """Last slot."""
+    """Last time slot."""
 
 
 class SlotOffer(Resource):
     """Last offer of a policy with a slot table, and the cells that the job has reserved."""
 
     seconds: float
-    """Length of a slot in seconds; slot n begins n times this length after 1970-01-01T00:00:00Z."""
+    """Length of a time slot in seconds; time slot n begins n times this length after 1970-01-01T00:00:00Z."""
     offered: int = Field(ge=0, le=2**53)
-    """First slot of the offer."""
+    """First time slot of the offer."""
     payoff: float | None = None
     """Utility of the job's completion less the price of its cells; absent if no completion was found."""
     returned: int = Field(default=0, ge=0, le=2**53)
@@ -466,7 +466,9 @@ class TrainingJobStatus(Resource):
     )
 
     phase: Literal["Waiting", "Starting", "Running", "Suspended", "Succeeded", "Failed"] | None = None
-    """Phase of the job, from its pods and its plan."""
+    """Phase of the job, from its pods and its plan. Waiting: no worker and no chief has a pod. Starting: their pods
+    exist, and none runs. Running: one of them runs. Suspended: spec.suspend is true, and all pods have stopped.
+    Succeeded: all chunks, or all members of the gang, are done. Failed: the condition Failed says why."""
     conditions: list[Condition] = Field(default=[], max_length=64, json_schema_extra=by_key("type"))
     """Conditions of the job."""
     observed_generation: int | None = None
