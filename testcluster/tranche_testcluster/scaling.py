@@ -144,7 +144,7 @@ class Autoscaler:
         self._refused &= {_key(pod) for pod in waiting}
         for pod in sorted(waiting, key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", _key(pod))):
             requests = requests_of(pod)
-            name = next((name for name, room in rooms.items() if _fits(requests, room)), "")
+            name = next((name for name, room in rooms.items() if _fits(requests, room) and not excludes(pod, name)), "")
             room = rooms.get(name)
             awaited.add(name)
             if room is None and _fits(requests, self._size) and len(own_nodes) + len(coming) < self.scaling.most_nodes:
@@ -241,11 +241,7 @@ def asks_for(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
     A pod without either could run anywhere, so that no site is responsible for it.
     """
-    spec = pod["spec"]
-    selector = spec.get("nodeSelector") or {}
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = required.get("nodeSelectorTerms") or []
+    selector, terms = pod["spec"].get("nodeSelector") or {}, _required_terms(pod)
     named = set(selector) | {expression["key"] for term in terms for expression in term.get("matchExpressions") or ()}
     if not named & labels.keys():
         return False
@@ -254,9 +250,26 @@ def asks_for(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return not terms or any(_matches(term, labels) for term in terms)
 
 
+def excludes(pod: Mapping[str, Any], name: str) -> bool:
+    """Return whether each term of the pod's required affinity excludes a node by its name."""
+    terms = _required_terms(pod)
+    return bool(terms) and all(name in _excluded(term) for term in terms)
+
+
+def _required_terms(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return required.get("nodeSelectorTerms") or []
+
+
+def _excluded(term: Mapping[str, Any]) -> set[str]:
+    fields = term.get("matchFields") or []
+    return {name for one in fields if one["operator"] == "NotIn" for name in one["values"]}
+
+
 def _matches(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    expressions = term.get("matchExpressions") or []
-    if term.get("matchFields") or not expressions:  # a named node is not one that is yet to come
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not expressions or any(one["operator"] == "In" for one in fields):  # a named node is not one that is yet to come
         return False
     return all(_holds(expression, labels) for expression in expressions)
 

@@ -145,6 +145,19 @@ def test_names_go_on_after_those_of_an_earlier_autoscaler() -> None:
     assert found.messages[0].startswith("node cloud-8 is ordered")
 
 
+AVOIDING = {
+    "matchExpressions": [expression(ZONE, "In", "cloud")],
+    "matchFields": [expression("metadata.name", "NotIn", "cloud-0")],
+}
+
+
+def test_pod_that_avoids_a_node_gets_another_one() -> None:
+    avoiding = {**pod("a"), "spec": {**pod("a")["spec"], **affine(AVOIDING)["spec"]}}
+    (message,) = scaler().decide([avoiding], [node("cloud-0")], 0.0).messages
+    assert message.startswith("node cloud-1 is ordered for default/a")
+    assert scaler().decide([pod("a")], [node("cloud-0")], 0.0).messages == []
+
+
 @pytest.mark.parametrize(
     ("terms", "asks"),
     [
@@ -156,6 +169,8 @@ def test_names_go_on_after_those_of_an_earlier_autoscaler() -> None:
         ([{"matchExpressions": [expression(ZONE, "In", "cloud"), expression("ssd", "DoesNotExist")]}], True),
         ([{"matchExpressions": [expression(ZONE, "Gt", "1")]}], False),
         ([{"matchFields": [expression("metadata.name", "In", "cloud-0")]}], False),
+        ([AVOIDING | {"matchFields": [expression("metadata.name", "In", "cloud-0")]}], False),
+        ([AVOIDING], True),
         ([{"matchExpressions": [expression("ssd", "DoesNotExist")]}], False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Required node affinity: the planned node and the fallbacks of a window, with the terms of the user's template.
+"""Required node affinity: the nodes or the site of a planned pod, with the terms of the user's template.
 
 kube-scheduler considers only the listed nodes if *every* term has a ``matchFields metadata.name`` expression with one
 value. Terms are alternatives, so each planned node is combined with each term of the user.
@@ -19,15 +19,17 @@ def node_terms(nodes: Iterable[str]) -> list[Term]:
     ]
 
 
-def label_terms(labels: Mapping[str, str]) -> list[Term]:
-    """Return one term that requires all labels; for a site whose nodes do not exist yet."""
-    return [
-        {
-            "matchExpressions": [
-                {"key": key, "operator": "In", "values": [value]} for key, value in sorted(labels.items())
-            ]
-        }
-    ]
+def label_terms(labels: Mapping[str, str], avoided: str = "") -> list[Term]:
+    """Return one term that requires all labels and, if a node is to be avoided, another node.
+
+    It is for a site whose nodes may not exist yet.
+    """
+    term: Term = {
+        "matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(labels.items())]
+    }
+    if avoided:
+        term["matchFields"] = [{"key": "metadata.name", "operator": "NotIn", "values": [avoided]}]
+    return [term]
 
 
 def restrict(spec: dict[str, Any], terms: Sequence[Term]) -> None:

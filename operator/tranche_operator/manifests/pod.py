@@ -19,6 +19,7 @@ from tranche.kube.api.resources import (
     SiteSpec,
     TrainingJob,
 )
+from tranche.kube.convert.attempt_history import ended_attempts
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.kube.convert.training_container import template_annotations
 from tranche.kube.convert.trainingjob import declared_step_seconds
@@ -45,7 +46,7 @@ def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site
     """
     variables = environment.worker_environment(job, window, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_WORKER, window, job.spec.workers.template, variables, settings)
-    _place(pod["spec"], window, site)
+    _place(pod["spec"], window, site, last_failed_node(job))
     return pod
 
 
@@ -61,7 +62,7 @@ def server_pod(
         raise ValueError(f"{job.key}: the plan has a parameter server, and the job has no spec.parameterServers")
     variables = environment.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
-    _place(pod["spec"], server, site)
+    _place(pod["spec"], server, site, last_failed_node(job))
     return pod
 
 
@@ -75,7 +76,7 @@ def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: S
         raise ValueError(f"{job.key}: the plan has a chief, and the job has no spec.chief")
     variables = environment.chief_environment(job, chief, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
-    _place(pod["spec"], chief, site)
+    _place(pod["spec"], chief, site, last_failed_node(job))
     return pod
 
 
@@ -307,11 +308,28 @@ def _add_variables_and_mounts(container: Manifest, variables: Mapping[str, str],
         container["volumeMounts"] = [*present, *copy.deepcopy(added)]
 
 
-def _place(spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None) -> None:
+def last_failed_node(job: TrainingJob) -> str:
+    """Return the last node on which a pod of the job failed or was refused and no later one ended; else "".
+
+    Pods at an unlimited site avoid it, as the planner avoids such nodes among those that it plans with. Otherwise
+    kube-scheduler would choose a node with a broken GPU again and again, since it is always free. It is one node, since
+    an autoscaler may have reached its limit, and the cause may be the job.
+    """
+    later: set[str] = set()
+    for record in reversed(ended_attempts(job.status.progress)):
+        if record.reason in ("Failed", "Refused") and record.node not in later:
+            return record.node
+        later.add(record.node)
+    return ""
+
+
+def _place(
+    spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None, avoided: str = ""
+) -> None:
     if entry.node is not None:
         node_affinity.restrict(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
     elif site is not None:
-        node_affinity.restrict(spec, node_affinity.label_terms(site.node_selector))
+        node_affinity.restrict(spec, node_affinity.label_terms(site.node_selector, avoided))
     if site is not None:
         _tolerate_silence(spec, ceil(parse_duration(site.disconnect_tolerance)))
 

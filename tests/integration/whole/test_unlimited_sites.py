@@ -14,6 +14,7 @@ from tranche.demo.deviation import compare
 from tranche.demo.local_stack import Stack
 from tranche.demo.submission import journal_of, outcome_of
 from tranche.demo.summary import simulate_outcome
+from tranche_operator.manifests.node_affinity import REQUIRED
 from tranche_testcluster import Scaling
 
 ZONE = "topology.kubernetes.io/zone"
@@ -97,6 +98,17 @@ def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
     assert status["plan"]["attempts"] == 3, "each window that was opened before was used"
     assert status["progress"].get("failures", 0) == 0
     whole.delete("kept")
+
+
+def test_failed_job_avoids_its_former_cloud_node(whole: Whole) -> None:
+    whole.submit("bad", zone="cloud", exit_code=1, runPolicy={"backoffLimit": 1})
+    whole.until_phase("bad", "Failed")
+    first, second = sorted(whole.pods("bad"), key=lambda pod: pod["metadata"]["creationTimestamp"])
+    (term,) = second["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    name = first["spec"]["nodeName"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": [name]}]
+    assert second["spec"]["nodeName"] != name
+    whole.delete("bad")
 
 
 def select(whole: Whole, zone: str) -> None:

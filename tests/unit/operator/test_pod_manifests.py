@@ -7,6 +7,8 @@ import pytest
 
 from support.operator_objects import UID, plan, server, training_job, window
 from tranche.kube.api.resources import SiteSpec, TrainingJob
+from tranche.model.attempt_record import AttemptRecord, pack
+from tranche_operator.manifests import node_affinity
 from tranche_operator.manifests import pod as pods
 from tranche_operator.settings import ReportCa, Settings
 
@@ -271,6 +273,32 @@ def test_a_pod_stays_on_a_silent_node_as_long_as_its_site_says() -> None:
     job = job_with_template(spec=servers)
     assert job.status.plan is not None
     assert silence(pods.server_pod(job, job.status.plan.parameter_servers[0], SETTINGS, site)["spec"]) == both
+
+
+def ended(attempt: int, node: str, outcome: str) -> str:
+    return pack(AttemptRecord(0, attempt, node, outcome))
+
+
+@pytest.mark.parametrize(
+    ("history", "avoided"),
+    [
+        ([], ""),
+        ([ended(1, "c1", "Failed"), ended(2, "c2", "Succeeded")], "c1"),
+        ([ended(1, "c1", "Failed"), ended(2, "c2", "Refused")], "c2"),
+        ([ended(1, "c1", "Failed"), ended(2, "c1", "Succeeded")], ""),
+        ([ended(1, "c1", "Preempted"), ended(2, "c2", "ErrImagePull")], ""),
+        ([ended(1, "c1", "Failed"), ended(2, "c2", "Failed"), ended(3, "c2", "Succeeded")], "c1"),
+    ],
+)
+def test_pod_at_unlimited_site_avoids_last_failed_node(history: list[str], avoided: str) -> None:
+    state = {"plan": plan(window(1, 9, node=None, fallbacks=[])), "progress": {"history": history}}
+    job = training_job(template=TEMPLATE, status=state)
+    assert job.status.plan is not None
+    pod = pods.worker_pod(job, job.status.plan.workers[0], SETTINGS, SiteSpec(node_selector={"zone": "c"}))
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"][node_affinity.REQUIRED]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["c"]}]
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [avoided]}] if avoided else None
+    assert term.get("matchFields") == fields
 
 
 def test_without_a_site_kubernetes_says_how_long() -> None:

@@ -111,6 +111,25 @@ def test_device_plugin_restart_stops_no_worker(policy: str, gpus: int) -> None:
         assert of_type(CloseWindow, p.handle(Tick(), at + 5.0)) == []
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (NodeChanged(node("n", gpus=0)), NodeChanged(node("n", gpus=2))),
+        (NodeChanged(node("n", gpus=1)), NodeChanged(node("n", gpus=2))),
+        (NodeRemoved("n"), NodeChanged(node("n", gpus=2))),
+    ],
+    ids=["restart", "one GPU", "registered again"],
+)
+def test_worker_is_preempted_after_its_node_has_returned(policy: str, changes: tuple[Any, Any]) -> None:
+    p = planner(policy, [node("n", gpus=2)])
+    run(p, p.handle(JobSubmitted(job("a", chunks=2, seconds=100 * SECONDS)), 0.0), 0.0)
+    for at, change in enumerate(changes, 10):
+        assert of_type(CloseWindow, p.handle(change, at)) == []
+    closed = of_type(CloseWindow, p.handle(JobSubmitted(job("b", 20.0, seconds=10.0)), 20.0))
+    assert [one.job for one in closed] == [KEY]
+
+
 @pytest.mark.parametrize("policy", ["chunk", "dorm", "optimus", "rrh", "oasis", "pd-ors-like"])
 def test_gpus_with_another_resource_stop_no_worker(policy: str) -> None:
     """As when the GPUs of a node are divided into MIG profiles, which its device plugin offers under another name."""

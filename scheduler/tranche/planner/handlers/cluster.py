@@ -27,6 +27,7 @@ from tranche.planner.job_actions import (
 )
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import forget_refusals, shorten_pauses
+from tranche.policies import BindingPolicy
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
@@ -57,23 +58,33 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     gone = {id(entry): entry for queue in known.queues[known.slots :] for entry in queue}
     known.queues += [[] for _ in range(len(known.queues), known.slots)]
     unfit = [e for e in known.entries() if moved or known.objection(e.state.job.worker) is not None]
-    displaced: dict[int, tuple[JobState, TrackedWindow]] = {}
     for entry in (gone | {id(e): e for e in unfit}).values():
-        run = entry.state.chunk_runs.get(entry.chunk)
-        if run is None or id(entry) in gone:
+        if id(entry) in gone or entry.chunk not in entry.state.chunk_runs:
             unbind_chunks(context, entry.state, (entry.chunk,))
-        if run is not None and id(entry) in gone:
-            displaced[id(run)] = (entry.state, run)
     del known.queues[known.slots :]
-    for state, run in displaced.values():  # running windows continue on the remaining slots
-        run.home = run.home._replace(slots=())
-        if context.binding is not None:
-            bind_window(context, context.binding, state, run, run.window)
+    if context.binding is not None:
+        _bind_windows_without_slots(context, context.binding, known)
     if context.queue is not None:
         displace(context, (node.name,))  # make way for foreign pods
     _leave_node(context, known, [one for one in known.runs.values() if known.misfit(one[0].job.worker) is not None])
     context.work.nodes.add(node.name)
     context.capacity_changed()
+
+
+def _bind_windows_without_slots(context: PlannerContext, policy: BindingPolicy, node: NodeState) -> None:
+    """Bind running windows to slots of their node that has lost their slots, has slots again or was registered again.
+
+    They continue without slots while it has too few. The policy preempts only windows with slots.
+    """
+    without = [
+        (state, run)
+        for state, run in node.runs.values()
+        if run.reserves and not any(chunk in state.entries for chunk in run.window.chunks)
+    ]
+    for _, run in without:
+        run.home = run.home._replace(slots=())
+    for state, run in without:
+        bind_window(context, policy, state, run, run.window)
 
 
 def _leave_node(context: PlannerContext, node: NodeState, windows: Iterable[tuple[JobState, TrackedWindow]]) -> None:

@@ -257,9 +257,10 @@ def bind_window(
 
 
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
-    """Return the first `width` slots of the node that no window holds; fewer if there are not enough."""
+    """Return `width` slots of the node that no window holds, those with the fewest queued chunks; fewer if need be."""
     held = {slot for _, run in node.runs.values() if run.reserves for slot in run.home.slots}
-    return tuple(slot for slot in range(len(node.queues)) if slot not in held)[:width]
+    free = [slot for slot in range(len(node.queues)) if slot not in held]
+    return tuple(sorted(free, key=lambda slot: len(node.queues[slot]))[:width])
 
 
 def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, now: float) -> None:
