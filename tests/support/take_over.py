@@ -1,12 +1,13 @@
 """Planner that takes over from another one in a simulation, with nothing but what statuses and Lease hold."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tranche.kube.api.resources import Plan, Progress
 from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
 from tranche.live.lease_annotations import learned_annotation, read_learned_state
-from tranche.planner import Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
+from tranche.planner import Event, Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import learned_state_of, recall
 from tranche.state.job import JobState
@@ -32,9 +33,9 @@ def successor(planner: Planner, now: float, statuses: dict[str, dict[str, Any]] 
 
 
 def taken_over(
-    planner: Planner, now: float, statuses: dict[str, dict[str, Any]] | None = None
+    planner: Planner, now: float, statuses: dict[str, dict[str, Any]] | None = None, events: Iterable[Event] = ()
 ) -> tuple[Planner, list[Instruction]]:
-    """Return such a planner and its first instructions."""
+    """Return such a planner and its first instructions; the events are those that it observes as it takes over."""
     made, cluster = Planner(planner.policy, planner.settings), planner.cluster
     for site in cluster.sites.values():
         made.handle(SiteChanged(site), now)
@@ -45,7 +46,7 @@ def taken_over(
     jobs = [_submission(state, given[key]) for key, state in cluster.jobs.items() if key in given]
     runs = [(key, run) for key, one in cluster.jobs.items() for run in one.runs.values()]
     starts = [WorkerStarted(key, run.window.attempt, run.started) for key, run in runs if run.started is not None]
-    return made, made.restore(jobs, now, starts)
+    return made, made.restore(jobs, now, [*starts, *events])
 
 
 def _submission(state: JobState, status: dict[str, Any]) -> JobSubmitted:

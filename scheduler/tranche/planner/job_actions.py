@@ -76,6 +76,8 @@ def _close_window(context: PlannerContext, state: JobState, run: TrackedWindow, 
 def end_window(context: PlannerContext, state: JobState, run: TrackedWindow, *, moves: bool = False) -> None:
     """Remove a window whose pod has ended or is on another node; other jobs may use its capacity and quota."""
     node = context.cluster.end_window(state, run, context.now, moves=moves)
+    if run.overdue:
+        context.cluster.nodes_changed()  # policies that distribute workers had less room while it held its GPUs
     if node is not None:
         context.capacity_freed(node.node.name)
         readmit_node(context, node.node.name, state.job.key)

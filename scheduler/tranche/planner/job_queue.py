@@ -265,7 +265,8 @@ class JobQueue:
         Args:
             left: Candidates that the cycle has not served yet.
             blocked: Class that cannot place any more jobs in this cycle; None if there is none.
-            rank: Rank of the job that preempted; candidates that rank ahead of it were served already.
+            rank: Rank of the job that preempted; candidates that rank ahead of it were served already. Those of them
+                that may not preempt themselves are served again.
             state: That job.
             now: Clock, in seconds.
         """
@@ -273,7 +274,12 @@ class JobQueue:
         self._changed_classes.update((id(one.demand_class), one.demand_class) for one in left)
         after = (rank, state.arrival)
         found = [one._replace(number=one.demand_class.number) for one in self.candidates(now)]
-        heap = [one for one in found if one.demand_class is not blocked and one.position > after]
+        heap = [
+            one
+            for one in found
+            if one.demand_class is not blocked
+            and (one.position > after or one.demand_class.scope is PreemptionScope.NONE)
+        ]
         heapify(heap)
         self.preempting_classes = before
         return heap

@@ -33,7 +33,7 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     if state is None or server is None:
         return
     remove_servers(context, state, [server])
-    context.capacity_freed(None)
+    context.capacity_freed(server.planned.node)
     by, why = progress_ledger.cause_of(server.planned, event)
     code, began = event.exit_code, event.started
     note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)

@@ -23,7 +23,7 @@ from tranche.planner.job_actions import (
     watch_idle_servers,
 )
 from tranche.planner.scheduling import level_relocation, worker_distribution
-from tranche.planner.scheduling.slot_scheduler import bind_window
+from tranche.planner.scheduling.slot_scheduler import bind_window, order_again
 from tranche.planner.unplaced_pods import abandon_preemption, renew_placement, restore_unplaced
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
@@ -239,6 +239,8 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     elif replace(old, generation=job.generation) != job:
         context.rank_fell(state)
         unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
+        if context.binding is not None:
+            order_again(context, context.binding, state)
     context.touch(state)
     context.publish(job.key)
 

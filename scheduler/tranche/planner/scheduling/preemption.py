@@ -64,10 +64,10 @@ def preempt(
             stopped[key] = victim.state
             for run in victim.runs:
                 preempt_window(context, victim.state, run, state, reasons[key])
-                room -= victim.state.job.gpus
         if job.is_gang:
             gang_placement.start_helpers(context, state, trial.helper_nodes, now)
         open_windows(context, state, site, found[0], now)
+        room -= workers * job.gpus
         preempted = True
         if scope is PreemptionScope.ONE or not wants_at(state, site, now):
             break

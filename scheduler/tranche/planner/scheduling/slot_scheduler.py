@@ -188,7 +188,10 @@ def choose_for_node(
         may_start: Returns whether a waiting chunk may open a window now.
         may_preempt: Returns whether a waiting chunk may take the place of a running one; called in the policy's order.
     """
-    entries = sorted(node.entries(), key=_order)
+    latest: dict[str, float] = {}
+    for entry in filter(_is_open, node.entries()):
+        latest[entry.key.job] = max(entry.key.value, latest.get(entry.key.job, entry.key.value))
+    entries = sorted(node.entries(), key=lambda entry: _order(entry, latest))
     running = [e for e in entries if _is_open(e)]
     fixed = [e for e in running if not preemptible(e.state, policy)]
     taken = {slot for _, run in node.runs.values() if run.overdue for slot in run.home.slots}
@@ -212,10 +215,16 @@ def choose_for_node(
     return chosen
 
 
-def _order(entry: QueuedChunk) -> tuple[float, float, str, bool, int]:
-    """Return a key for the policy's order, in which a waiting chunk never displaces a running one of its own job."""
+def _order(entry: QueuedChunk, latest: Mapping[str, float]) -> tuple[float, float, str, bool, int]:
+    """Return a key for the policy's order, in which a waiting chunk never displaces a running one of its own job.
+
+    Args:
+        entry: The chunk.
+        latest: Largest value of the running chunks on the node, by job; those of waiting chunks may be newer and less.
+    """
     value, arrival, job, chunk = entry.key
-    return (value, arrival, job, not _is_open(entry), chunk)
+    waits = not _is_open(entry)
+    return (max(value, latest.get(job, value)) if waits else value, arrival, job, waits, chunk)
 
 
 def _is_open(entry: QueuedChunk) -> bool:
@@ -256,11 +265,21 @@ def bind_window(
         context.cluster.bind(QueuedChunk(key, state, chunk, run.home, run.opened, run.batch_seconds))
 
 
+def order_again(context: PlannerContext, policy: BindingPolicy, state: JobState) -> None:
+    """Compute the keys of the job's running chunks again, since its specification has changed."""
+    running = [state.entries[chunk] for chunk in state.chunk_runs if chunk in state.entries]
+    context.cluster.unbind(running)
+    for entry in running:
+        entry.key = policy.queue_key(state, entry.chunk, entry.batch_seconds)
+        context.cluster.bind(entry)
+
+
 def free_slots(node: NodeState, width: int) -> tuple[int, ...]:
     """Return `width` slots of the node that no window holds, those with the fewest queued chunks; fewer if need be."""
     held = {slot for _, run in node.runs.values() if run.reserves for slot in run.home.slots}
+    leaving = {slot for _, run in node.runs.values() for slot in run.home.slots}  # their pods may not stop in time
     free = [slot for slot in range(len(node.queues)) if slot not in held]
-    return tuple(sorted(free, key=lambda slot: len(node.queues[slot]))[:width])
+    return tuple(sorted(free, key=lambda slot: (slot in leaving, len(node.queues[slot])))[:width])
 
 
 def _dispatch(context: PlannerContext, policy: BindingPolicy, state: JobState, now: float) -> None:
