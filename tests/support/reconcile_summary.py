@@ -13,6 +13,7 @@ from tranche_operator.reconcile.actions import (
     ReleasePod,
     RequeueAfter,
     UngatePod,
+    WithdrawPod,
 )
 from tranche_operator.reconcile.observed import Observed
 from tranche_operator.reconcile.reconcile import reconcile
@@ -34,7 +35,7 @@ def created(actions: list[Action]) -> list[str]:
     return [action.manifest["metadata"]["name"] for action in of_type(CreatePod, actions)]
 
 
-def named(kind: type[ReleasePod | EvictPod | DeletePod | UngatePod], actions: list[Action]) -> list[str]:
+def named(kind: type[ReleasePod | EvictPod | DeletePod | UngatePod | WithdrawPod], actions: list[Action]) -> list[str]:
     return [action.name for action in actions if isinstance(action, kind)]
 
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from tranche.kube.api.names import FINALIZER_LEDGER, GANG_GATE, OPERATOR_MANAGER, role_of
+from tranche.kube.api.names import OPERATOR_MANAGER, role_of
 from tranche.kube.api.resources import API_VERSION, PlannedWindow, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError, Unreachable
 from tranche.model.stop_text import preemption_text
 from tranche_operator import api_paths
 from tranche_operator.execute.pod_creator import Refusal, create_pods, is_transient_403
+from tranche_operator.execute.pod_patch import PodPatch, pod_patch
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.execute.template_check import admitted_verdict, changed_admission, check_template
 from tranche_operator.reconcile.actions import (
@@ -37,6 +38,8 @@ from tranche_operator.reconcile.actions import (
     ReleasePod,
     RequeueAfter,
     UngatePod,
+    UpdateService,
+    WithdrawPod,
     WriteStatus,
 )
 from tranche_operator.reconcile.event_merge import OPENED, merged
@@ -218,16 +221,16 @@ class ActionExecutor:
 
     async def _dispatch(self, run: _ActionRun, action: Action) -> None:
         match action:
-            case ReleasePod():
-                await self._release(run, action)
+            case ReleasePod() | UngatePod() | WithdrawPod():
+                await self._patch_pod(run, action)
             case EvictPod():
                 await self._evict(run, action)
             case DeletePod():
                 await self._delete_pod(run, action)
             case CreateService():
                 await self._create_service(run, action)
-            case UngatePod():
-                await self._ungate(run, action)
+            case UpdateService():
+                await self._update_service(run, action)
             case CheckTemplate() | CheckByCreation():
                 await self._check_template(run, action)
             case WriteStatus():
@@ -267,33 +270,13 @@ class ActionExecutor:
             else:
                 run.events.append(EmitEvent("Normal", "Pending", action.sentence))
 
-    async def _release(self, run: _ActionRun, action: ReleasePod) -> None:
-        left = [finalizer for finalizer in action.finalizers if finalizer != FINALIZER_LEDGER]
-        patch: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": action.uid},
-            {"op": "test", "path": "/metadata/finalizers", "value": list(action.finalizers)},
-            {"op": "replace", "path": "/metadata/finalizers", "value": left},
-        ]
-        if await self._patch_pod(run, action.name, patch):
-            run.log.info("%s: removed the ledger finalizer from pod %s", run.key, action.name)
-
-    async def _ungate(self, run: _ActionRun, action: UngatePod) -> None:
-        gate = f"/spec/schedulingGates/{action.gate}"
-        patch: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": action.uid},
-            {"op": "test", "path": f"{gate}/name", "value": GANG_GATE},
-            {"op": "remove", "path": gate},
-        ]
-        if await self._patch_pod(run, action.name, patch):
-            run.log.info("%s: removed the scheduling gate from pod %s: the gang is complete", run.key, action.name)
-
-    async def _patch_pod(self, run: _ActionRun, name: str, patch: list[dict[str, Any]]) -> bool:
-        path = api_paths.pod(run.namespace, name)
-        answer = await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH)
-        if answer is None:
-            return False
-        self._cache.pods.note(*read_pod(answer))
-        return True
+    async def _patch_pod(self, run: _ActionRun, action: PodPatch) -> None:
+        operations, done = pod_patch(action)
+        path = api_paths.pod(run.namespace, action.name)
+        answer = await self._send(run, "PATCH", path, operations, content_type=_JSON_PATCH)
+        if answer is not None:
+            self._cache.pods.note(*read_pod(answer))
+            run.log.info("%s: %s", run.key, done)
 
     async def _evict(self, run: _ActionRun, action: EvictPod) -> None:
         """Stop a pod: by the Eviction API, which is slow, if a disruption budget may cover it, else by a delete."""
@@ -398,6 +381,16 @@ class ActionExecutor:
         self._forget_service_rejection(run)
         self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
         run.log.info("%s: created service %s", run.key, run.name)
+
+    async def _update_service(self, run: _ActionRun, action: UpdateService) -> None:
+        patch: list[dict[str, Any]] = [
+            {"op": "test", "path": "/spec/selector", "value": action.former},
+            {"op": "replace", "path": "/spec/selector", "value": action.selector},
+        ]
+        path = f"{api_paths.services(run.namespace)}/{run.name}"
+        if await self._send(run, "PATCH", path, patch, content_type=_JSON_PATCH) is not None:
+            self._cache.services[run.key] = run.job.metadata.uid, time.monotonic()
+            run.log.info("%s: updated the selector of service %s", run.key, run.name)
 
     async def _note_service_refusal(self, run: _ActionRun, message: str, error: ApiError) -> bool:
         """Treat the refusal of the Service like that of a worker that needs it; return whether there is one."""

@@ -17,6 +17,7 @@ from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests.environment import is_alone
+from tranche_operator.manifests.pod import former_selector
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
 from tranche_operator.reconcile.status import NO_TIMES
@@ -192,15 +193,18 @@ class Reader:
     async def _read_service(self, job: TrainingJob) -> ServiceState:
         path = f"{api_paths.services(job.metadata.namespace)}/{job.metadata.name}"
         try:
-            found = msgspec.convert((await self._client.request("GET", path)).get("metadata"), Metadata)
+            found = await self._client.request("GET", path)
         except ApiError as error:
             if error.status == 404:
                 return ServiceState.ABSENT
             raise
-        owner = owner_uid(found)
+        owner = owner_uid(msgspec.convert(found.get("metadata"), Metadata))
         if owner is None:
             return ServiceState.FOREIGN
-        return ServiceState.OWN if owner == job.metadata.uid else ServiceState.STALE
+        if owner != job.metadata.uid:
+            return ServiceState.STALE
+        is_former = found.get("spec", {}).get("selector") == former_selector(job)
+        return ServiceState.OUTDATED if is_former else ServiceState.OWN
 
     async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:
         """Return a Site, from the cache while it is valid.

@@ -144,9 +144,14 @@ def service(job: TrainingJob) -> Manifest:
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB: job.metadata.name},
+            "selector": {**former_selector(job), names.LABEL_MANAGED_BY: names.MANAGED_BY},
         },
     }
+
+
+def former_selector(job: TrainingJob) -> dict[str, str]:
+    """Return the selector of Services that earlier releases created: all pods of the job, also superseded ones."""
+    return {names.LABEL_JOB: job.metadata.name}
 
 
 def _pod(
@@ -348,7 +353,7 @@ def _common_labels(job: TrainingJob) -> dict[str, str]:
     return {
         names.LABEL_JOB: job.metadata.name,
         "app.kubernetes.io/name": "tranche",
-        "app.kubernetes.io/managed-by": "tranche",
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
     }
 
 

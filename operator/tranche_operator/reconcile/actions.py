@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tranche.kube.api.names import LABEL_ROLE
+from tranche.kube.api.names import LABEL_ATTEMPT, LABEL_ROLE
 from tranche_operator.reconcile.status import NO_TIMES, PodTimes
 
 Manifest = dict[str, Any]
@@ -53,6 +53,23 @@ class CreateService:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateService:
+    """Let the Service of a job from an earlier release select no superseded pods."""
+
+    former: dict[str, str]
+    """Selector as observed; if it has changed since, the request fails without effect."""
+    selector: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawPod:
+    """Remove the label by which the Service selects a pod, because another one has its host name now."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Create a planned pod."""
 
@@ -68,6 +85,11 @@ class CreatePod:
     def role(self) -> str:
         """Role of the pod in its job."""
         return str(self.manifest["metadata"]["labels"][LABEL_ROLE])
+
+    @property
+    def named(self) -> tuple[str, int]:
+        """Host name and attempt of the pod, which is not a staging pod."""
+        return str(self.manifest["spec"]["hostname"]), int(self.manifest["metadata"]["labels"][LABEL_ATTEMPT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +178,8 @@ Action = (
     | EvictPod
     | DeletePod
     | CreateService
+    | UpdateService
+    | WithdrawPod
     | CreatePod
     | UngatePod
     | CheckTemplate
@@ -169,6 +193,8 @@ Action = (
 ORDER: tuple[type[Action], ...] = (
     EvictPod,
     DeletePod,
+    UpdateService,
+    WithdrawPod,
     CreatePod,
     UngatePod,
     CreateService,
@@ -183,7 +209,8 @@ ORDER: tuple[type[Action], ...] = (
 )
 """Order of execution: actions that free capacity, then those that use it, then those that nothing depends on.
 
-The Service is created after the pods, since DNS names are first looked up when containers run.
+The Service is created after the pods, since DNS names are first looked up when containers run. A superseded pod is
+withdrawn from it before the pod with the same host name is created, so that none finds the old address.
 """
 
 

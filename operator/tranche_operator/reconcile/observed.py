@@ -45,6 +45,8 @@ class PodView:
     deletion_grace_seconds: int = field(default=0, compare=False)
     """Grace period with which a terminating pod is deleted, in seconds."""
     finalizers: tuple[str, ...] = ()
+    selected: bool = True
+    """Whether it has the label by which the Service of its job selects it."""
     gates: tuple[str, ...] = ()
     """Names of its scheduling gates."""
     grace_seconds: int = 30
@@ -55,6 +57,11 @@ class PodView:
     """When it got a node, if no container has started and the kubelet reports no reason."""
     version: int = field(default=0, compare=False)
     """resourceVersion; increases with each change."""
+
+    @property
+    def host(self) -> str:
+        """Its host name, if it is not a staging pod; every attempt has the same."""
+        return self.name.removesuffix(f"-{self.attempt}")
 
     @property
     def ended(self) -> bool:
@@ -72,6 +79,8 @@ class ServiceState(Enum):
 
     ABSENT = "absent"
     OWN = "own"
+    OUTDATED = "outdated"
+    """The Service is the job's own, and has the selector of an earlier release."""
     STALE = "stale"
     """The Service belongs to a deleted job of the same name; garbage collection removes it."""
     FOREIGN = "foreign"

@@ -1,6 +1,6 @@
 """Rules for creating pods and the Service, and for adding and removing a gang's scheduling gates. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from tranche.kube.api import names
@@ -8,7 +8,16 @@ from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWind
 from tranche.model import format_chunks, parse_chunks
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
-from tranche_operator.reconcile.actions import Action, CreatePod, CreateService, EmitEvent, RequeueAfter, UngatePod
+from tranche_operator.reconcile.actions import (
+    Action,
+    CreatePod,
+    CreateService,
+    EmitEvent,
+    RequeueAfter,
+    UngatePod,
+    UpdateService,
+    WithdrawPod,
+)
 from tranche_operator.reconcile.observed import Entry, Observed, PodView, Rejection, ServiceState, is_current, is_open
 from tranche_operator.reconcile.status import ConditionUpdate, condition_of
 from tranche_operator.reconcile.stuck_pod import SLACK
@@ -63,6 +72,8 @@ def open_service(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
             return [CreateService(manifests.service(job))]  # the refusal names the Service
         case ServiceState.FOREIGN:
             return [EmitEvent("Warning", "ServiceNameTaken", name_taken(job))]
+        case ServiceState.OUTDATED:
+            return [UpdateService(manifests.former_selector(job), manifests.service(job)["spec"]["selector"])]
         case ServiceState.OWN:
             return []
 
@@ -86,7 +97,8 @@ def awaits_service(observed: Observed, job: TrainingJob) -> bool:
     """Return whether new pods have to wait for the Service, because it was refused before."""
     rejection = observed.rejection
     was_refused = rejection is not None and rejection.is_of_service
-    return was_refused and needs_service(job) and observed.service is not ServiceState.OWN
+    exists = observed.service in (ServiceState.OWN, ServiceState.OUTDATED)
+    return was_refused and needs_service(job) and not exists
 
 
 def needs_site(entry: Entry) -> bool:
@@ -109,6 +121,26 @@ def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry]
         is_staging = isinstance(entry, PlannedStaging)
         actions.append(CreatePod(pod, _describe(entry), entry.site, is_staging=is_staging))
     return actions
+
+
+def withdraw(job: TrainingJob, pods: Iterable[PodView], created: Iterable[Action]) -> list[Action]:
+    """Withdraw pods from the Service whose host name a later attempt has or gets, as after the loss of their node.
+
+    A pod on a silent node is terminating for as long as the node is away. The Service also has pods that are not ready,
+    and so terminating ones: the name would resolve to both, and others would wait for the old pod, or join it.
+    """
+    if is_alone(job):
+        return []
+    named = [pod for pod in pods if pod.owner is not None and pod.role != names.ROLE_STAGING]
+    attempts = [(pod.host, pod.attempt) for pod in named if pod.owner == job.metadata.uid]
+    attempts += [action.named for action in created if isinstance(action, CreatePod) and not action.is_staging]
+    latest: dict[str, int] = {}
+    for host, attempt in attempts:
+        latest[host] = max(attempt, latest.get(host, attempt))
+    superseded = [
+        pod for pod in named if pod.host in latest and (pod.owner != job.metadata.uid or pod.attempt < latest[pod.host])
+    ]
+    return [WithdrawPod(pod.name, pod.uid) for pod in superseded if pod.selected and not pod.over]
 
 
 def waits_for_all(job: TrainingJob, rejection: Rejection | None) -> bool:

@@ -108,6 +108,7 @@ def _actions_of_active_job(
         *(pod_creation.pause(refused, now) or pod_creation.open_pods(observed, job, bringing, settings)),
         *pod_creation.ungate(job, own, entries),
     ]
+    actions += pod_creation.withdraw(job, observed.pods, actions)
     if entries and awaits:
         actions.append(RequeueAfter(0.0))
     updates = pod_creation.rejection_updates(job, rejection, training)

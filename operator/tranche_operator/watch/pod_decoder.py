@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 from tranche.kube.api.core_types import Metadata, Narrow, Pod
-from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.api.names import LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pod_state import is_over
@@ -82,6 +82,7 @@ def view(pod: Pod) -> PodView:
         ends_by=metadata.deletion_timestamp,
         deletion_grace_seconds=metadata.deletion_grace_period_seconds or 0,
         finalizers=metadata.finalizers,
+        selected=metadata.labels.get(LABEL_MANAGED_BY) == MANAGED_BY,
         gates=tuple(gate.name for gate in pod.spec.scheduling_gates),
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else max(1, grace),
         delay=None if creating else delay,

@@ -30,6 +30,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RARE = {
     # The admission plugin requires this right of clients that write owner references with blockOwnerDeletion.
     Right("update", "trainingjobs.tranche.dev/finalizers"): "here: without it no pod is created",
+    Right("patch", "services"): "whole/test_lost_nodes.py::test_dead_server_of_a_chunked_job_is_replaced",
     Right("get", "pods"): "operator/test_refusals.py::test_foreign_pod_with_same_name_sets_name_taken_condition",
 }
 """Rights that no request here shows, each with the test that fails without it."""

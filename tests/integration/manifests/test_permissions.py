@@ -27,6 +27,7 @@ ALLOWED = {
         "update trainingjobs.tranche.dev/finalizers", "get sites.tranche.dev",
         "watch pods", "create pods", "patch pods", "delete pods",
         "create pods/eviction", "watch poddisruptionbudgets.policy", "get services", "create services",
+        "patch services",
         "create events", "patch events",
     ],
 }  # fmt: skip
@@ -40,7 +41,7 @@ REFUSED = {
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
         "patch sites.tranche.dev/status", "get secrets", "get configmaps", "list services",
-        "delete poddisruptionbudgets.policy", "patch services", "delete services",
+        "delete poddisruptionbudgets.policy", "update services", "delete services",
         "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "delete leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",

@@ -51,6 +51,14 @@ def silent_seconds(whole: Whole, node: str) -> float:
     return (datetime.now(UTC) - since).total_seconds()
 
 
+def resolved(whole: Whole, job: str, host: str) -> list[str]:
+    """Return the pods to which a host name resolves in the Service of a job."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name={job}"
+    slices = whole.cluster.request("GET", path)[1]["items"]
+    found = [end for one in slices for end in one["endpoints"] or () if end.get("hostname") == host]
+    return sorted({end["targetRef"]["name"] for end in found})
+
+
 def test_disconnected_site_keeps_chunks_until_tolerance_ends(
     sited: Whole,
 ) -> None:
@@ -111,7 +119,10 @@ def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
 
 
 def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
-    """The site tolerates silence for an hour, but a worker on the other node waits for the server."""
+    """The site tolerates silence for an hour, but a worker on the other node waits for the server.
+
+    The Service selects all pods at first, as one that an earlier release has created.
+    """
     container = {"name": "serve", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
     template = {"spec": {"containers": [container], "nodeSelector": {"topology.kubernetes.io/zone": "patient"}}}
     sited.submit("served", chunks=2, seconds=600.0, zone="patient", parameterServers={"template": template})
@@ -121,13 +132,21 @@ def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
     def servers() -> list[tuple[int, str]]:
         return [(one["attempt"], one["node"]) for one in sited.status("served")["plan"]["parameterServers"]]
 
+    former = [{"op": "replace", "path": "/spec/selector", "value": {"tranche.dev/job": "served"}}]
+    service = "/api/v1/namespaces/default/services/served"
+    assert sited.cluster.request("PATCH", service, former, "application/json-patch+json")[0] == 200
     ((attempt, node),) = servers()
+    old = f"served-ps-0-{attempt}"
+    sited.until("it has a name", lambda: resolved(sited, "served", "served-ps-0") == [old])
     sited.cluster.silence(node)
     try:
         sited.until("it is silent", lambda: ready(sited, node) == "Unknown")
         sited.until("it is replaced", lambda: [one for one in servers() if one[0] > attempt])
         assert silent_seconds(sited, node) >= RIGID_TOLERANCE_SECONDS - 3
         assert {name for number, name in servers() if number > attempt} == {"patient-0", "patient-1"} - {node}
+        (new,) = [f"served-ps-0-{number}" for number, _ in servers() if number > attempt]
+        sited.until("the name is its successor's", lambda: resolved(sited, "served", "served-ps-0") == [new])
+        assert {old, new} < {pod["metadata"]["name"] for pod in sited.pods("served")}, "the node has not removed it"
     finally:
         sited.cluster.revive(node)
     sited.delete("served")

@@ -21,6 +21,8 @@ from tranche_operator.reconcile.actions import (
     ReleasePod,
     RequeueAfter,
     UngatePod,
+    UpdateService,
+    WithdrawPod,
     WriteStatus,
 )
 from tranche_operator.reconcile.observed import (
@@ -107,7 +109,7 @@ def jobs(draw: st.DrawFn, gang: bool) -> TrainingJob | None:
 @st.composite
 def states(draw: st.DrawFn) -> Observed:
     gang = draw(st.booleans())
-    service = draw(st.sampled_from([ServiceState.OWN, ServiceState.ABSENT]))
+    service = draw(st.sampled_from([ServiceState.OWN, ServiceState.ABSENT, ServiceState.OUTDATED]))
     return observed(draw(jobs(gang)), *draw(pods(gang)), service=service)
 
 
@@ -172,7 +174,9 @@ def carry_out(seen: Observed, action: Action, quick: bool) -> Observed:
             return _change(seen, action.name, lambda pod: _stop(pod, quick))
         case UngatePod():
             return _change(seen, action.name, lambda pod: replace(pod, gates=()))
-        case CreateService():
+        case WithdrawPod():
+            return _change(seen, action.name, lambda pod: replace(pod, selected=False))
+        case CreateService() | UpdateService():
             return replace(seen, service=ServiceState.OWN)
         case CheckTemplate():
             update = ConditionUpdate(names.CONDITION_INVALID_TEMPLATE, "False", "TemplateAccepted")

@@ -16,6 +16,7 @@ from tranche_operator.reconcile.actions import (
     EvictPod,
     ReleasePod,
     RequeueAfter,
+    WithdrawPod,
     WriteStatus,
 )
 from tranche_operator.reconcile.observed import PodView, Rejection
@@ -147,3 +148,10 @@ def test_staging_failures_set_a_condition_and_send_one_event() -> None:
     assert [one for one in decided(EmitEvent, again) if one.reason == "StagingFailed"] == []
     (status,) = decided(WriteStatus, job(entry(), status=status_before))
     assert {c["type"]: c["status"] for c in status.status["conditions"]}["StagingFailed"] == "False"
+
+
+def test_staging_pods_have_no_host_name_to_give_away() -> None:
+    lost = pod(name="cats-staging-edge-b-4", attempt=4, terminating=True)
+    assert len(decided(CreatePod, job(entry()), lost)) == 1
+    assert decided(WithdrawPod, job(entry()), lost) == []
+    assert decided(WithdrawPod, job(entry()), lost, pod()) == []

@@ -17,7 +17,7 @@ POD: dict[str, Any] = {
     "spec": {"schedulingGates": [{"name": "tranche.dev/gang"}]},
     "status": {"phase": "Pending"},
 }
-POD["metadata"]["labels"] = {"tranche.dev/job": "j"}
+POD["metadata"]["labels"] = {"tranche.dev/job": "j", "app.kubernetes.io/managed-by": "tranche"}
 
 
 def seen(**changes: Any) -> PodView:
@@ -43,6 +43,7 @@ class Clock:
         ({"spec": {"schedulingGates": []}}, True),
         ({"status": {"phase": "Running"}}, True),
         ({"metadata": {"finalizers": []}}, True),
+        ({"metadata": {"labels": {"tranche.dev/job": "j"}}}, True),
         ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}, True),
     ],
 )

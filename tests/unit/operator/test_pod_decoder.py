@@ -17,6 +17,7 @@ LABELS = {
     "tranche.dev/role": "worker",
     "tranche.dev/index": "0",
     "tranche.dev/attempt": "3",
+    "app.kubernetes.io/managed-by": "tranche",
 }
 OWNER = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "name": "cats", "uid": "u1", "controller": True}
 

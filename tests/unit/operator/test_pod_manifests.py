@@ -203,7 +203,11 @@ def test_service_selects_job_pods_before_they_are_ready() -> None:
     assert service["metadata"]["name"] == "cats"
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
-    assert service["spec"]["selector"] == {"tranche.dev/job": "cats"}
+    selector = service["spec"]["selector"]
+    assert selector == {"tranche.dev/job": "cats", "app.kubernetes.io/managed-by": "tranche"}
+    job = job_with_template(servers=1, chief=True)
+    for pod in pods.checked_pods(job, SETTINGS):
+        assert selector.items() <= pod["metadata"]["labels"].items()
 
 
 def test_checked_pods_have_names_that_no_attempt_has() -> None:

@@ -24,10 +24,19 @@ from tranche_operator.reconcile.actions import (
     ReleasePod,
     RequeueAfter,
     UngatePod,
+    UpdateService,
+    WithdrawPod,
     WriteStatus,
 )
 from tranche_operator.reconcile.event_rules import eviction_events, victim_events
-from tranche_operator.reconcile.observed import Observed, Rejection, ServiceState, TemplateVerdict
+from tranche_operator.reconcile.observed import (
+    SERVICE_REJECTED,
+    Observed,
+    PodView,
+    Rejection,
+    ServiceState,
+    TemplateVerdict,
+)
 from tranche_operator.reconcile.status import ConditionUpdate
 
 
@@ -104,6 +113,7 @@ class TestOpenWindows:
         ("state", "kinds"),
         [
             (ServiceState.OWN, set()),
+            (ServiceState.OUTDATED, {UpdateService}),
             (ServiceState.ABSENT, {CreateService}),
             (ServiceState.STALE, {RequeueAfter}),
             (ServiceState.FOREIGN, {EmitEvent}),
@@ -117,6 +127,78 @@ class TestOpenWindows:
     def test_a_job_of_one_pod_has_no_service(self) -> None:
         job = training_job(chunks=None, workers=1, status={"plan": plan(window(0, 1))})
         assert not [a for a in decide(observed(job, service=ServiceState.ABSENT)) if isinstance(a, CreateService)]
+
+    def test_selector_of_an_earlier_release_is_replaced(self) -> None:
+        job = job_with(window(0, 1))
+        (update,) = of_type(UpdateService, decide(observed(job, pod(0, 1), service=ServiceState.OUTDATED)))
+        assert update.former == {"tranche.dev/job": "cats"}
+        assert update.selector == {"tranche.dev/job": "cats", "app.kubernetes.io/managed-by": "tranche"}
+
+    @pytest.mark.parametrize(
+        ("state", "pods"),
+        [
+            (ServiceState.ABSENT, []),
+            (ServiceState.OWN, ["cats-worker-0-1"]),
+            (ServiceState.OUTDATED, ["cats-worker-0-1"]),
+        ],
+    )
+    def test_pods_of_a_gang_wait_for_a_refused_service(self, state: ServiceState, pods: list[str]) -> None:
+        refusal = Rejection("cats-worker-0-1", SERVICE_REJECTED, "no", NOW)
+        job = job_with(window(0, 1), chunks=None)
+        assert created(decide(observed(job, service=state, rejection=refusal))) == pods
+
+
+class TestSupersededPods:
+    """Pods whose host name a later attempt has."""
+
+    @pytest.mark.parametrize("role", ["worker", "ps"])
+    def test_terminating_pod_is_withdrawn_before_the_creation(self, role: str) -> None:
+        lost = pod(0, 1, role=role, terminating=True)
+        windows, servers = ([window(0, 2)], []) if role == "worker" else ([], [server(0, 2)])
+        actions = decide(observed(job_with(*windows, servers=1, planned_servers=servers), lost))
+        steps = [action for action in actions if isinstance(action, WithdrawPod | CreatePod)]
+        assert [type(step) for step in steps] == [WithdrawPod, CreatePod]
+        assert steps[0] == WithdrawPod(lost.name, lost.uid)
+
+    def test_pod_is_withdrawn_also_when_the_later_one_exists(self) -> None:
+        actions = decide(observed(job_with(window(0, 3)), pod(0, 3), pod(0, 1, terminating=True)))
+        assert named(WithdrawPod, actions) == ["cats-worker-0-1"]
+
+    def test_withdrawn_pod_is_not_withdrawn_again(self) -> None:
+        lost = replace(pod(0, 1, terminating=True), selected=False)
+        assert not named(WithdrawPod, decide(observed(job_with(window(0, 2)), lost)))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pod(0, 1, phase="Failed"),
+            pod(1, 1, terminating=True),
+            pod(0, 1, role="ps", terminating=True),
+            pod(0, 1, terminating=True, owner=None),
+            pod(0, 3, terminating=True),
+        ],
+        ids=["ended", "other index", "other role", "no owner", "later attempt"],
+    )
+    def test_pod_that_no_attempt_supersedes_stays_selected(self, other: PodView) -> None:
+        actions = decide(observed(job_with(window(0, 2)), other))
+        assert created(actions) == ["cats-worker-0-2"]
+        assert not named(WithdrawPod, actions)
+
+    def test_pod_stays_selected_while_no_later_one_is_created(self) -> None:
+        later = Rejection("cats-worker-0-2", "Forbidden", "no", NOW + timedelta(seconds=5))
+        actions = decide(observed(job_with(window(0, 2)), pod(0, 1, terminating=True), rejection=later))
+        assert not created(actions)
+        assert not named(WithdrawPod, actions)
+
+    def test_pod_of_a_deleted_namesake_is_withdrawn(self) -> None:
+        old = pod(0, 7, owner="deleted", terminating=True)
+        assert named(WithdrawPod, decide(observed(job_with(window(0, 1)), old))) == [old.name]
+
+    def test_pod_of_a_job_without_service_stays_as_it_is(self) -> None:
+        job = training_job(chunks=None, workers=1, status={"plan": plan(window(0, 2))})
+        actions = decide(observed(job, pod(0, 1, terminating=True)))
+        assert created(actions) == ["cats-worker-0-2"]
+        assert not named(WithdrawPod, actions)
 
 
 class TestClosing:
