@@ -1,5 +1,6 @@
 """Lifecycle of a training worker: batches in order, SIGTERM, termination message, exit code."""
 
+import os
 import signal
 import threading
 import time
@@ -61,9 +62,11 @@ class Session:
         self._iterations = Iterations()
         self._reporter: Reporter | None = None
         self._handler: Any = None
+        self._process_id: int | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._process_id = os.getpid()
         self._handler = signal.signal(signal.SIGTERM, self._terminate)
         self._reporter = Reporter(self._mine, self.progress, self.refuse, seconds_left=self._report_seconds)
         self._stack.enter_context(self._reporter)
@@ -197,5 +200,9 @@ class Session:
         return mine if self._gang else {chunk: int(batches) for chunk, batches in mine.items()}
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process_id:  # a fork, which this session does not stop, has inherited the handler
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         self._deadline = time.monotonic() + self._mine.grace_seconds
         self._stop.set()

@@ -1,6 +1,8 @@
 import json
+import multiprocessing
 import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +114,27 @@ def test_afterwards_sigterm_is_whose_it_was(tmp_path: Path) -> None:
     with Session(assigned(tmp_path)):
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_sigterm_ends_child_process_forked_in_the_session(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        fork = multiprocessing.get_context("fork")
+        begun = fork.Event()
+
+        def idle() -> None:
+            begun.set()
+            threading.Event().wait()
+
+        child = fork.Process(target=idle)
+        child.start()
+        assert begun.wait(5.0), "Python drops signals that arrive during the fork"
+        child.terminate()
+        child.join(5.0)
+        exit_code = child.exitcode
+        child.kill()
+        child.join()
+        assert not session.stopping
+    assert exit_code == -signal.SIGTERM
 
 
 def member(tmp_path: Path, *chunks: int) -> Assignment:
