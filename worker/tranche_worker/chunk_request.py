@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 import time
 import urllib.error
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import replace
 
 from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
+from tranche_worker.stop_flag import StopFlag
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class FencedError(Exception):
     """Another attempt has taken over the chunks."""
 
 
-def ask(mine: Assignment, durable: Mapping[int, float], stop: threading.Event) -> Assignment | None:
+def ask(mine: Assignment, durable: Mapping[int, float], stop: StopFlag) -> Assignment | None:
     """Request the next chunks; None if the pod is to end.
 
     A lost response is repeated: the request contains the fencing token of the completed chunks.

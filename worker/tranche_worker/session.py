@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from tranche_worker import chunk_request
 from tranche_worker.allocation import Allocation, Iterations
 from tranche_worker.assignment import Assignment
 from tranche_worker.reporter import LAST_SECONDS, Progress, Reporter
+from tranche_worker.stop_flag import StopFlag
 from tranche_worker.termination_message import report
 
 EXIT_DONE, EXIT_UNFINISHED, EXIT_FENCED, EXIT_TERMINATED = 0, 1, 75, 143
@@ -55,7 +55,7 @@ class Session:
         self._gang = gang
         self._trained: dict[int, float] = {}
         self._begin(mine)
-        self._stop = threading.Event()
+        self._stop = StopFlag()
         self._deadline: float | None = None
         self._fenced = False
         self._timings: tuple[float | None, float | None, float | None] = (None, None, None)

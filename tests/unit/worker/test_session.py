@@ -2,9 +2,13 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -107,6 +111,55 @@ def test_waiting_ends_at_once_when_the_worker_is_to_stop(tmp_path: Path) -> None
     with Session(assigned(tmp_path)) as session:
         terminate()
         assert session.wait(3600.0)
+
+
+def test_sigterm_ends_waits_of_all_threads(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        waits = [threading.Thread(target=session.wait, args=(3600.0,), daemon=True) for _ in range(3)]
+        for thread in [*waits, threading.Thread(target=terminate)]:
+            thread.start()
+        assert session.wait(3600.0)
+        for thread in waits:
+            thread.join(5.0)
+    assert not any(thread.is_alive() for thread in waits)
+
+
+def interrupt_each_instruction(mine: Assignment, call: Callable[[Session], object]) -> None:
+    """Call once for each bytecode instruction of the call, and send SIGTERM before that instruction."""
+    instruction, terminated = 0, True
+    while terminated:
+        instruction += 1
+        passed = 0
+
+        def trace(frame: FrameType, event: str, _argument: object, last: int = instruction) -> Any:
+            nonlocal passed
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                passed += 1
+                if passed == last:
+                    terminate()
+            return trace
+
+        with Session(mine) as session:
+            sys.settrace(trace)
+            call(session)
+            sys.settrace(None)
+        terminated = session.seconds_left < float("inf")
+        assert session.stopping or not terminated
+    assert instruction > 10
+
+
+@pytest.mark.parametrize("call", [lambda session: session.wait(0.001), Session.refuse], ids=["wait", "refuse"])
+def test_sigterm_at_any_instruction_of_a_call_is_handled(tmp_path: Path, call: Callable[[Session], object]) -> None:
+    process = multiprocessing.get_context("fork").Process(
+        target=interrupt_each_instruction, args=(assigned(tmp_path), call)
+    )
+    process.start()
+    process.join(20.0)
+    exit_code = process.exitcode
+    process.kill()
+    process.join()
+    assert exit_code == 0, "it hangs" if exit_code is None else "see its traceback"
 
 
 def test_afterwards_sigterm_is_whose_it_was(tmp_path: Path) -> None:

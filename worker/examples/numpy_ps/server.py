@@ -39,6 +39,7 @@ from tranche_worker import (
     Progress,
     Reporter,
     StalenessBound,
+    StopFlag,
     assignment,
 )
 from tranche_worker.barrier import PATIENCE_SECONDS
@@ -277,7 +278,7 @@ def main() -> None:
     server = Server(mine, options)
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
         http.daemon_threads = True
-        stop = threading.Event()
+        stop = StopFlag()
         fenced = threading.Event()
         deadline = float("inf")
 

@@ -7,14 +7,14 @@ import threading
 import tensorflow as tf
 
 from tensorflow_ps.clusters import chief_address, follow, listens
-from tranche_worker import EXIT_DONE, EXIT_TERMINATED
+from tranche_worker import EXIT_DONE, EXIT_TERMINATED, StopFlag
 
 PAUSE_SECONDS = 0.3
 
 
 def main() -> None:
     """Serve until the chief has ended."""
-    stop = threading.Event()
+    stop = StopFlag()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     tf.distribute.Server(

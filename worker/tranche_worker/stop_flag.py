@@ -1,0 +1,34 @@
+"""A flag that a signal handler can set, whichever code it interrupts."""
+
+import threading
+from contextlib import suppress
+
+
+class StopFlag:
+    """Replacement of `threading.Event` for signal handlers, which cannot be cleared.
+
+    `Event.set` acquires a lock that `Event.wait` acquires too. A handler that interrupts the wait of its own thread at
+    that time never returns. Here, the lock is held from the beginning: `set` only releases it, and thus never waits.
+    """
+
+    def __init__(self) -> None:
+        """Create a flag that is not set."""
+        self._is_set = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether `set` has been called."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set the flag, which ends the waits of all threads."""
+        self._is_set = True
+        with suppress(RuntimeError):  # the gate is open already
+            self._gate.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the flag is set, but no longer than the given time; return whether it is set."""
+        if not self._is_set and self._gate.acquire(timeout=max(0.0, seconds)):
+            self.set()  # opens the gate for the next thread
+        return self._is_set
