@@ -1,5 +1,6 @@
 """Lifecycle of a training worker: batches in order, SIGTERM, termination message, exit code."""
 
+import logging
 import os
 import signal
 import time
@@ -14,6 +15,8 @@ from tranche_worker.assignment import Assignment
 from tranche_worker.reporter import LAST_SECONDS, Progress, Reporter
 from tranche_worker.stop_flag import StopFlag
 from tranche_worker.termination_message import report
+
+logger = logging.getLogger(__name__)
 
 EXIT_DONE, EXIT_UNFINISHED, EXIT_FENCED, EXIT_TERMINATED = 0, 1, 75, 143
 """Exit codes: all chunks are done; the loop ended early; another attempt has taken over; stopped by SIGTERM."""
@@ -77,9 +80,8 @@ class Session:
     ) -> None:
         """Write the termination message, send the last report, and restore the SIGTERM handler."""
         try:
-            if not self._fenced:
-                report(self._durable_batches(), self._mine.termination_log)
-            self._stack.close()
+            with self._stack:
+                self._write_termination_message()
         finally:
             signal.signal(signal.SIGTERM, self._handler)
 
@@ -198,6 +200,19 @@ class Session:
         """Return the durable batches of this pod's chunks: integers, or a fraction for a member of a gang."""
         mine = {chunk: self._saved[chunk] for chunk in self._mine.chunks}
         return mine if self._gang else {chunk: int(batches) for chunk, batches in mine.items()}
+
+    def _write_termination_message(self) -> None:
+        """Write the durable batches; if that fails, only log it, since the last report contains them too."""
+        try:
+            if not self._fenced:
+                report(self._durable_batches(), self._mine.termination_log)
+        except OSError as error:
+            logger.error(
+                "the termination message cannot be written to %s: %s; progress that no report contains is lost, so "
+                "that the chunks may start again where this attempt started",
+                self._mine.termination_log,
+                error,
+            )
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process_id:  # a fork, which this session does not stop, has inherited the handler

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Assignment, Session
+from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Assignment, Session, reporter
 
 
 def assigned(tmp_path: Path, **resume: int) -> Assignment:
@@ -78,6 +78,25 @@ def test_what_was_trained_and_not_saved_is_not_left_behind(tmp_path: Path) -> No
     with pytest.raises(MemoryError):
         train()
     assert (session.exit_code, left(tmp_path)) == (EXIT_UNFINISHED, {"5": 2, "0": 1})
+
+
+@pytest.mark.parametrize("path", ["missing/log", "."])
+def test_last_report_is_sent_without_termination_message(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports: list[dict[str, Any]] = []
+
+    def post(_mine: Assignment, _api: str, _action: str, body: dict[str, Any], _timeout: float) -> bytes:
+        reports.append(body)
+        return b""
+
+    monkeypatch.setattr(reporter, "post", post)
+    mine = replace(assigned(tmp_path), termination_log=tmp_path / path, api="http://reports.test")
+    with Session(mine, at_server=True) as session:
+        session.trained({5: 4, 0: 4})
+    assert session.exit_code == EXIT_DONE
+    assert reports[-1]["durable"] == {5: 4, 0: 4}
+    assert f"the termination message cannot be written to {tmp_path / path}" in caplog.text
 
 
 def test_sigterm_after_the_last_batch_is_success(tmp_path: Path) -> None:
