@@ -13,6 +13,8 @@ TENSORFLOW_PORT = 2222
 """Port on which workers and parameter servers listen; the default of TensorFlow's servers."""
 TOKEN_DIRECTORY, TOKEN_FILE, CA_FILE = "/var/run/secrets/tranche.dev", "token", "ca.crt"
 """Directory of a pod's token for the report API and of the API's CA certificates, and their file names."""
+TERMINATION_LOG, DEFAULT_TERMINATION_PATH = "TRANCHE_TERMINATION_LOG", "/dev/termination-log"
+"""Variable of the path of a container's termination message, and Kubernetes' default of this path."""
 RENDEZVOUS_PORT = 29500
 """Port on which rank 0 of a gang listens; the default of torchrun."""
 HOST_PORTS = range(20_000, 30_000)
@@ -90,6 +92,16 @@ def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_di
         "TRANCHE_DATA_SITE": (data.site if data else None) or "",
         "TRANCHE_SITE": staging.site,
     }
+
+
+def container_environment(container: Mapping[str, Any]) -> dict[str, str]:
+    """Return the path of a container's termination message, unless it is the default or the template has the variable.
+
+    The kubelet reads the message from the path of the container only.
+    """
+    path: str = container.get("terminationMessagePath") or DEFAULT_TERMINATION_PATH
+    is_set = any(variable.get("name") == TERMINATION_LOG for variable in container.get("env") or [])
+    return {} if is_set or path == DEFAULT_TERMINATION_PATH else {TERMINATION_LOG: path}
 
 
 def _common(

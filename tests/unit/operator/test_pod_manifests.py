@@ -39,6 +39,7 @@ TEMPLATE: dict[str, Any] = {
         "volumes": [{"name": "data", "emptyDir": {}}],
     },
 }
+LOG = "TRANCHE_TERMINATION_LOG"
 VOLUME = {"checkpoint": {"volume": {"nfs": {"server": "nas", "path": "/ckpt"}}}}
 
 
@@ -145,6 +146,24 @@ def test_own_policy_of_termination_messages_is_kept() -> None:
     container = {"name": "train", "image": "x", "terminationMessagePolicy": "File"}
     (made,) = worker(job_with_template({"spec": {"containers": [container]}}))["spec"]["containers"]
     assert made["terminationMessagePolicy"] == "File"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, None),
+        ({"terminationMessagePath": "/dev/termination-log"}, None),
+        ({"terminationMessagePath": ""}, None),
+        ({"terminationMessagePath": "/run/end"}, "/run/end"),
+        ({"terminationMessagePath": "/run/end", "env": [{"name": LOG, "value": "/run/own"}]}, "/run/own"),
+    ],
+)
+def test_container_gets_its_own_termination_message_path(own: dict[str, Any], expected: str | None) -> None:
+    containers = [{"name": "train", "image": "x", **own}, {"name": "side", "image": "x"}]
+    made, side = worker(job_with_template({"spec": {"containers": containers}}))["spec"]["containers"]
+    values = [variable["value"] for variable in made["env"] if variable["name"] == LOG]
+    assert values == ([] if expected is None else [expected])
+    assert LOG not in {variable["name"] for variable in side["env"]}
 
 
 def test_the_checkpoint_volume_is_mounted_in_every_container() -> None:
