@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,8 +16,8 @@ from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
-from tranche_operator.manifests.pod import former_selector
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
 from tranche_operator.reconcile.status import NO_TIMES
@@ -38,6 +38,18 @@ REFRESHING_SECONDS = 1.0
 
 def _utc() -> datetime:
     return datetime.now(UTC)
+
+
+def _serves(service: Mapping[str, Any], job: TrainingJob) -> bool:
+    """Return whether a Service has the labels and the specification of the job's own.
+
+    A restore from a backup and ``kubectl delete --cascade=orphan`` remove the owner of a Service, and the API server
+    refuses a second one of the name.
+    """
+    wanted, spec = manifests.service(job), service.get("spec") or {}
+    has_labels = wanted["metadata"]["labels"].items() <= (service["metadata"].get("labels") or {}).items()
+    former = {**wanted["spec"], "selector": manifests.former_selector(job)}
+    return has_labels and any(one.items() <= spec.items() for one in (wanted["spec"], former))
 
 
 class Reader:
@@ -198,12 +210,15 @@ class Reader:
             if error.status == 404:
                 return ServiceState.ABSENT
             raise
-        owner = owner_uid(msgspec.convert(found.get("metadata"), Metadata))
-        if owner is None:
-            return ServiceState.FOREIGN
-        if owner != job.metadata.uid:
+        metadata = msgspec.convert(found.get("metadata"), Metadata)
+        owner = owner_uid(metadata)
+        if owner is not None and owner != job.metadata.uid:
             return ServiceState.STALE
-        is_former = found.get("spec", {}).get("selector") == former_selector(job)
+        if owner is None:
+            is_free = not any(reference.controller for reference in metadata.owner_references)
+            if not (is_free and _serves(found, job)):
+                return ServiceState.FOREIGN
+        is_former = found.get("spec", {}).get("selector") == manifests.former_selector(job)
         return ServiceState.OUTDATED if is_former else ServiceState.OWN
 
     async def _site(self, name: str, *, needed: bool) -> SiteSpec | None:

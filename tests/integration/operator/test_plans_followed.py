@@ -199,23 +199,29 @@ def test_deleted_namespace_ends_with_its_jobs(cluster: Cluster, namespace: str) 
 
 
 def test_job_restored_from_a_backup_starts_from_the_beginning(lab: Lab) -> None:
-    """A backup tool restores objects without status, and pods with their labels and the owner of that time."""
+    """A backup tool restores objects without status, and the job's Service and pods with their labels and no owner."""
     volume = {"volume": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}
-    lab.create(checkpoint=volume)
-    lab.plan(window(0, 1))
-    lab.has_pods("cats-worker-0-1")
+    lab.create(chunks=None, workers=2, checkpoint=volume)
+    lab.plan(window(0, 1), window(1, 2))
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
     job, pod = lab.job(), lab.pods()["cats-worker-0-1"]
     eventually(lambda: lab.status().get("checkpointDirectory") == f"cats-{job['metadata']['uid']}")
+    eventually(lambda: lab.cluster.request("GET", lab.core("services", "cats"))[0] == 200)
+    service = lab.ask("GET", lab.core("services", "cats"))
     lab.ask("DELETE", lab.path("cats"))
     lab.has_pods()
-    kept = {
-        field: pod["metadata"][field] for field in ("name", "labels", "annotations", "ownerReferences", "finalizers")
-    }
+    service_is_collected(lab)
+    kept = {field: pod["metadata"][field] for field in ("name", "labels", "annotations", "finalizers")}
     lab.ask("POST", lab.core("pods"), {"metadata": kept, "spec": pod["spec"]})
+    kept = {field: service["metadata"][field] for field in ("name", "labels")}
+    lab.ask("POST", lab.core("services"), {"metadata": kept, "spec": service["spec"]})
     lab.ask("POST", lab.path(), {**job, "metadata": {"name": "cats"}})
     uid = lab.job()["metadata"]["uid"]
     assert uid != job["metadata"]["uid"]
-    lab.plan(window(0, 1))
+    lab.plan(window(0, 1), window(1, 2))
+    eventually(lambda: lab.condition("PodsRejected").get("reason") == "NameTaken")
+    assert lab.condition("PodsRejected")["message"].startswith("cats-worker-0-1: ")
+    lab.ask("DELETE", lab.core("pods", "cats-worker-0-1"))
 
     def mounts() -> list[str]:
         (container,) = lab.pods().get("cats-worker-0-1", pod)["spec"]["containers"]
@@ -223,6 +229,8 @@ def test_job_restored_from_a_backup_starts_from_the_beginning(lab: Lab) -> None:
 
     eventually(lambda: mounts() == [f"cats-{uid}"])
     assert lab.status()["checkpointDirectory"] == f"cats-{uid}"
+    eventually(lambda: lab.condition("PodsRejected")["status"] == "False")
+    lab.has_pods("cats-worker-0-1", "cats-worker-1-2")
 
 
 def test_gang_waits_at_a_gate_after_a_refusal(lab: Lab) -> None:

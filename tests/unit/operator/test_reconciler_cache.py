@@ -4,10 +4,14 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from support.operator_objects import NOW, UID, pod, training_job
+import pytest
+
+from support.operator_objects import NOW, UID, plan, pod, training_job, window
+from tranche.kube.client.client import ApiError
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
-from tranche_operator.reconcile.observed import Observed, TemplateVerdict
+from tranche_operator.manifests.pod import service
+from tranche_operator.reconcile.observed import Observed, ServiceState, TemplateVerdict
 from tranche_operator.reconcile.status import NO_TIMES, ConditionUpdate, PodTimes
 from tranche_operator.settings import Settings
 
@@ -86,3 +90,43 @@ def test_namesake_inherits_no_result_of_the_deleted_job() -> None:
     assert found.rejection is not None
     found = observe("another")
     assert (found.verdict, found.rejection, found.refusals, found.times) == (None, None, {}, NO_TIMES)
+
+
+class Services:
+    """API server with the Service of job ``cats``."""
+
+    def __init__(self, **changes: dict[str, Any]) -> None:
+        own = service(training_job())
+        del own["metadata"]["ownerReferences"]
+        self.service = {**own, **{part: {**own[part], **changes.get(part, {})} for part in ("metadata", "spec")}}
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        if path.endswith("/services/cats"):
+            return self.service
+        if "/sites/" in path:
+            raise ApiError(404, "NotFound", "no Site")
+        return training_job(chunks=None, status={"plan": plan(window(0, 1))}).model_dump(mode="json", by_alias=True)
+
+
+OTHER_OWNER = {"apiVersion": "example.com/v1", "kind": "Mesh", "name": "m", "uid": "u", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, ServiceState.OWN),
+        ({"spec": {"ipFamilies": ["IPv4"], "type": "ClusterIP"}}, ServiceState.OWN),
+        ({"metadata": {"labels": {}}}, ServiceState.FOREIGN),
+        ({"metadata": {"ownerReferences": [OTHER_OWNER]}}, ServiceState.FOREIGN),
+        ({"spec": {"clusterIP": "10.0.0.1"}}, ServiceState.FOREIGN),
+        ({"spec": {"selector": {"tranche.dev/job": "dogs"}}}, ServiceState.FOREIGN),
+        ({"spec": {"publishNotReadyAddresses": False}}, ServiceState.FOREIGN),
+    ],
+    ids=["restored", "defaults", "labels", "owner", "address", "selector", "readiness"],
+)
+def test_service_that_lost_its_owner_belongs_to_the_job(changes: dict[str, Any], state: ServiceState) -> None:
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    cache.services["lab/cats"] = UID, float("-inf")  # as after the refusal of a second Service of the name
+    found = asyncio.run(Reader(Services(**changes), cache).observe("lab/cats"))  # type: ignore[arg-type]
+    assert found.service is state
