@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from tranche.kube.api import names
-from tranche.kube.api.resources import PlannedStaging, TrainingJob
+from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, TrainingJob
 from tranche_operator.manifests import checkpoint_volume
 from tranche_operator.manifests.pod import checked_pods, checked_roles
 from tranche_operator.reconcile import event_rules, pod_creation, pod_teardown, staging_status, start_status, stuck_pod
@@ -23,7 +23,7 @@ from tranche_operator.reconcile.actions import (
     WriteStatus,
     in_order,
 )
-from tranche_operator.reconcile.observed import Entry, Observed, PodView, TemplateVerdict, entries_of
+from tranche_operator.reconcile.observed import Entry, Observed, PodView, TemplateVerdict, entries_of, is_open
 from tranche_operator.reconcile.status import (
     TERMINAL,
     ConditionUpdate,
@@ -62,7 +62,7 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     own = tuple(pod for pod in observed.pods if pod.owner == job.metadata.uid)
     strangers = [pod for pod in observed.pods if pod.owner != job.metadata.uid]
     entries = entries_of(job)
-    counts = _count_pods(own, entries)
+    counts = _count_pods(job, own, entries)
     job_phase = compute_phase(job, counts, now)
     actions = pod_teardown.release_and_delete(strangers)
     updates: list[ConditionUpdate] = []
@@ -123,7 +123,7 @@ def _actions_of_active_job(
     actions += more
     updates += found
     deadline = deadline_of(job)
-    if deadline is not None:
+    if deadline is not None and now < deadline:  # after it, only the planner's count can end the job
         actions.append(RequeueAfter((deadline - now).total_seconds()))
     return actions, updates
 
@@ -204,11 +204,12 @@ def _is_checked(job: TrainingJob) -> bool:
     return condition.status == "True" or (condition.status == "False" and admitted)
 
 
-def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:
+def _count_pods(job: TrainingJob, own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:
     workers = [pod for pod in own if pod.role == names.ROLE_WORKER]
     active = [pod for pod in own if not pod.over]
     return PodCounts(
         any_pod=any(pod.role != names.ROLE_STAGING for pod in own),
+        awaits_count=_awaits_count(job, own, entries),
         active_workers=sum(not pod.over for pod in workers),
         running_workers=sum(not pod.ended and pod.phase == "Running" for pod in workers),
         active_servers=sum(pod.role == names.ROLE_SERVER for pod in active),
@@ -217,6 +218,19 @@ def _count_pods(own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCoun
         started=any(pod.phase in ("Running", "Succeeded", "Failed") for pod in workers),
         sites=tuple(sorted({entries[pod.name].site for pod in active if pod.name in entries})),
     )
+
+
+def _awaits_count(job: TrainingJob, own: Iterable[PodView], entries: Mapping[str, Entry]) -> bool:
+    """Return whether the pods that can complete the job have ended, and the plan has an entry for at least one of them.
+
+    Those are its workers, or its chief if it has one. The plan has an entry for a pod until its end is counted. A job
+    with a planned pod that does not exist yet is not complete.
+    """
+    role, kind = (names.ROLE_CHIEF, PlannedChief) if job.spec.chief is not None else (names.ROLE_WORKER, PlannedWindow)
+    pods = [pod for pod in own if pod.role == role]
+    planned = {name for name, entry in entries.items() if isinstance(entry, kind) and is_open(entry)}
+    existing = {pod.name for pod in pods}
+    return all(pod.ended for pod in pods) and planned <= existing and not existing.isdisjoint(entries)
 
 
 def _with_one_requeue(actions: list[Action]) -> list[Action]:

@@ -52,6 +52,8 @@ class PodCounts:
     active_servers: int = 0
     active_chiefs: int = 0
     running_chiefs: int = 0
+    awaits_count: bool = False
+    """Whether all pods that can complete the job have ended, and the planner has not counted all of their ends."""
     any_pod: bool = False
     """Whether any pod that trains, serves or coordinates exists."""
     started: bool = False
@@ -112,7 +114,7 @@ def compute_phase(job: TrainingJob, counts: PodCounts, now: datetime) -> PhaseUp
         message = f"{progress.failures} pods failed, more than runPolicy.backoffLimit ({limit}) allows"
         return PhaseUpdate("Failed", "BackoffLimitExceeded", message)
     deadline = deadline_of(job)
-    if deadline is not None and now >= deadline:
+    if deadline is not None and now >= deadline and not counts.awaits_count:
         seconds = job.spec.run_policy.active_deadline_seconds
         return PhaseUpdate(
             "Failed",

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from support.operator_objects import NOW, UID, observed, plan, pod, window
+from support.operator_objects import NOW, UID, observed, plan, pod, server, training_job, window
 from support.reconcile_summary import created, decide, done_job, job_with, named, of_type, pauses
 from tranche_operator.reconcile.actions import (
     Action,
@@ -115,6 +116,38 @@ class TestFailures:
         assert write.status["phase"] == "Failed"
         assert [c["reason"] for c in write.status["conditions"] if c["type"] == "Failed"] == ["DeadlineExceeded"]
         assert named(DeletePod, actions) == ["cats-worker-0-1"]
+
+    @pytest.mark.parametrize("kind", ["chunks", "servers", "chief"])
+    def test_deadline_waits_for_the_count_of_ended_pods(self, kind: str) -> None:
+        """No planner may lead when the last pods end; Failed would be final, and their work lost."""
+        policy = {"runPolicy": {"activeDeadlineSeconds": 100}}
+        shape: dict[str, Any] = {"chunks": None, "chief": True} if kind == "chief" else {"chunks": 1}
+        shape |= {"workers": 1, "spec": policy, "servers": 0 if kind == "chunks" else 1}
+        status = {"startTime": NOW.isoformat(), "phase": "Running"}
+        planned = plan(window(0, 1), servers=[server(0, 2)] if shape["servers"] else [])
+        planned |= {"chief": server(0, 3)} if kind == "chief" else {}
+        uncounted = training_job(status={**status, "plan": planned}, **shape)
+        others = [pod(0, 2, role="ps")] if shape["servers"] else []
+        others += [pod(0, 1)] if kind == "chief" else []  # a worker that serves until the chief is done
+        last: dict[str, Any] = {"role": "chief"} if kind == "chief" else {}
+        attempt = 3 if kind == "chief" else 1
+        ended = pod(0, attempt, phase="Succeeded", **last)
+        actions = decide(observed(uncounted, *others, ended), after=200)
+        assert "Failed" not in phases(actions)
+        assert not named(ReleasePod, actions)
+        assert not named(DeletePod, actions)
+        assert 0.0 not in pauses(actions)
+        assert phases(decide(observed(uncounted, *others, pod(0, attempt, **last)), after=200)) == ["Failed"]
+        counted = training_job(status={**status, "plan": plan(), "progress": {"done": "0"}}, **shape)
+        assert phases(decide(observed(counted, ended), after=200)) == ["Succeeded"]
+        retried = training_job(status={**status, "plan": plan(window(0, 9))}, **shape)
+        assert phases(decide(observed(retried, ended), after=200)) == ["Failed"]
+
+    def test_deadline_does_not_wait_for_pods_that_are_missing(self) -> None:
+        policy = {"runPolicy": {"activeDeadlineSeconds": 100}}
+        status = {"startTime": NOW.isoformat(), "phase": "Running"}
+        job = job_with(window(0, 1), window(1, 2), spec=policy, status=status)
+        assert phases(decide(observed(job, pod(0, 1, phase="Succeeded")), after=200)) == ["Failed"]
 
     def test_a_job_without_pods_has_no_deadline_yet(self) -> None:
         job = job_with(spec={"runPolicy": {"activeDeadlineSeconds": 1}})
