@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import Metadata, Pod
-from tranche.kube.api.names import LABEL_JOB
+from tranche.kube.api.names import FINALIZER_ORPHAN, LABEL_JOB
 from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
@@ -38,6 +38,24 @@ REFRESHING_SECONDS = 1.0
 
 def _utc() -> datetime:
     return datetime.now(UTC)
+
+
+def decode_job(raw: Mapping[str, Any]) -> TrainingJob | None:
+    """Decode a TrainingJob; None, as for one that is gone, if that fails and it is being deleted with its pods.
+
+    After a rollback, a job may have values that only the newer release knows. A deletion in the foreground ends when
+    its pods are gone, and these keep their finalizer until they are released.
+
+    Raises:
+        ValueError: it cannot be decoded, and its pods may have to stay.
+    """
+    try:
+        return TrainingJob.model_validate(raw)
+    except ValueError:
+        metadata = raw["metadata"]
+        if metadata.get("deletionTimestamp") is None or FINALIZER_ORPHAN in (metadata.get("finalizers") or ()):
+            raise
+        return None
 
 
 def _serves(service: Mapping[str, Any], job: TrainingJob) -> bool:
@@ -75,7 +93,7 @@ class Reader:
         known = self._cache.pods
         # The pods first: a pod may be gone once it has left the plan, but never before.
         pods = known.of(key) if known.complete else await self._pods(namespace, name)
-        job = None if fresh or not known.complete else self._cache.jobs.get(key)
+        job = None if fresh or not known.complete else self._known_job(key)
         may_create = self._may_create(pods)
         if job is not None and not may_create:
             missing = missing_pods(self.combine(key, job, pods), job, entries_of(job), self._now())
@@ -165,11 +183,18 @@ class Reader:
             if not page:
                 return
 
+    def _known_job(self, key: str) -> TrainingJob | None:
+        """Return a job from the cache; None if it is not there or cannot be decoded, so that it is read again."""
+        try:
+            return self._cache.jobs.get(key)
+        except ValueError:
+            return None
+
     async def _job(self, namespace: str, name: str) -> TrainingJob | None:
         try:
             raw = await self._client.request("GET", api_paths.job(namespace, name))
             self._cache.jobs.note(f"{namespace}/{name}", raw)
-            return TrainingJob.model_validate(raw)
+            return decode_job(raw)
         except ApiError as error:
             if error.status != 404:
                 raise

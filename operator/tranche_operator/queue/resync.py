@@ -12,9 +12,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiError
-from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reader import Reader, decode_job
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.queue.work_queue import LONGEST_RETRY_AFTER_SECONDS
 from tranche_operator.reconcile.actions import Action, EmitPendingEvent, RequeueAfter
@@ -110,7 +109,7 @@ class Resync:
     def _check_listed(self, key: str, item: dict[str, Any], pods: dict[str, list[PodView]]) -> bool:
         own = tuple(pods.pop(key, ()))
         try:
-            return self._check(self._reader.combine(key, TrainingJob.model_validate(item), own))
+            return self._check(self._reader.combine(key, decode_job(item), own))
         except ValueError as error:
             logger.warning("%s: invalid TrainingJob: %s", key, " ".join(str(error).split()))
             return False

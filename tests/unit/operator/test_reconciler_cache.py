@@ -130,3 +130,40 @@ def test_service_that_lost_its_owner_belongs_to_the_job(changes: dict[str, Any],
     cache.services["lab/cats"] = UID, float("-inf")  # as after the refusal of a second Service of the name
     found = asyncio.run(Reader(Services(**changes), cache).observe("lab/cats"))  # type: ignore[arg-type]
     assert found.service is state
+
+
+def unreadable_job(**metadata: Any) -> dict[str, Any]:
+    """Return a job with a value of a newer release, in which a deletion has begun unless `metadata` says otherwise."""
+    job = training_job(deleting=True).model_dump(mode="json", by_alias=True)
+    return job | {"spec": {**job["spec"], "workers": "elastic"}, "metadata": job["metadata"] | metadata}
+
+
+class Answers:
+    """API server with one object."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.found = found
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        return self.found
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_unreadable_job_that_is_deleted_releases_its_pods(fresh: bool) -> None:
+    """Its deletion in the foreground waits for the pods, and these for the removal of their finalizer."""
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    cache.pods.note("lab/cats", pod(0, 1, terminating=True))
+    found = unreadable_job(finalizers=["foregroundDeletion"])
+    cache.jobs.note("lab/cats", unreadable_job(deletionTimestamp=None))
+    observed = asyncio.run(Reader(Answers(found), cache).observe("lab/cats", fresh=fresh))  # type: ignore[arg-type]
+    assert (observed.job, [one.name for one in observed.pods]) == (None, ["cats-worker-0-1"])
+    assert observed.is_fresh
+
+
+@pytest.mark.parametrize("metadata", [{"deletionTimestamp": None}, {"finalizers": ["orphan"]}], ids=["kept", "orphans"])
+def test_pods_of_an_unreadable_job_that_may_run_stay(metadata: dict[str, Any]) -> None:
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    with pytest.raises(ValueError, match="workers"):
+        asyncio.run(Reader(Answers(unreadable_job(**metadata)), cache).observe("lab/cats"))  # type: ignore[arg-type]
