@@ -17,6 +17,7 @@ from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.manifests import pod as manifests
+from tranche_operator.manifests.checkpoint_volume import awaits_directory, mounted_directory
 from tranche_operator.manifests.environment import is_alone
 from tranche_operator.reconcile.observed import Observed, PodView, ServiceState, Wait, entries_of
 from tranche_operator.reconcile.pod_creation import missing_pods, needs_site
@@ -105,6 +106,8 @@ class Reader:
             return Observed(key, None, pods)
         self._cache.note_job(key, job.metadata.uid)
         observed = self.combine(key, job, pods, is_fresh=is_fresh, may_create=is_fresh or may_create)
+        if awaits_directory(job) and job.metadata.deletion_timestamp is None:
+            observed = replace(observed, mounted=await self._mounted(job, pods))
         entries = entries_of(job)
         if not entries or job.metadata.deletion_timestamp is not None:
             return observed
@@ -209,6 +212,21 @@ class Reader:
     async def _pods(self, namespace: str, name: str) -> tuple[PodView, ...]:
         raw = await self._client.get(api_paths.pods(namespace), labelSelector=f"{LABEL_JOB}={name}")
         return tuple(view(pod) for pod in read_pods(raw).items)
+
+    async def _mounted(self, job: TrainingJob, pods: tuple[PodView, ...]) -> str | None:
+        """Return the directory of the checkpoint volume that the first pod of the job mounts; None without one.
+
+        The cache has no mounts of pods. They are needed only if the status of a job with pods was lost.
+        """
+        for pod in (pod for pod in pods if pod.owner == job.metadata.uid):
+            try:
+                found = await self._client.request("GET", api_paths.pod(job.metadata.namespace, pod.name))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                continue
+            return mounted_directory(found)
+        return None
 
     async def _service(self, job: TrainingJob) -> ServiceState:
         """Return the state of the job's Service: absent until it was created or found, then cached for a while.

@@ -4,31 +4,50 @@ A volume may outlive its jobs and serve several of them, and the attempts of eac
 a job would resume from a file of another one.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import PASSING_VOLUMES
 
 CHECKPOINT_VOLUME = "tranche-checkpoint"
+DIRECTORY_VARIABLE = "TRANCHE_CHECKPOINT_DIR"
+"""Environment variable with the path at which the job's directory is mounted."""
 ROOT = "/"
 """Directory of a job that began before jobs had directories of their own, and whose files are at the volume's root."""
 
 
-def assigned_directory(job: TrainingJob, *, has_pods: bool) -> str:
+def assigned_directory(job: TrainingJob, mounted: str | None) -> str:
     """Return the job's directory for its status.
 
-    It never changes once it is in the status. A job with a volume but without a directory is either new or began under
-    an earlier release of the operator, which mounted the root of the volume; such a job must find its files again. Pods
-    of a job without a volume say nothing, since they do not wait for the directory.
+    It never changes once it is in the status. If the status was lost, pods that run mount the directory in which they
+    save. Otherwise, a job with a volume but without a directory is either new or began under an earlier release of the
+    operator, which mounted the root of the volume; such a job must find its files again.
 
     Args:
         job: The job.
-        has_pods: Whether pods of the job exist.
+        mounted: Result of `mounted_directory` for a pod of the job; None without such a pod.
     """
     status = job.status
-    began = has_pods or status.start_time is not None or bool(status.progress and status.progress.attempts)
-    at_root = began and _volume(job) is not None
-    return status.checkpoint_directory or (ROOT if at_root else _directory_name(job))
+    if status.checkpoint_directory or _volume(job) is None:
+        return status.checkpoint_directory or _directory_name(job)
+    began = status.start_time is not None or bool(status.progress and status.progress.attempts)
+    return mounted or (ROOT if began else _directory_name(job))
+
+
+def mounted_directory(pod: Mapping[str, Any]) -> str | None:
+    """Return the directory of the job's checkpoint volume in which a pod saves; None if it does not mount the volume.
+
+    Args:
+        pod: The pod as JSON.
+    """
+    spec = pod["spec"]
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        paths = {one.get("value") for one in container.get("env") or () if one["name"] == DIRECTORY_VARIABLE}
+        for mount in container.get("volumeMounts") or ():
+            if mount["name"] == CHECKPOINT_VOLUME and mount["mountPath"] in paths:
+                return str(mount.get("subPath") or ROOT)
+    return None
 
 
 def awaits_directory(job: TrainingJob) -> bool:

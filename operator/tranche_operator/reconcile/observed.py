@@ -148,6 +148,8 @@ class Observed:
     service: ServiceState = ServiceState.OWN
     sites: Mapping[str, SiteSpec] = field(default_factory=lambda: MappingProxyType({}))
     """Declared sites where pods are to be created, by name."""
+    mounted: str | None = None
+    """Directory of the checkpoint volume that the pods mount, if the status has none; None if no pod mounts it."""
     verdict: TemplateVerdict | None = None
     rejection: Rejection | None = None
     staging_rejection: Rejection | None = None

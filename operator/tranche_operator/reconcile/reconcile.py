@@ -76,7 +76,7 @@ def reconcile(observed: Observed, settings: Settings, now: datetime) -> list[Act
     updates += found
     # The first status waits for the check of the template, whose result would follow in a second write.
     if job.status.phase is not None or job_phase.phase in TERMINAL or _has_result(observed, job):
-        directory = checkpoint_volume.assigned_directory(job, has_pods=bool(own))
+        directory = checkpoint_volume.assigned_directory(job, observed.mounted)
         actions += _report(observed, job, counts, job_phase, updates, now, directory)
     actions += event_rules.wait_events(job, job_phase, observed.wait, now)
     return _with_one_requeue(in_order(actions))

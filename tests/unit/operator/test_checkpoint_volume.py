@@ -1,5 +1,7 @@
 """Directory of a job on its checkpoint volume."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +9,10 @@ import pytest
 from support.operator_objects import UID, observed, pod, window
 from support.reconcile_summary import created, decide, job_with, of_type, pauses
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.client.client import ApiError
+from tranche_operator.execute.reader import Reader
+from tranche_operator.execute.reconciler_cache import ReconcilerCache
+from tranche_operator.manifests.checkpoint_volume import mounted_directory
 from tranche_operator.reconcile.actions import Action, CreatePod, WriteStatus
 
 OWN = f"cats-{UID}"
@@ -57,7 +63,42 @@ def test_job_from_before_the_upgrade_keeps_the_root(status: dict[str, Any]) -> N
 
 
 def test_job_whose_pod_exists_at_the_upgrade_keeps_root() -> None:
-    assert directory_of(decide(observed(job(), pod(0, 2, phase="Pending")))) == "/"
+    assert directory_of(decide(observed(job(), pod(0, 2, phase="Pending"), mounted="/"))) == "/"
+
+
+class Cluster:
+    """API server with a job whose status was lost, and with one pod of the two in the operator's cache."""
+
+    def __init__(self, resume: str | None, directory: str) -> None:
+        (create,) = of_type(CreatePod, decide(observed(job(resume=resume, checkpointDirectory=directory))))
+        self.pod, self.job = create.manifest, job(resume=resume)
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        if path.endswith("/pods/cats-worker-0-1"):
+            raise ApiError(404, "NotFound", "it is gone")
+        return self.pod if "/pods/" in path else self.job.model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize("directory", [OWN, "/", "cats-of-a-backup"])
+@pytest.mark.parametrize("resume", [None, "dogs-0a1b", "/"])
+def test_lost_status_gets_the_directory_that_the_pods_mount(directory: str, resume: str | None) -> None:
+    """With another one, the next attempt would not find what this one saves."""
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    for one in (pod(0, 3, owner="another"), pod(0, 1), pod(0, 2)):
+        cache.pods.note("lab/cats", replace(one, version=1))
+    seen = asyncio.run(Reader(Cluster(resume, directory), cache).observe("lab/cats"))  # type: ignore[arg-type]
+    assert directory_of(decide(seen)) == directory
+
+
+def test_other_mounts_of_the_volume_name_no_directory() -> None:
+    (create,) = of_type(CreatePod, decide(observed(job(checkpointDirectory=OWN))))
+    (container,) = create.manifest["spec"]["containers"]
+    own = container["volumeMounts"][0]
+    container["volumeMounts"] = [{**own, "mountPath": "/data", "subPath": "data"}]
+    assert mounted_directory(create.manifest) is None
+    container["volumeMounts"] += [own]
+    assert mounted_directory(create.manifest) == OWN
 
 
 def test_directory_in_the_status_does_not_change() -> None:
