@@ -116,13 +116,14 @@ OTHER_OWNER = {"apiVersion": "example.com/v1", "kind": "Mesh", "name": "m", "uid
     [
         ({}, ServiceState.OWN),
         ({"spec": {"ipFamilies": ["IPv4"], "type": "ClusterIP"}}, ServiceState.OWN),
+        ({"spec": {"selector": {"tranche.dev/job": "cats"}}}, ServiceState.OUTDATED),
         ({"metadata": {"labels": {}}}, ServiceState.FOREIGN),
         ({"metadata": {"ownerReferences": [OTHER_OWNER]}}, ServiceState.FOREIGN),
         ({"spec": {"clusterIP": "10.0.0.1"}}, ServiceState.FOREIGN),
         ({"spec": {"selector": {"tranche.dev/job": "dogs"}}}, ServiceState.FOREIGN),
         ({"spec": {"publishNotReadyAddresses": False}}, ServiceState.FOREIGN),
     ],
-    ids=["restored", "defaults", "labels", "owner", "address", "selector", "readiness"],
+    ids=["restored", "defaults", "earlier release", "labels", "owner", "address", "selector", "readiness"],
 )
 def test_service_that_lost_its_owner_belongs_to_the_job(changes: dict[str, Any], state: ServiceState) -> None:
     cache = ReconcilerCache()
