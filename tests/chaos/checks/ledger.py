@@ -15,6 +15,7 @@ import msgspec
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import FINALIZER_LEDGER, LABEL_ATTEMPT, LABEL_ROLE, ROLE_CHIEF, ROLE_WORKER
+from tranche.kube.convert.pod_outcome import outcome
 from tranche.kube.convert.pod_state import exit_code, is_over, termination_progress
 from tranche.kube.convert.training_container import has_terminated
 from tranche.model import parse_chunks
@@ -122,6 +123,8 @@ def _follow_pod(jobs: Mapping[str, _Job], change: Change, where: str) -> Iterato
     held = FINALIZER_LEDGER in (change.before or {}).get("metadata", {}).get("finalizers", ())
     holds = change.after is not None and FINALIZER_LEDGER in meta.get("finalizers", ())
     if held and not holds and not job.over and (role == ROLE_CHIEF or not job.is_gang):
+        if termination_progress(pod) is None and outcome(pod) == "Preempted":
+            return  # it ended about when it was stopped, so that its chunks may be trained again
         for chunk, batches in job.reports.get(attempt, {}).items():
             if job.ledger.get(chunk, 0.0) < batches:
                 yield f"{where} is released, and its {batches:g} batches of chunk {chunk} are not in the ledger"

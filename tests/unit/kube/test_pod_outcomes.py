@@ -1,6 +1,7 @@
 """Outcomes of pods as kubelets, runtimes and controllers report them, and reasons why containers do not start."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pod_outcome import end_reason, outcome
+from tranche.kube.convert.pod_outcome import end_reason, outcome, stopped_by
 
 STARTED = "2026-01-01T00:00:10Z"
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -64,6 +65,85 @@ def machine(ready: str, since: str) -> NodeObject:
 )
 def test_disrupted_or_deleted_pod_is_preempted(made: Pod, how: str) -> None:
     assert outcome(made) == how
+
+
+def deleted_at(seconds: int, grace: int = 30) -> dict[str, Any]:
+    """Metadata of a pod whose deletion was requested that many seconds after one o'clock."""
+    ends = datetime(2026, 1, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds + grace)
+    return {"deletionTimestamp": ends.isoformat(), "deletionGracePeriodSeconds": grace}
+
+
+def disrupted_at(seconds: int, reason: str = "EvictionByEvictionAPI") -> dict[str, Any]:
+    at = datetime(2026, 1, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at.isoformat()}
+    return {"conditions": [condition]}
+
+
+ONE_O_CLOCK = "2026-01-01T01:00:00Z"
+EXITED = ended(0, reason="Completed", finishedAt=ONE_O_CLOCK)
+
+
+@pytest.mark.parametrize("seconds", [-3600, -20, 0, 5])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+def test_exit_0_after_a_stop_is_no_success(seconds: int, phase: str) -> None:
+    """Services exit with 0 at SIGTERM. With equal seconds or clocks that differ little, the work is trained again."""
+    assert outcome(pod(EXITED, phase=phase, meta=deleted_at(seconds))) == "Preempted"
+    assert outcome(pod(EXITED, phase=phase, **disrupted_at(seconds))) == "Preempted"
+    earlier = disrupted_at(seconds, "PreemptionByScheduler")
+    assert outcome(pod(EXITED, phase=phase, meta=deleted_at(3600), **earlier)) == "Preempted"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+def test_exit_0_before_a_stop_is_a_success(phase: str) -> None:
+    """In the phase Failed, only another container has failed."""
+    assert outcome(pod(EXITED, phase=phase, meta=deleted_at(6))) == "Succeeded"
+    assert outcome(pod(EXITED, phase=phase, meta=deleted_at(7200), **disrupted_at(3600))) == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("message", "how"),
+    [
+        ('{"0-3":10}', "Succeeded"),
+        ('{"0":1.0}', "Succeeded"),
+        ('{"0":0.25}', "Preempted"),
+        ('{"0":10,"1":0}', "Preempted"),
+        ("{}", "Preempted"),
+        ("Bye", "Preempted"),
+    ],
+)
+def test_message_decides_about_exit_0_after_a_stop(message: str, how: str) -> None:
+    one = ended(0, reason="Completed", finishedAt=ONE_O_CLOCK, message=message)
+    assert outcome(pod(one, phase="Succeeded", meta=deleted_at(-10))) == how
+
+
+@pytest.mark.parametrize(("seconds", "how"), [(-20, "Preempted"), (0, "Preempted"), (5, "Preempted"), (6, "Failed")])
+def test_pod_that_failed_before_a_stop_has_failed(seconds: int, how: str) -> None:
+    one = ended(1, finishedAt=ONE_O_CLOCK)
+    assert outcome(pod(one, meta=deleted_at(seconds))) == how
+    assert outcome(pod(one, meta=deleted_at(seconds), **disrupted_at(seconds))) == how
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_stop_on_a_node_whose_clock_is_behind_is_a_stop(code: int) -> None:
+    """Bound at five past one by the clock of the API server, and seen by the kubelet at one by its own."""
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T01:05:00Z"}
+    seen = {"conditions": [bound], "startTime": ONE_O_CLOCK}
+    one = ended(code, finishedAt="2026-01-01T01:02:00Z")
+    phase = "Failed" if code else "Succeeded"
+    assert outcome(pod(one, phase=phase, meta=deleted_at(420), **seen)) == "Preempted"
+    assert outcome(pod(one, phase=phase, meta=deleted_at(430), **seen)) == ("Failed" if code else "Succeeded")
+
+
+@pytest.mark.parametrize("finished", [None, "1970-01-01T00:00:00Z"])
+def test_stopped_pod_without_time_of_its_end_is_as_before(finished: str | None) -> None:
+    meta = deleted_at(3600)
+    assert outcome(pod(ended(0, finishedAt=finished), phase="Succeeded", meta=meta)) == "Succeeded"
+    assert outcome(pod(ended(255, reason="Unknown", finishedAt=finished), meta=meta)) == "Preempted"
+
+
+def test_only_a_pod_that_ran_was_stopped_by_its_deletion() -> None:
+    assert stopped_by(pod(ended(1, finishedAt=ONE_O_CLOCK), meta=deleted_at(3600))) == ""
+    assert stopped_by(pod(ended(1, finishedAt=ONE_O_CLOCK), meta=deleted_at(-1))) == "its pod was deleted"
 
 
 @pytest.mark.parametrize("statuses", [(), (main(waiting={"reason": "ContainerCreating"}),)])

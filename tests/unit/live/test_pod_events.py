@@ -192,6 +192,18 @@ def test_stopped_worker_says_what_stopped_it(reason: str, drained: bool, why: st
     assert (ended.outcome, ended.stopped_by) == ("Preempted", why)
 
 
+@pytest.mark.parametrize(("requested", "outcome"), [(NOW, "Preempted"), (NOW + 90, "Succeeded")])
+@pytest.mark.parametrize("role", ["worker", "chief"])
+def test_exit_0_at_sigterm_ends_no_training(role: str, requested: float, outcome: str) -> None:
+    state = {"terminated": {"exitCode": 0, "startedAt": stamp(NOW - 60), "finishedAt": stamp(NOW + 20)}}
+    deleted = {"deletionTimestamp": stamp(requested + 30), "deletionGracePeriodSeconds": 30}
+    status: dict[str, Any] = {"phase": "Succeeded", "containerStatuses": [{"name": "t", "state": state}]}
+    over = pod(role=role, spec={"nodeName": "n1"}, metadata=deleted, **status)
+    (ended,) = pod_events.events_of(pod(role=role, spec={"nodeName": "n1"}, **running()), over, NOW + 100)
+    assert isinstance(ended, WorkerEnded | ChiefEnded)
+    assert (ended.outcome, ended.exit_code) == (outcome, 0)
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Failed"])
 def test_pod_that_a_foreign_finalizer_keeps_ends_once(phase: str) -> None:
     deleted = {"deletionTimestamp": stamp(NOW), "finalizers": ["example.org/audit"]}

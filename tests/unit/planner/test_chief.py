@@ -255,6 +255,26 @@ def test_suspended_gang_keeps_closing_servers_until_they_ended() -> None:
     assert len(of_type(OpenWindow, p.handle(JobChanged(gang(generation=3)), 60.0))) == 2
 
 
+def test_closing_chief_that_exits_with_0_does_not_end_the_job() -> None:
+    p = started()
+    p.handle(JobChanged(gang(suspended=True, generation=2)), 50.0)
+    chief_ends(p, "Preempted", 51.0, 0)
+    stop_all(p, 52.0)
+    assert not state_of(p).finished
+    assert not state_of(p).done
+    assert p.progress_of(KEY).failures == 0
+    assert len(of_type(OpenWindow, p.handle(JobChanged(gang(generation=3)), 60.0))) == 2
+
+
+def test_chief_that_succeeds_as_its_gang_closes_ends_the_job() -> None:
+    """It has ended before its pod was deleted, or its termination message says that everything is saved."""
+    p = started()
+    p.handle(JobChanged(gang(suspended=True, generation=2)), 50.0)
+    chief_ends(p, "Succeeded", 51.0, 0)
+    stop_all(p, 52.0)
+    assert state_of(p).finished
+
+
 def test_refused_eviction_reopens_gang_only_if_all_members_stay() -> None:
     for everybody in (True, False):
         p = started(seconds=10_000.0)

@@ -6,7 +6,7 @@ Only the outcome ``Failed`` is a failure of the job itself.
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod, Terminated
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started, is_start_interrupted
-from tranche.kube.convert.pod_state import exit_code, termination_progress
+from tranche.kube.convert.pod_state import ended_at, exit_code, stop_requested_at, termination_progress
 from tranche.kube.convert.training_container import training_state
 from tranche.model import PodOutcome
 
@@ -19,6 +19,9 @@ _OWN_DEADLINE = "DeadlineExceeded"
 """Reason of a pod whose template has an activeDeadlineSeconds that passed, perhaps before a container started."""
 _LOST_CONTAINER = 255
 """Exit code that a container runtime gives a container that it did not see end, such as after a reboot."""
+CLOCK_SLACK_SECONDS = 5.0
+"""Seconds by which a container must have ended before a stop was requested to have ended by itself. Its end is in whole
+seconds by the clock of its node."""
 _PRESSURE = "The node "
 """Beginning of the message of an eviction because of the node, not because the pod exceeded a limit of its own."""
 
@@ -26,10 +29,11 @@ _PRESSURE = "The node "
 def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
     """Return the outcome of an ended pod.
 
-    ``Preempted``: deleted, evicted, or stopped with its node, whatever its exit code. ``Refused``: no container had
-    started. ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself, or the pod
-    exceeded the deadline of its template. The exit code of the training container decides, not the phase: a proxy that
-    is killed at the end makes the phase Failed.
+    ``Preempted``: deleted, evicted, or stopped with its node. A program may exit with 0 at SIGTERM, so that 0 is then a
+    success only if the termination message says that everything is saved. ``Refused``: no container had started.
+    ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself, or the pod exceeded the
+    deadline of its template. The exit code of the training container decides, not the phase: a proxy that is killed at
+    the end makes the phase Failed. A deletion or eviction after the end of the training container has no effect.
 
     Args:
         pod: The ended pod.
@@ -37,10 +41,10 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
             the node has not been ready all the time.
     """
     status = pod.status
-    disrupted = any(c.type == "DisruptionTarget" and c.status == "True" for c in status.conditions)
-    stopped = disrupted or pod.metadata.deletion_timestamp is not None
+    ended_first = _ended_before_stop(pod)
+    stopped = not ended_first and (_is_disrupted(pod) or pod.metadata.deletion_timestamp is not None)
     if status.phase == "Succeeded" or (exit_code(pod) == 0 and not (stopped or status.reason)):
-        return "Succeeded"
+        return "Preempted" if ended_first is False and not _has_saved_all(pod) else "Succeeded"
     if stopped:
         return "Preempted"
     if status.reason == _OWN_DEADLINE:
@@ -69,6 +73,8 @@ def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
         pod: The ended pod.
         node: Its node, if it is known.
     """
+    if _ended_before_stop(pod):
+        return ""
     condition = find_condition(pod.status.conditions, "DisruptionTarget")
     where = f"node {pod.spec.node_name}" if pod.spec.node_name else "its node"
     match condition.reason if condition is not None and condition.status == "True" else "":
@@ -97,6 +103,37 @@ def failure_log(pod: Pod) -> str:
     if ended is None or ended.exit_code == 0 or termination_progress(pod) is not None:
         return ""
     return ended.message
+
+
+def _is_disrupted(pod: Pod) -> bool:
+    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
+
+
+def _ended_before_stop(pod: Pod) -> bool | None:
+    """Return whether the training container ended before its pod was deleted or evicted.
+
+    None if the pod was not stopped, or one of the times is unknown.
+    """
+    ended, requested = ended_at(pod), stop_requested_at(pod)
+    if not ended or requested is None:  # a runtime gives 1970 for an end that it did not see
+        return None
+    return ended + _clock_lag(pod) < requested - CLOCK_SLACK_SECONDS
+
+
+def _clock_lag(pod: Pod) -> float:
+    """Return the seconds by which the clock of the pod's node is behind, as far as the pod shows it.
+
+    The kubelet sees a pod after the API server has bound it.
+    """
+    scheduled = find_condition(pod.status.conditions, "PodScheduled")
+    bound, seen = scheduled and scheduled.last_transition_time, pod.status.start_time
+    return max(0.0, (bound - seen).total_seconds()) if bound and seen else 0.0
+
+
+def _has_saved_all(pod: Pod) -> bool:
+    """Return whether the termination message names no chunk without a saved mini-batch, and no part of a gang's run."""
+    progress = termination_progress(pod)
+    return bool(progress) and min(progress.values()) >= 1
 
 
 def _status_lost(pod: Pod) -> bool:

@@ -62,6 +62,19 @@ def ended_at(pod: Pod) -> float | None:
     return terminated.finished_at.timestamp() if terminated is not None and terminated.finished_at is not None else None
 
 
+def stop_requested_at(pod: Pod) -> float | None:
+    """Return when the pod was first deleted or disrupted, in seconds since the epoch by the clock of the control plane.
+
+    None if that has not happened, or if one of these times is unknown. The deletion timestamp is the end of the grace
+    period, also when a later request has shortened it.
+    """
+    disruptions = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
+    times = [c.last_transition_time and c.last_transition_time.timestamp() for c in disruptions]
+    if (ends := pod.metadata.deletion_timestamp) is not None:
+        times.append(ends.timestamp() - (pod.metadata.deletion_grace_period_seconds or 0))
+    return min((at for at in times if at is not None), default=None) if None not in times else None
+
+
 def run_seconds(pod: Pod) -> float | None:
     """Return the run time of the training container of an ended pod in whole seconds; None if that is unknown."""
     terminated = training_container.training_state(pod).terminated
