@@ -209,8 +209,20 @@ def test_end_by_the_node_is_no_failure_of_the_job(made: Pod, how: str) -> None:
         (machine("Unknown", "2026-01-01T00:00:00Z"), "Lost"),
     ],
 )
-def test_exit_255_is_the_nodes_if_it_restarted(node: NodeObject | None, how: str) -> None:
-    assert outcome(pod(ended(255)), node) == how
+@pytest.mark.parametrize("code", [255, 143, 137])
+def test_exit_255_is_the_nodes_if_it_restarted(node: NodeObject | None, how: str, code: int) -> None:
+    """In a reboot without graceful node shutdown, the runtime may see how the init system stops the containers."""
+    assert outcome(pod(ended(code)), node) == how
+    assert outcome(pod(ended(code, reason="OOMKilled")), node) == ("Failed" if code != 255 else how)
+    assert outcome(pod(ended(1)), node) == "Failed"
+
+
+@pytest.mark.parametrize(("code", "how"), [(255, "Lost"), (143, "Failed"), (137, "Failed")])
+def test_killed_container_fails_if_its_node_was_away_before(code: int, how: str) -> None:
+    """As by a liveness probe. A runtime that did not see an end has the time at which it started again."""
+    restarted = machine("True", "2026-01-01T01:00:00Z")
+    assert outcome(pod(ended(code, finishedAt="2026-01-01T02:00:00Z")), restarted) == how
+    assert outcome(pod(ended(code, finishedAt="2026-01-01T00:59:00Z")), restarted) == "Lost"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ _OWN_DEADLINE = "DeadlineExceeded"
 """Reason of a pod whose template has an activeDeadlineSeconds that passed, perhaps before a container started."""
 _LOST_CONTAINER = 255
 """Exit code that a container runtime gives a container that it did not see end, such as after a reboot."""
+_STOPPED_CONTAINER = frozenset({143, 137})
+"""Exit codes of a container that the init system stops when a node restarts without graceful node shutdown."""
 CLOCK_SLACK_SECONDS = 5.0
 """Seconds by which a container must have ended before a stop was requested to have ended by itself. Its end is in whole
 seconds by the clock of its node."""
@@ -38,7 +40,7 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
     Args:
         pod: The ended pod.
         node: Its node, if it is known: an exit code of 255 then counts as a restart of the node if
-            the node has not been ready all the time.
+            the node has not been ready all the time, and 143 or 137 if it has not been ready since.
     """
     status = pod.status
     ended_first = _ended_before_stop(pod)
@@ -148,15 +150,21 @@ def _is_lost(ended: Terminated) -> bool:
 
 
 def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
-    """Return whether the training container ended with its node or its container runtime."""
+    """Return whether the training container ended with its node or its container runtime.
+
+    A runtime that has seen the end knows its time. A container that was killed long after its node returned, such as by
+    a liveness probe, has failed by itself.
+    """
     ended = training_state(pod).terminated
     if ended is None:
         return False
     if _is_lost(ended) or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):
         return True
-    if ended.exit_code != _LOST_CONTAINER or node is None or ended.started_at is None:
+    is_killed = ended.exit_code in _STOPPED_CONTAINER and ended.reason != "OOMKilled"
+    if not (is_killed or ended.exit_code == _LOST_CONTAINER) or node is None or ended.started_at is None:
         return False
     ready = find_condition(node.status.conditions, "Ready")
     if ready is None or ready.status != "True":
         return True
-    return ready.last_transition_time is not None and ready.last_transition_time > ended.started_at
+    since = (is_killed and ended.finished_at) or ended.started_at
+    return ready.last_transition_time is not None and ready.last_transition_time > since
