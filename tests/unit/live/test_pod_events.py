@@ -16,7 +16,7 @@ from tranche.live.pods import pod_events
 from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, SELECTOR_SECONDS, Timeouts
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.settings import ControllerSettings
-from tranche.model import Resources, Site
+from tranche.model import Report, Resources, Site
 from tranche.planner import (
     ChiefEnded,
     EvictionRefused,
@@ -25,8 +25,10 @@ from tranche.planner import (
     JobRemoved,
     JobSubmitted,
     ParameterServerEnded,
+    Planner,
     PodOverdue,
     PodStartFailed,
+    ProgressReported,
     WorkerBound,
     WorkerEnded,
     WorkerRejected,
@@ -658,6 +660,65 @@ def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None
     assert timeouts.due(states, NOW + seconds, seconds) == lost
     nodes["n1"] = observed("n1", "edge-a")
     assert timeouts.due(states, NOW + seconds + 1, seconds + 1) == []
+
+
+def gang_on_silent_nodes(nodes: dict[str, NodeObject], **fields: Any) -> tuple[Planner, Timeouts]:
+    """A gang that trains on n1 and n2, of a site that tolerates an hour."""
+    declared = site("edge-a")
+    spec = declared.spec.model_copy(update={"disconnect_tolerance": "1h"})
+    p = planner("srsf", [node("n1", gpus=1), node("n2", gpus=1)])
+    p.handle(JobSubmitted(job("a", chunks=2, is_gang=True, **fields)), NOW)
+    pods = dict[str, Pod]()
+    for attempt, run in p.cluster.jobs["default/a"].runs.items():
+        p.handle(WorkerStarted("default/a", attempt, NOW), NOW)
+        one = pod(f"a-worker-{run.window.index}-{attempt}", spec={"nodeName": run.window.node}, **running())
+        pods[one.key] = one
+    unreachable = UnreachableNodes(nodes, {"edge-a": declared.model_copy(update={"spec": spec})})
+    return p, Timeouts(5.0, 30.0, pods, unreachable)
+
+
+def due_in(p: Planner, timeouts: Timeouts, seconds: float) -> list[Any]:
+    return timeouts.due(list(p.cluster.jobs.values()), NOW + seconds, seconds)
+
+
+def advanced(p: Planner, fraction: float, at: float) -> None:
+    """Report the progress of the gang by rank 0."""
+    attempt = next(attempt for attempt, run in p.cluster.jobs["default/a"].runs.items() if run.window.index == 0)
+    report = Report("default/a", attempt, {}, {0: fraction, 1: fraction})
+    p.handle(ProgressReported(report, NOW + at), NOW + at)
+
+
+def test_gang_that_is_cut_off_as_a_whole_waits_for_its_site() -> None:
+    p, timeouts = gang_on_silent_nodes({"n1": silent(NOW), "n2": silent(NOW)})
+    assert due_in(p, timeouts, 61) == due_in(p, timeouts, 3599) == []
+    assert [event.outcome for event in due_in(p, timeouts, 3600)] == ["Lost", "Lost"]
+
+
+def test_gang_member_on_a_silent_node_is_lost_after_a_minute() -> None:
+    p, timeouts = gang_on_silent_nodes({"n1": observed("n1", "edge-a"), "n2": silent(NOW)})
+    assert due_in(p, timeouts, 59) == []
+    (lost,) = due_in(p, timeouts, 60)
+    assert lost.stopped_by == "node n2 does not respond"
+
+
+def test_gang_that_reports_progress_keeps_its_silent_member() -> None:
+    """Reports without progress come from a thread that runs on while the other members wait for the lost one."""
+    p, timeouts = gang_on_silent_nodes({"n1": observed("n1", "edge-a"), "n2": silent(NOW)})
+    for at in range(10, 300, 10):
+        advanced(p, at / 1000, at)
+        assert due_in(p, timeouts, at) == []
+    for at in range(300, 350, 10):
+        advanced(p, 0.29, at)
+        assert due_in(p, timeouts, at) == []
+    assert len(due_in(p, timeouts, 350)) == 1
+
+
+def test_planner_that_takes_over_waits_a_minute_for_a_report() -> None:
+    p, timeouts = gang_on_silent_nodes({"n1": observed("n1", "edge-a"), "n2": silent(NOW)})
+    for run in p.cluster.jobs["default/a"].runs.values():
+        run.adopted = True
+    assert due_in(p, timeouts, 300) == due_in(p, timeouts, 359) == []
+    assert len(due_in(p, timeouts, 360)) == 1
 
 
 def starting(**state: Any) -> Pod:

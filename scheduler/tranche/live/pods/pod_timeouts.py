@@ -176,6 +176,7 @@ class Timeouts:
         self._graces: dict[str, float] | None = None
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
+        self._cut_off: dict[str, bool] = {}  # by gang, in the present check
         self._closing: set[str | None] = set()
         """Pods of open windows and helpers that are not settled, and nodes of closing ones, in the present check."""
         self._settled: dict[tuple[str, int], _Settled] = {}  # by job and attempt, from the last check
@@ -198,6 +199,7 @@ class Timeouts:
         self.next_due = inf
         self._graces = None
         self._open_pods = []
+        self._cut_off = {}
         self._outdated.clear()
         self._verdicts.begin()
         states = tuple(states)
@@ -260,7 +262,7 @@ class Timeouts:
             return self._missing(state, window.attempt, lost, name)
         if (release := self._release(pod, now)) is not None:
             return release
-        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, closing=run.closing)):
+        if self._unreachable.lost(pod.spec.node_name, now, self._patience(state, pod, now, closing=run.closing)):
             return _Wait(0.0, WorkerEnded(state.job.key, window.attempt, "Lost", now, stopped_by=_silence_reason(pod)))
         if run.closing or self._is_stopping(pod):
             is_noted = run.overdue or not pod.spec.node_name
@@ -291,24 +293,54 @@ class Timeouts:
         end = end_of(pod, now, self._unreachable.node(pod.spec.node_name))
         return _Wait(RELEASE_SECONDS, end, kind="ended") if end is not None else None
 
-    def _patience(self, state: JobState, pod: Pod, *, closing: bool) -> float:
-        """Most seconds that the pod's node may be unreachable."""
+    def _patience(self, state: JobState, pod: Pod, now: float, *, closing: bool) -> float:
+        """Most seconds that the pod's node may be unreachable.
+
+        A gang cannot continue without a member, unless all of its pods are cut off, perhaps together, or it reports
+        progress all the same.
+        """
         if closing:
             return RIGID_TOLERANCE_SECONDS + min(_grace_seconds(pod), LONGEST_GRACE_SECONDS)
         depends = state.job.min_available > 1 or (state.job.is_gang and state.job.helper_count)
-        return RIGID_TOLERANCE_SECONDS if depends else inf
+        if not depends or not self._unreachable.is_silent(pod.spec.node_name):
+            return inf
+        trains = self._is_cut_off(state) or self._trains_on(state, pod.spec.node_name, now)
+        return inf if trains else RIGID_TOLERANCE_SECONDS
 
-    def _server_patience(self, state: JobState, server: Server, pod: Pod) -> float:
+    def _is_cut_off(self, state: JobState) -> bool:
+        """Whether all pods of a gang that are not to stop are on nodes that do not respond."""
+        known = self._cut_off.get(state.job.key)
+        if known is None:
+            runs = (run.window for run in state.runs.values() if not run.closing)
+            names = [pod_name(_name(state), ROLE_WORKER, one.index, one.attempt) for one in runs]
+            names += [_helper_name(state, one.planned) for one in state.servers if not one.closing]
+            pods = (self._pod(state, name) for name in names)
+            known = all(pod is not None and self._unreachable.is_silent(pod.spec.node_name) for pod in pods)
+            self._cut_off[state.job.key] = known
+        return known
+
+    def _trains_on(self, state: JobState, node: str, now: float) -> bool:
+        """Whether a report has shown progress of a gang in the last minute, and since the node does not respond.
+
+        A planner that has taken over knows no earlier report, so it waits a minute for one.
+        """
+        silent, seen = self._unreachable.silent_since(node, now), self._unreachable.seen_silent(node, now)
+        runs = state.runs.values()
+        shown = (run.since if run.last_report is not None else seen if run.adopted else None for run in runs)
+        latest = max((at for at in shown if at is not None), default=-inf)
+        return silent is not None and latest > silent and now - latest < RIGID_TOLERANCE_SECONDS
+
+    def _server_patience(self, state: JobState, server: Server, pod: Pod, now: float) -> float:
         """Most seconds that the node of a parameter server or chief may be unreachable; without it, no worker trains.
 
         Workers that are cut off at the same site may reach it, and train as long as their site tolerates.
         """
-        if not server.closing and self._unreachable.is_silent(pod.spec.node_name):
+        if not (server.closing or state.job.is_gang) and self._unreachable.is_silent(pod.spec.node_name):
             windows = (run.window for run in state.runs.values())
             site = server.planned.site
             if not all(one.site == site and self._unreachable.is_silent(one.node or "") for one in windows):
                 return RIGID_TOLERANCE_SECONDS
-        return self._patience(state, pod, closing=server.closing)
+        return self._patience(state, pod, now, closing=server.closing)
 
     def _missing(self, state: JobState, attempt: int, end: Event, name: str) -> _Wait | None:
         """Wait of a closing attempt that has no pod.
@@ -322,7 +354,7 @@ class Timeouts:
 
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
-        name = pod_name(_name(state), ROLE_CHIEF if planned.is_chief else ROLE_SERVER, planned.index, planned.attempt)
+        name = _helper_name(state, planned)
         pod = self._pod(state, name)
         lost = replace(helper_end(state.job.key, planned), stopped_by=GONE)
         is_placed = pod is not None and (pod.spec.node_name or is_over(pod))
@@ -333,7 +365,7 @@ class Timeouts:
             return self._missing(state, planned.attempt, lost, name) if server.closing else None
         if (release := self._release(pod, now)) is not None:
             return release
-        if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod)):
+        if self._unreachable.lost(pod.spec.node_name, now, self._server_patience(state, server, pod, now)):
             return _Wait(0.0, replace(lost, stopped_by=_silence_reason(pod), started=started_at(pod)))
         if server.closing:
             return None
@@ -478,6 +510,11 @@ def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
 
 def _name(state: JobState) -> str:
     return state.job.key.partition("/")[2]
+
+
+def _helper_name(state: JobState, planned: PlannedServer) -> str:
+    role = ROLE_CHIEF if planned.is_chief else ROLE_SERVER
+    return pod_name(_name(state), role, planned.index, planned.attempt)
 
 
 def _without_verdict(pod: Pod) -> str | None:

@@ -64,9 +64,6 @@ class UnreachableNodes:
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
 
-        A node that is not ready by its own report counts from when it was first seen so, since its clock may differ
-        from ours; a condition Unknown has the time of the control plane, which also covers the time before a restart.
-
         Args:
             name: Name of the node; False for an unknown node, because its pods are deleted with it.
             now: Seconds since the epoch.
@@ -77,13 +74,25 @@ class UnreachableNodes:
             return False
         if any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.spec.taints):
             return True
-        ready = find_condition(node.status.conditions, "Ready")
+        since = self.silent_since(name, now)
+        return since is not None and now - since >= min(limit, self._tolerance(node))
+
+    def silent_since(self, name: str, now: float) -> float | None:
+        """Return since when a node that is not ready is so, in seconds since the epoch; None if that is unknown.
+
+        A node that is not ready by its own report counts from when it was first seen so, since its clock may differ
+        from ours; a condition Unknown has the time of the control plane, which also covers the time before a restart.
+        """
+        node = self._nodes.get(name)
+        ready = find_condition(node.status.conditions, "Ready") if node is not None else None
         if ready is None or ready.last_transition_time is None:
-            return False
-        since = self._seen.setdefault(name, now)
-        if ready.status == "Unknown":
-            since = min(since, ready.last_transition_time.timestamp())
-        return now - since >= min(limit, self._tolerance(node))
+            return None
+        since = self.seen_silent(name, now)
+        return min(since, ready.last_transition_time.timestamp()) if ready.status == "Unknown" else since
+
+    def seen_silent(self, name: str, now: float) -> float:
+        """Return when this planner first saw that a node is not ready: now, if it had not seen so."""
+        return self._seen.setdefault(name, now)
 
     def _tolerance(self, node: NodeObject) -> float:
         site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
