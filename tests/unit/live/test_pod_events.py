@@ -787,6 +787,30 @@ def test_time_to_start_begins_again_after_a_silence(
     assert len(timeouts.due(states, NOW + 2000 + limit, 2000.0 + limit)) == 1
 
 
+@pytest.mark.parametrize("claims", [True, False])
+def test_pod_waits_for_a_volume_on_a_silent_node(claims: bool) -> None:
+    """The volume can be mounted by one node, and stays attached to n2 until the earlier pod is gone there."""
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a")), NOW)
+    volumes = {"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]} if claims else {}
+    gone = {"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 30}
+    earlier = pod("a-worker-0-0", spec={"nodeName": "n2", **volumes}, metadata=gone, **running())
+    later = starting(reason="ContainerCreating")
+    later = msgspec.structs.replace(later, spec=msgspec.structs.replace(later.spec, volumes=earlier.spec.volumes))
+    known = {later.key: later, earlier.key: earlier}
+    nodes = {"n1": observed("n1", "edge-a"), "n2": silent(NOW)}
+    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes(nodes, {}), start_limits=LIMITS)
+    assert due_in(p, timeouts, 0) == []
+    expected = PodStartFailed("default/a", 1, "ContainerCreating", "", "Creation")
+    if not claims:
+        assert due_in(p, timeouts, 1800) == [expected]
+        return
+    assert [event for at in (1800, 3600) for event in due_in(p, timeouts, at)] == []
+    del known[earlier.key]
+    assert [event for at in (3700, 5499) for event in due_in(p, timeouts, at)] == []
+    assert due_in(p, timeouts, 5500) == [expected]
+
+
 def test_another_reason_for_not_starting_has_its_own_time() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)

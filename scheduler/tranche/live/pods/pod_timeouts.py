@@ -177,6 +177,11 @@ class Timeouts:
         """Longest grace period of terminating pods by node, computed at most once per check."""
         self._open_pods: list[Pod] = []
         self._cut_off: dict[str, bool] = {}  # by gang, in the present check
+        self._silent: frozenset[str] = frozenset()
+        self._holders: set[str] | None = None
+        """UIDs of the jobs with claims on nodes that do not respond, computed at most once per check."""
+        self._volume_waits: set[tuple[str, int]] = set()
+        """Attempts whose pods have waited for a volume of such a node, so that their time began again."""
         self._closing: set[str | None] = set()
         """Pods of open windows and helpers that are not settled, and nodes of closing ones, in the present check."""
         self._settled: dict[tuple[str, int], _Settled] = {}  # by job and attempt, from the last check
@@ -205,7 +210,8 @@ class Timeouts:
         states = tuple(states)
         self._closing = {run.window.node for state in states for run in state.runs.values() if run.closing}
         self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
-        silent, known, self._settled = self._unreachable.refresh(), self._settled, {}
+        self._silent, self._holders = self._unreachable.refresh(), None
+        silent, known, self._settled = self._silent, self._settled, {}
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
             watched += [(state, one.attempt, self._watch_staging(state, one, now)) for one in state.stagings.values()]
@@ -216,6 +222,7 @@ class Timeouts:
                     self._settled[window] = settled
                 else:
                     watched.append((state, run.window.attempt, self._watch(state, run, now)))
+        self._volume_waits &= {(state.job.key, attempt) for state, attempt, _ in watched}
         trained = {one.pod.metadata.uid for one in self._settled.values()}
         if self._scheduler.check(self._open_pods, elapsed, self._outdated, trained):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
@@ -384,20 +391,37 @@ class Timeouts:
 
         The time for a pod without any reason begins with its binding, also under an earlier leader. It begins again
         when the node returns: while it does not respond, the kubelet reports no start, and the tolerance of its site
-        applies.
+        applies. It also begins again when the pod need not wait any more for a volume on a node that does not respond.
         """
         delay = start_delay(pod) if self._start_limits else None
         if delay is None or is_over(pod) or pod.metadata.deletion_timestamp is not None:
             return None
         if self._unreachable.is_silent(pod.spec.node_name):
             return None
+        window = (state.job.key, planned.attempt)
+        if delay.kind is StartProblem.CREATION and self._waits_for_volume(pod):
+            self._volume_waits.add(window)
+            return None
         limit = self._start_limits.get(delay.kind, inf)
         scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
         begin = max(since.timestamp(), self._unreachable.ready_since(pod.spec.node_name)) if since is not None else now
+        begin = inf if window in self._volume_waits else begin
         before = min(limit, max(0.0, now - begin))
         event = PodStartFailed(state.job.key, planned.attempt, delay.reason, delay.message, delay.kind)
         return _Wait(limit, event, kind=delay.kind, before=before, unchanged=pod)
+
+    def _waits_for_volume(self, pod: Pod) -> bool:
+        """Whether a volume of the pod may be attached where an earlier pod of its job runs and no kubelet detaches it.
+
+        A claim with the access mode ReadWriteOnce stays there until the earlier pod is gone.
+        """
+        if not _has_claim(pod) or not self._silent:
+            return False
+        if self._holders is None:
+            there = (one for one in self._pods.values() if one.spec.node_name in self._silent)
+            self._holders = {owner_uid(one.metadata) for one in there if _has_claim(one) and not is_over(one)}
+        return owner_uid(pod.metadata) in self._holders
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
         """Wait of a pod that has no node.
@@ -485,6 +509,10 @@ class Timeouts:
                     grace = min(float(pod.metadata.deletion_grace_period_seconds or 0), LONGEST_GRACE_SECONDS)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
         return self._graces
+
+
+def _has_claim(pod: Pod) -> bool:
+    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
 
 
 def _silence_reason(pod: Pod) -> str:
