@@ -278,7 +278,7 @@ def test_limits_of_namespaces_are_keys_of_the_config_map(render: Render) -> None
 
 def test_policies_name_the_accounts_of_the_release(render: Render) -> None:
     policies = [o for o in render(namespace="training") if o["kind"].startswith("ValidatingAdmissionPolicy")]
-    assert len(policies) == 8
+    assert len(policies) == 10
     assert "tranche-system" not in yaml.safe_dump(policies)
     assert "system:serviceaccount:training:tranche-operator" in yaml.safe_dump(policies)
     for switch in ("admissionPolicies.enabled=false", "rbac.create=false", "mode=shadow"):

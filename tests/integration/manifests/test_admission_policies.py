@@ -30,6 +30,7 @@ LIMITS = {
     "maxGraceSeconds.research": "7200",
     "maxRestartSeconds.research": "7200",
 }
+LABELLED = {"labels": {"tranche.dev/job": "cats"}}
 JOBS = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs"
 
 
@@ -53,6 +54,10 @@ def guarded(cluster: Cluster) -> Cluster:
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
     eventually(lambda: "weight" in refusal(cluster, job("probe", weight=11)), "policy tranche-claims")
     eventually(lambda: "leave" in refusal(cluster, pod("probe")), "policy tranche-pods")
+    eventually(
+        lambda: "gives a pod no" in bound(cluster, "probe", "pods/probe/binding", LABELLED)[1],
+        "policy tranche-bindings",
+    )
     paged = job("earlier", weight=500, estimatedDuration="1h", preemption={"restartOverhead": "1h"})
     eventually(lambda: "may change only" in refusal(cluster, paged, SCHEDULER), "policy tranche-page-actions")
     return cluster
@@ -269,6 +274,66 @@ def test_identity_of_a_pod_of_a_job_cannot_change(guarded: Cluster) -> None:
     patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
     with pytest.raises(ClusterError, match="only tranche-operator makes a TrainingJob the owner of a pod"):
         guarded.kubectl("patch", "pod", "cats-ps-0-7", f"--as={OWNER}", "--type=merge", "-p", patch)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({"labels": {"tranche.dev/job": None}}, "identify a pod of a TrainingJob and cannot change"),
+        ({"labels": {"tranche.dev/attempt": "8"}}, "identify a pod of a TrainingJob and cannot change"),
+        ({"annotations": {"tranche.dev/plan": "9.9"}}, "has the revision of the plan"),
+        ({"annotations": {"tranche.dev/plan": None}}, "has the revision of the plan"),
+    ],
+)
+def test_status_write_cannot_change_what_a_pod_is(guarded: Cluster, metadata: dict[str, Any], told: str) -> None:
+    applied(guarded, pod("cats-ps-0-4", annotations={"tranche.dev/plan": "1.5"}), OPERATOR)
+    with pytest.raises(ClusterError, match=told):
+        patched_status(guarded, "cats-ps-0-4", {"metadata": metadata})
+
+
+def test_status_write_cannot_make_a_pod_one_of_a_job(guarded: Cluster) -> None:
+    applied(guarded, pod("bystander", labelled=False))
+    with pytest.raises(ClusterError, match="identify a pod of a TrainingJob and cannot change"):
+        patched_status(guarded, "bystander", {"metadata": {"labels": {"tranche.dev/job": "cats"}}})
+
+
+def test_status_of_a_pod_of_a_job_can_change(guarded: Cluster) -> None:
+    applied(guarded, pod("cats-ps-0-5", annotations={"tranche.dev/plan": "1.5"}), OPERATOR)
+    patched_status(guarded, "cats-ps-0-5", {"status": {"message": "as a kubelet writes it"}})
+    patched_status(guarded, "cats-ps-0-5", {"metadata": {"annotations": {"note": "x"}}})
+
+
+def patched_status(cluster: Cluster, name: str, patch: dict[str, Any]) -> None:
+    words = ("--subresource=status", "--type=merge", f"--as={OWNER}", "-p", json.dumps(patch))
+    cluster.kubectl("patch", "pod", name, *words)
+
+
+@pytest.mark.parametrize("path", ["pods/{}/binding", "bindings"])
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        (
+            {"annotations": {"tranche.dev/plan": "9.9"}},
+            "a binding gives a pod no label and no annotation of",
+        ),
+        (LABELLED, "a binding gives a pod no label and no annotation of"),
+        ({"annotations": {"note": "x"}, "labels": {"note": "x"}}, ""),
+        ({}, ""),
+    ],
+)
+def test_binding_cannot_change_what_a_pod_is(guarded: Cluster, path: str, metadata: dict[str, Any], told: str) -> None:
+    applied(guarded, pod("bound", labelled=False))
+    code, message = bound(guarded, "bound", path.format("bound"), metadata)
+    assert code == (403 if told else 201), message
+    assert told in message
+
+
+def bound(cluster: Cluster, name: str, path: str, metadata: dict[str, Any]) -> tuple[int, str]:
+    """Try to bind a pod as the owner without keeping it; return the status of the answer and its message."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, **metadata}, "target": target}
+    code, answer = cluster.request("POST", f"/api/v1/namespaces/default/{path}?dryRun=All", body, user=OWNER)
+    return code, str(answer.get("message", ""))
 
 
 def test_tenant_cannot_detach_a_pod_from_its_job(guarded: Cluster) -> None:
