@@ -30,8 +30,8 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 
 {{/* A file of the repository's manifests, labelled and in the release's namespace, without the Namespace object.
-"drop" names objects or kinds to leave out, "accounts" gives the accounts their annotations, and "only" limits the
-ClusterRole of a name to some resources. */}}
+"drop" has names, kinds or KIND/NAME of objects to leave out, "accounts" gives the accounts their annotations, and "only"
+limits the ClusterRole of a name to some resources. */}}
 {{- define "tranche.manifest" -}}
 {{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
 {{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %s" .root.Release.Namespace) }}
@@ -42,7 +42,8 @@ ClusterRole of a name to some resources. */}}
 {{- range splitList "\n---\n" $moved }}
 {{- $object := fromYaml . }}
 {{- $metadata := $object.metadata }}
-{{- if not (or (eq $object.kind "Namespace") (has $metadata.name $drop) (has $object.kind $drop)) }}
+{{- $one := printf "%s/%s" $object.kind $metadata.name }}
+{{- if not (or (eq $object.kind "Namespace") (has $metadata.name $drop) (has $object.kind $drop) (has $one $drop)) }}
 {{- $_ := set $metadata "labels" (merge $metadata.labels $common) }}
 {{- if eq $object.kind "ServiceAccount" }}
 {{- with get $accounts $metadata.name }}{{ $_ := set $metadata "annotations" . }}{{ end }}

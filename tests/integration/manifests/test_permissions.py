@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.access_reviews import await_permission, is_allowed
-from support.yaml_text import load_yaml
+from support.yaml_text import load_all_yaml, load_yaml
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,8 +19,8 @@ ALLOWED = {
         f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io", "list events",
-        "patch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev",
-        "create trainingjobs.tranche.dev",  # for the page's what-if: page-policy.yaml limits it to dry runs
+        # For the page: page-policy.yaml, which demo clusters have too, grants and limits these rights.
+        "patch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "create trainingjobs.tranche.dev",
     ],
     "tranche-operator": [
         "watch trainingjobs.tranche.dev", "delete trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev/status",
@@ -62,6 +62,16 @@ def test_a_program_may_do_what_it_needs(installed: Cluster, name: str, request_:
 @pytest.mark.parametrize(("name", "request_"), [(name, r) for name, rs in REFUSED.items() for r in rs])
 def test_a_program_may_do_nothing_else(installed: Cluster, name: str, request_: str) -> None:
     assert not is_allowed(installed, *account(name), request_)
+
+
+def test_rights_without_their_policy_are_not_granted(installed: Cluster) -> None:
+    objects = list(load_all_yaml(installed.kubectl("kustomize", str(ROOT / "manifests"))))
+    assert "ValidatingAdmissionPolicy" not in {one["kind"] for one in objects}
+    bindings = [one for one in objects if one["kind"] == "ClusterRoleBinding"]
+    held = [one["roleRef"]["name"] for one in bindings if one["subjects"][0]["name"] == "tranche-scheduler"]
+    roles = {one["metadata"]["name"]: one["rules"] for one in objects if one["kind"] == "ClusterRole"}
+    rules = [rule for name in held for rule in roles.get(name, ()) if "trainingjobs" in rule["resources"]]
+    assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
 
 
 def test_edit_role_allows_jobs_of_its_namespace_but_not_sites(installed: Cluster) -> None:
