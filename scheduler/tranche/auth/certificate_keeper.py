@@ -9,7 +9,7 @@ import base64
 import binascii
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,23 +36,20 @@ class CertificateKeeper:
         secret: str,
         hosts: Sequence[str],
         directory: Path,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Store the arguments; nothing is read before `run`.
 
         Args:
-            client: Client of the API server.
+            client: Client of the API server, by whose clock the certificates are made: that of a node may be wrong.
             namespace: Namespace of the Secret and of the ConfigMap.
             secret: Name of the Secret.
             hosts: DNS names of the report API.
             directory: Directory for certificate and key, readable by this process only.
-            clock: Returns the current time, with a time zone.
         """
         self._client = client
         self._secret = _CORE.format(namespace, "secrets", secret)
         self._hosts = hosts
         self._directory = directory
-        self._clock = clock
         self._publisher = CaPublisher(client, namespace)
 
     async def run(self) -> None:
@@ -73,7 +70,7 @@ class CertificateKeeper:
         """
         secret = await self._client.request("GET", self._secret)
         data = _decoded(secret.get("data") or {})
-        fresh = renewed(data, self._hosts, self._clock())
+        fresh = renewed(data, self._hosts, datetime.fromtimestamp(self._client.server_time(), UTC))
         if fresh is not None:
             encoded = {name: base64.b64encode(text).decode() for name, text in fresh.items()}
             try:

@@ -65,7 +65,7 @@ def _authority(data: Mapping[str, bytes], now: datetime) -> tuple[list[x509.Cert
         bundle = [
             certificate
             for certificate in x509.load_pem_x509_certificates(data[CA_FILE])
-            if certificate.not_valid_after_utc > now
+            if certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
         ]
         key = serialization.load_pem_private_key(data[CA_KEY_FILE], None)
     except (KeyError, ValueError):

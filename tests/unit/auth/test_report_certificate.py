@@ -99,6 +99,14 @@ def test_next_ca_is_published_before_it_signs() -> None:
     assert trusted(published, data), "pods that received both accept it"
 
 
+def test_ca_from_the_future_is_replaced() -> None:
+    data = made(now=NOW + timedelta(days=400))
+    fresh = made(data)
+    (authority,) = authorities(fresh)
+    assert authority.not_valid_before_utc < NOW
+    assert trusted(fresh["ca.crt"], fresh)
+
+
 def test_expired_ca_is_dropped() -> None:
     data, now = made(), NOW
     while now < NOW + CA_LIFETIME + timedelta(days=61):
@@ -131,9 +139,12 @@ class Objects:
         self.writes.append(kind)
         return self.objects[kind]
 
-    def keeper(self, directory: Path, now: datetime = NOW) -> CertificateKeeper:
+    def server_time(self) -> float:
+        return NOW.timestamp()
+
+    def keeper(self, directory: Path) -> CertificateKeeper:
         directory.mkdir(exist_ok=True)
-        return CertificateKeeper(self, "system", "secret", HOSTS, directory, lambda: now)  # type: ignore[arg-type]
+        return CertificateKeeper(self, "system", "secret", HOSTS, directory)  # type: ignore[arg-type]
 
 
 def test_keeper_writes_the_files_and_publishes_the_ca(tmp_path: Path) -> None:
@@ -144,6 +155,12 @@ def test_keeper_writes_the_files_and_publishes_the_ca(tmp_path: Path) -> None:
     assert (tmp_path / "tls.crt").read_bytes() == held["tls.crt"]
     assert (tmp_path / "tls.key").stat().st_mode & 0o777 == 0o600
     assert ServerTls(tmp_path / "tls.crt", tmp_path / "tls.key").reload()
+
+
+def test_keeper_uses_the_clock_of_the_api_server(tmp_path: Path) -> None:
+    asyncio.run(Objects().keeper(tmp_path).check())
+    certificate = x509.load_pem_x509_certificate((tmp_path / "tls.crt").read_bytes())
+    assert certificate.not_valid_after_utc == NOW + LIFETIME
 
 
 def test_second_check_writes_nothing(tmp_path: Path) -> None:
