@@ -110,8 +110,8 @@ class CaPublisher:
         while True:
             try:
                 await self.publish(file.read_text(encoding="utf-8"))
-            except (ApiError, OSError) as error:
-                logger.warning("the CA of the report API cannot be published: %s", error)
+            except (ApiError, OSError, UnicodeDecodeError) as error:
+                logger.warning("the CA of the report API, %s, cannot be published: %s", file, error)
             await asyncio.sleep(CHECK_SECONDS)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +123,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, cleanup: ExitStack
             metrics.add_watch(kind, watch)
         leader = LeaderAddress(client, options.lease_namespace)
         planner = PlannerClient(session, leader, PeerToken(options.planner_token_file))
+        tls: ServerTls | None = None
         async with asyncio.TaskGroup() as group:
             group.create_task(watches.run())
             group.create_task(planner.run())
@@ -156,8 +157,20 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, cleanup: ExitStack
                     View(watches, options.gpu_resources), watches, client, planning, actions=options.page_actions
                 )
                 group.create_task(serve(page, options.page_host, options.page_port, limits=limits))
-            group.create_task(serve_metrics(metrics, watches.unsynced, options.metrics_host, options.metrics_port))
+            group.create_task(
+                serve_metrics(metrics, unready(watches.unsynced, tls), options.metrics_host, options.metrics_port)
+            )
             group.create_task(freeze_periodically(watches.synced()))
+
+
+def unready(unsynced: Callable[[], list[str]], tls: ServerTls | None) -> Callable[[], list[str]]:
+    """Return the function that names what /readyz waits for.
+
+    Args:
+        unsynced: Names the watches that are not synchronized.
+        tls: TLS of the report API; None for HTTP.
+    """
+    return lambda: [*unsynced(), *(["certificate"] if tls is not None and not tls.is_loaded else [])]
 
 
 def _report_tls(

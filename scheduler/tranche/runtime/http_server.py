@@ -53,7 +53,8 @@ async def serve(
         host: Listen address; empty for all addresses.
         port: Port; 0 for any free port.
         listening: Called with the port once connections are accepted.
-        tls: Certificate for HTTPS, which may be renewed meanwhile; the server waits for the first one. None for HTTP.
+        tls: Certificate for HTTPS, which may be renewed meanwhile; the server listens only after the first one.
+            None for HTTP.
         limits: Limits of connections [default: none on a loopback address, which no other pod reaches; elsewhere
             `ConnectionLimits`].
 
@@ -62,6 +63,9 @@ async def serve(
     """
     if limits is None and not _is_loopback(host):
         limits = ConnectionLimits()
+    if tls is not None:
+        # A connection that is accepted earlier would be read by no server.
+        await tls.ready()
     with listen(host, port) as listener:
         config = uvicorn.Config(
             app,
@@ -79,7 +83,6 @@ async def serve(
             if limits is not None:
                 # uvicorn passes no time limit; for the default of 60 s, idle connections would hold descriptors.
                 vars(constants)["SSL_HANDSHAKE_TIMEOUT"] = limits.head_seconds
-            await tls.ready()
             config.load()
             # Not config.ssl: the handshake would have 60 s, in which the limits of connections do not apply yet.
             config.http_protocol_class = tls.over_tls(config.http_protocol_class)  # type: ignore[assignment]

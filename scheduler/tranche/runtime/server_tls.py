@@ -34,6 +34,13 @@ class ServerTls:
         self.context = _server_context()
         self._files = certificate, key
         self._loaded: tuple[bytes, ...] = ()
+        self._told = ""
+        """Last failure in the log; the files are read too often to log each one."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is a certificate, so that clients can connect."""
+        return bool(self._loaded)
 
     async def ready(self) -> None:
         """Wait until there is a certificate, and load it."""
@@ -78,13 +85,23 @@ class ServerTls:
             for context in (_server_context(), self.context):
                 context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
-            if self._loaded:
-                logger.warning("the changed certificate %s cannot be loaded: %s", self._files[0], error)
-            return bool(self._loaded)
+            self._tell(error)
+            return self.is_loaded
         if self._loaded:
             logger.info("the certificate %s has been loaded again", self._files[0])
         self._loaded = content
+        self._told = ""
         return True
+
+    def _tell(self, error: Exception) -> None:
+        """Log why the files cannot be loaded, once for each text."""
+        if str(error) == self._told:
+            return
+        self._told = str(error)
+        # The first certificate may be written after the start.
+        is_expected = isinstance(error, FileNotFoundError) and not self.is_loaded
+        level = logging.INFO if is_expected else logging.WARNING
+        logger.log(level, "the certificate %s cannot be loaded: %s", self._files[0], error)
 
 
 def _server_context() -> ssl.SSLContext:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import socket
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ import pytest
 from cryptography import x509
 from fastapi import FastAPI
 
-from tranche.auth.certificate_keeper import CertificateKeeper
+from tranche.auth.certificate_keeper import CaPublisher, CertificateKeeper
 from tranche.auth.report_certificate import CA_LIFETIME, CA_RESERVE, LIFETIME, renewed
 from tranche.kube.client.client import ApiError
 from tranche.runtime import server_tls
@@ -278,6 +279,56 @@ def test_pair_that_does_not_match_is_not_loaded(tmp_path: Path) -> None:
         assert await asyncio.to_thread(send, tmp_path, port) == b'"taken"'
 
     over_tls(tls, scene)
+
+
+def test_server_does_not_listen_before_its_certificate(tmp_path: Path) -> None:
+    tls = write(tmp_path, {"tls.crt": b"", "tls.key": b""})
+
+    async def scene() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        task = asyncio.create_task(serve(FastAPI(), "127.0.0.1", port, tls=tls))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(scene())
+
+
+def test_first_pair_that_does_not_match_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = made(now=datetime.now(UTC))
+    tls = write(tmp_path, {**data, "tls.key": made()["tls.key"]})
+    assert not tls.reload()
+    assert not tls.reload()
+    (line,) = caplog.messages
+    assert f"{tmp_path / 'tls.crt'} cannot be loaded" in line
+    write(tmp_path, data)
+    assert tls.reload()
+    assert tls.is_loaded
+
+
+def test_certificate_that_is_not_written_yet_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls = ServerTls(tmp_path / "tls.crt", tmp_path / "tls.key")
+    with caplog.at_level("INFO"):
+        assert not tls.reload()
+    (record,) = caplog.records
+    assert (record.levelname, tls.is_loaded) == ("INFO", False)
+
+
+def test_ca_that_is_no_text_does_not_end_the_publisher(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"\x30\x82\xff")
+
+    async def scene() -> None:
+        task = asyncio.create_task(CaPublisher(Objects(), "system").follow(tmp_path / "ca.crt"))  # type: ignore[arg-type]
+        while not caplog.messages and not task.done():
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(scene())
+    assert str(tmp_path / "ca.crt") in caplog.text
 
 
 def test_connection_without_handshake_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
+from tranche.cli.api import unready
 from tranche.cli.main import COMMANDS, main
+from tranche.runtime.server_tls import ServerTls
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = (
@@ -60,6 +62,12 @@ def test_help_of_the_plugin_imports_no_client() -> None:
 
 def test_help_of_the_group_imports_no_command() -> None:
     assert imported(["--help"], ("numpy", "rich", "tranche.model", "tranche.policies")) == "[]"
+
+
+def test_api_without_a_certificate_is_not_ready(tmp_path: Path) -> None:
+    tls = ServerTls(tmp_path / "tls.crt", tmp_path / "tls.key")
+    assert unready(lambda: ["jobs"], tls)() == ["jobs", "certificate"]
+    assert unready(list, None)() == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
