@@ -135,7 +135,7 @@ def _clock_lag(pod: Pod) -> float:
 def _has_saved_all(pod: Pod) -> bool:
     """Return whether the termination message names no chunk without a saved mini-batch, and no part of a gang's run."""
     progress = termination_progress(pod)
-    return bool(progress) and min(progress.values()) >= 1
+    return min(progress.values()) >= 1 if progress else False
 
 
 def _status_lost(pod: Pod) -> bool:

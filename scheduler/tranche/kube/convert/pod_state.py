@@ -1,6 +1,7 @@
 """State of a pod and of its training container: whether it has started or ended, with which exit code and progress."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Annotated
 
 import msgspec
@@ -69,10 +70,11 @@ def stop_requested_at(pod: Pod) -> float | None:
     period, also when a later request has shortened it.
     """
     disruptions = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
-    times = [c.last_transition_time and c.last_transition_time.timestamp() for c in disruptions]
+    times = [c.last_transition_time.timestamp() if c.last_transition_time else -inf for c in disruptions]
     if (ends := pod.metadata.deletion_timestamp) is not None:
         times.append(ends.timestamp() - (pod.metadata.deletion_grace_period_seconds or 0))
-    return min((at for at in times if at is not None), default=None) if None not in times else None
+    first = min(times, default=-inf)
+    return first if first > -inf else None
 
 
 def run_seconds(pod: Pod) -> float | None:

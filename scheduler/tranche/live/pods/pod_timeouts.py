@@ -178,7 +178,7 @@ class Timeouts:
         self._open_pods: list[Pod] = []
         self._cut_off: dict[str, bool] = {}  # by gang, in the present check
         self._silent: frozenset[str] = frozenset()
-        self._holders: set[str] | None = None
+        self._holders: set[str | None] | None = None
         """UIDs of the jobs with claims on nodes that do not respond, computed at most once per check."""
         self._volume_waits: set[tuple[str, int]] = set()
         """Attempts whose pods have waited for a volume of such a node, so that their time began again."""
