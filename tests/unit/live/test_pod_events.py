@@ -626,8 +626,8 @@ def test_refused_eviction_event_lists_pods_not_terminating() -> None:
     assert len(list(job_events.events_of(refused, other, (GPU,), found))) == 1
 
 
-def silent(since: float) -> NodeObject:
-    node = observed("n1", "edge-a")
+def silent(since: float, zone: str = "edge-a") -> NodeObject:
+    node = observed("n1", zone)
     ready = msgspec.structs.replace(
         node.status.conditions[0], status="Unknown", last_transition_time=datetime.fromtimestamp(since, UTC)
     )
@@ -688,10 +688,31 @@ def advanced(p: Planner, fraction: float, at: float) -> None:
     p.handle(ProgressReported(report, NOW + at), NOW + at)
 
 
-def test_gang_that_is_cut_off_as_a_whole_waits_for_its_site() -> None:
+def test_gang_at_a_disconnected_site_waits_for_its_site() -> None:
     p, timeouts = gang_on_silent_nodes({"n1": silent(NOW), "n2": silent(NOW)})
     assert due_in(p, timeouts, 61) == due_in(p, timeouts, 3599) == []
     assert [event.outcome for event in due_in(p, timeouts, 3600)] == ["Lost", "Lost"]
+
+
+def test_gang_whose_nodes_alone_are_silent_is_lost() -> None:
+    others = {"n3": observed("n3", "edge-a")}
+    p, timeouts = gang_on_silent_nodes({"n1": silent(NOW), "n2": silent(NOW), **others})
+    assert due_in(p, timeouts, 59) == []
+    assert [event.outcome for event in due_in(p, timeouts, 60)] == ["Lost", "Lost"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cut_off"),
+    [
+        ({"n1": "edge-a"}, False),
+        ({"n1": "edge-a", "n2": "edge-a"}, True),
+        ({"n1": "edge-a", "n2": "edge-b"}, False),
+    ],
+)
+def test_site_with_one_node_is_not_cut_off(nodes: dict[str, str], cut_off: bool) -> None:
+    silents = {name: silent(NOW, zone) for name, zone in nodes.items()}
+    unreachable = UnreachableNodes(silents, {"edge-a": site("edge-a"), "edge-b": site("edge-b")})
+    assert unreachable.are_cut_off(["n1"]) is cut_off
 
 
 def test_gang_member_on_a_silent_node_is_lost_after_a_minute() -> None:

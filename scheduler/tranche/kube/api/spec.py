@@ -352,8 +352,8 @@ class SiteSpec(Resource):
     gpu_kind: str | None = Field(default=None, max_length=63)
     """Kind of the GPUs of an unlimited site, such as NVIDIA-A100-SXM4-80GB: the value of the label on its nodes."""
     disconnect_tolerance: Duration = "1h"
-    """Time for which pods on unreachable nodes of the site keep their chunks. For gangs of several pods that are not
-    all cut off and report no progress, and for parameter servers whose workers are not cut off with them, it is one
-    minute at most."""
+    """Time for which pods on unreachable nodes of the site keep their chunks. For gangs of several pods that
+    report no progress, unless all nodes of their sites are unreachable, and for parameter servers whose workers are
+    not cut off with them, it is one minute at most."""
     links: list[SiteLink] = Field(default=[], max_length=256, json_schema_extra=by_key("to"))
     """Network paths from this site to others."""

@@ -303,8 +303,8 @@ class Timeouts:
     def _patience(self, state: JobState, pod: Pod, now: float, *, closing: bool) -> float:
         """Most seconds that the pod's node may be unreachable.
 
-        A gang cannot continue without a member, unless all of its pods are cut off, perhaps together, or it reports
-        progress all the same.
+        A gang cannot continue without a member, unless all of its pods are at disconnected sites, perhaps connected to
+        each other, or it reports progress all the same.
         """
         if closing:
             return RIGID_TOLERANCE_SECONDS + min(_grace_seconds(pod), LONGEST_GRACE_SECONDS)
@@ -315,15 +315,18 @@ class Timeouts:
         return inf if trains else RIGID_TOLERANCE_SECONDS
 
     def _is_cut_off(self, state: JobState) -> bool:
-        """Whether all pods of a gang that are not to stop are on nodes that do not respond."""
+        """Whether all pods of a gang that are not to stop are at sites that are disconnected, so that it may train on.
+
+        If only its own nodes do not respond, they are dead more likely than not.
+        """
         known = self._cut_off.get(state.job.key)
         if known is None:
             runs = (run.window for run in state.runs.values() if not run.closing)
             names = [pod_name(_name(state), ROLE_WORKER, one.index, one.attempt) for one in runs]
             names += [_helper_name(state, one.planned) for one in state.servers if not one.closing]
-            pods = (self._pod(state, name) for name in names)
-            known = all(pod is not None and self._unreachable.is_silent(pod.spec.node_name) for pod in pods)
-            self._cut_off[state.job.key] = known
+            pods = [self._pod(state, name) for name in names]
+            nodes = {pod.spec.node_name if pod is not None else "" for pod in pods}
+            known = self._cut_off[state.job.key] = self._unreachable.are_cut_off(nodes)
         return known
 
     def _trains_on(self, state: JobState, node: str, now: float) -> bool:

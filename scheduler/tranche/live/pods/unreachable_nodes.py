@@ -3,7 +3,8 @@
 Until then, a disconnected site keeps its chunks and its pods continue.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from math import inf
 
 from tranche.kube.api.condition import find_condition
@@ -60,6 +61,18 @@ class UnreachableNodes:
         node = self._nodes.get(name)
         site = site_of(node.metadata.labels, self._sites) if node is not None else None
         return not any(one.ready and site_of(one.metadata.labels, self._sites) == site for one in self._nodes.values())
+
+    def are_cut_off(self, names: Collection[str]) -> bool:
+        """Whether the sites of these nodes are disconnected: each has several nodes, and none of them is ready.
+
+        A site with one node that is not ready counts as one whose node is dead.
+        """
+        if not all(self.is_silent(name) for name in names):
+            return False
+        sites = {site_of(self._nodes[name].metadata.labels, self._sites) for name in names}
+        there = [(site_of(one.metadata.labels, self._sites), one.ready) for one in self._nodes.values()]
+        sizes = Counter(site for site, ready in there if site in sites and not ready)
+        return all(sizes[site] > 1 for site in sites) and not any(ready and site in sites for site, ready in there)
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
