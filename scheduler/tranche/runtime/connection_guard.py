@@ -104,13 +104,32 @@ class GuardedProtocol(H11Protocol):
         self._waits_for = ""
         """Part of the request that the timer limits: head, body or none."""
         self._reading: asyncio.TimerHandle | None = None
+        self._is_admitted = False
         self.peer = ""
+
+    def reserve(self, transport: asyncio.Transport) -> bool:
+        """Count a connection before its TLS handshake, and return whether it is admitted; `connection_made` follows.
+
+        Args:
+            transport: Transport below TLS.
+        """
+        self.transport = transport  # closed if the connection has to give way during the handshake
+        self._is_admitted = self._admit(transport)
+        return self._is_admitted
+
+    def release(self) -> None:
+        """Forget a connection that is lost, perhaps during its handshake."""
+        self._table.remove(self)
+
+    def _admit(self, transport: asyncio.Transport) -> bool:
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
+        return self._table.admit(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection or close it."""
         super().connection_made(transport)
-        self.peer = self.client[0] if self.client else ""
-        if self._table.admit(self):
+        if self._is_admitted or self._admit(transport):
             self._wait_for("head", self._table.limits.head_seconds)
         else:
             transport.abort()

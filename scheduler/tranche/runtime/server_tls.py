@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tranche.runtime.connection_guard import GuardedProtocol
+
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 10.0
@@ -61,11 +63,11 @@ class ServerTls:
         """
 
         def connect(**options: Any) -> asyncio.BaseProtocol:
-            return SSLProtocol(
+            return _Connection(
                 asyncio.get_running_loop(),
                 protocol(**options),
                 self.context,
-                None,  # type: ignore[arg-type]  # no coroutine waits for the handshake
+                None,  # no coroutine waits for the handshake
                 server_side=True,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
             )
@@ -102,6 +104,30 @@ class ServerTls:
         is_expected = isinstance(error, FileNotFoundError) and not self.is_loaded
         level = logging.INFO if is_expected else logging.WARNING
         logger.log(level, "the certificate %s cannot be loaded: %s", self._files[0], error)
+
+
+class _Connection(SSLProtocol):
+    """TLS of a connection that counts for the limits of the server from its beginning, before its handshake."""
+
+    max_size = 2**14
+    """Size of the buffer that each connection has for received bytes, as large as a TLS record; 256 KiB by default."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, *arguments: Any, **options: Any):
+        super().__init__(loop, protocol, *arguments, **options)
+        self._guarded = protocol if isinstance(protocol, GuardedProtocol) else None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin the handshake if the connection is admitted."""
+        if self._guarded is None or self._guarded.reserve(transport):
+            super().connection_made(transport)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Release the place; the protocol above TLS learns nothing of a connection without a complete handshake."""
+        if self._guarded is not None:
+            self._guarded.release()
+        super().connection_lost(exc)
 
 
 def _server_context() -> ssl.SSLContext:

@@ -18,6 +18,7 @@ from tranche.auth.certificate_keeper import CaPublisher, CertificateKeeper
 from tranche.auth.report_certificate import CA_LIFETIME, CA_RESERVE, LIFETIME, renewed
 from tranche.kube.client.client import ApiError
 from tranche.runtime import server_tls
+from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.http_server import serve
 from tranche.runtime.server_tls import ServerTls
 from tranche_worker.api_request import post
@@ -210,7 +211,7 @@ def send(directory: Path, port: int) -> bytes:
     return post(mine, f"https://localhost:{port}", "progress", {}, 10.0)
 
 
-def over_tls(tls: ServerTls, scene: Any) -> None:
+def over_tls(tls: ServerTls, scene: Any, limits: ConnectionLimits | None = None) -> None:
     app = FastAPI()
 
     @app.post("/v1/jobs/ns/cats/progress")
@@ -219,7 +220,7 @@ def over_tls(tls: ServerTls, scene: Any) -> None:
 
     async def whole() -> None:
         ports: asyncio.Queue[int] = asyncio.Queue()
-        task = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=ports.put_nowait, tls=tls))
+        task = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=ports.put_nowait, tls=tls, limits=limits))
         try:
             await scene(await ports.get())
         finally:
@@ -343,3 +344,21 @@ def test_connection_without_handshake_is_closed(tmp_path: Path, monkeypatch: pyt
         assert await asyncio.to_thread(send, tmp_path, port) == b'"taken"'
 
     over_tls(tls, scene)
+
+
+def test_connections_without_handshake_count_for_limits(tmp_path: Path) -> None:
+    tls = write(tmp_path, made(now=datetime.now(UTC)))
+
+    async def scene(port: int) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(9)]
+        excess = silent[:5]  # the oldest give way, as connections without a request do
+        for reader, _ in excess:
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), server_tls.HANDSHAKE_SECONDS / 2) == b""
+        for _ in range(9):  # each one releases its place
+            assert await asyncio.to_thread(send, tmp_path, port) == b'"taken"'
+        assert not any(reader.at_eof() for reader, _ in silent[5:])
+        for _, writer in silent:
+            writer.close()
+
+    over_tls(tls, scene, ConnectionLimits(total=8, per_peer=4))
