@@ -319,11 +319,32 @@ class PlannerMachine(RuleBasedStateMachine):
             self.planner.handle(NodeChanged(node(name, "cloud", 4)), self.now)
             self.planner.handle(WorkerBound(*picked, name), self.now)
 
-    @rule(data=st.data(), suspended=st.booleans(), weight=st.sampled_from([0.5, 1.0, 3.0]))
-    def change_job(self, data: st.DataObject, suspended: bool, weight: float) -> None:
+    @rule(
+        data=st.data(),
+        suspended=st.booleans(),
+        weight=st.sampled_from([0.5, 1.0, 3.0]),
+        pace=st.sampled_from([0.3, 1.0, 1.0, 2.0]),
+    )
+    def change_job(self, data: st.DataObject, suspended: bool, weight: float, pace: float) -> None:
         if self.jobs:
             old = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
-            new = self.jobs[old.key] = replace(old, suspended=suspended, weight=weight, generation=old.generation + 1)
+            new = self.jobs[old.key] = replace(
+                old,
+                suspended=suspended,
+                weight=weight,
+                step_seconds=old.step_seconds * pace,
+                generation=old.generation + 1,
+            )
+            self.planner.handle(JobChanged(new), self.now)
+
+    @rule(data=st.data(), cpu=st.sampled_from([1000, 1100, 2000]))
+    def admit_with_other_requests(self, data: st.DataObject, cpu: int) -> None:
+        """As when a LimitRange or a webhook changes the pods, which a dry run shows."""
+        if self.jobs:
+            old = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+            shape = replace(old.worker, requests=replace(old.worker.requests, cpu=cpu))
+            template = old.template_requests or old.worker.requests
+            new = self.jobs[old.key] = replace(old, worker=shape, template_requests=template)
             self.planner.handle(JobChanged(new), self.now)
 
     @rule(data=st.data(), roles=st.sets(st.sampled_from(["worker", "ps", "chief", "staging"])))
@@ -461,6 +482,7 @@ TestSrsfInCloud = pytest.mark.slow(_case("srsf", 40, cloud=True))
 TestDormInCloud = pytest.mark.slow(_case("dorm", 15, cloud=True))
 TestChunkFair = pytest.mark.slow(_case("chunk:fair=1:halflife=500", 40))
 TestFaithful = _case("chunk-faithful", 80)
+TestLeastLoadedByWork = _case("least-loaded:order=srsf", 40)
 TestFifo = _case("fifo", 60)
 TestFifoOfFewWorkers = _case("fifo:workers=3", 60)
 TestFifoSkip = _case("fifo-skip", 60)
