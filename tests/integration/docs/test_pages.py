@@ -27,6 +27,7 @@ FILLED: Mapping[str, str] = {
     "NODE": "edge-b-0",
     "SITE": "edge-b",
     "kubectl proxy": "kubectl proxy --port=0",  # the usual one may be taken
+    "deployment/tranche-scheduler 10264": "deployment/tranche-scheduler :10264",
     "deployment/tranche-scheduler 10265": "deployment/tranche-scheduler :10265",
 }
 MERGE = "application/merge-patch+json"
