@@ -66,18 +66,8 @@ async def serve(
     if tls is not None:
         # A connection that is accepted earlier would be read by no server.
         await tls.ready()
+    config = _configuration(app, limits)
     with listen(host, port) as listener:
-        config = uvicorn.Config(
-            app,
-            http="h11" if limits is None else guarded(limits),  # type: ignore[arg-type]
-            backlog=2048 if limits is None else BACKLOG,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
         renewal: asyncio.Task[None] | None = None
         if tls is not None:
             if limits is not None:
@@ -100,6 +90,20 @@ async def serve(
         finally:
             if renewal is not None:
                 renewal.cancel()
+
+
+def _configuration(app: ASGIApp, limits: ConnectionLimits | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11" if limits is None else guarded(limits),  # type: ignore[arg-type]
+        backlog=2048 if limits is None else BACKLOG,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
 
 
 def _is_loopback(host: str) -> bool:

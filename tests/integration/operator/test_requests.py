@@ -299,6 +299,10 @@ class TestServices:
         assert observe(lab, cache).service is ServiceState.STALE
         unowned = [{"op": "remove", "path": "/metadata/ownerReferences"}]
         lab.ask("PATCH", lab.core("services", "cats"), unowned, "application/json-patch+json")
+        assert observe(lab, cache).service is ServiceState.OWN, "as after a restore from a backup"
+        unlabelled = [{"op": "remove", "path": "/metadata/labels"}]
+        lab.ask("PATCH", lab.core("services", "cats"), unlabelled, "application/json-patch+json")
+        cache.services[seen.key] = seen.job.metadata.uid, float("-inf")
         assert observe(lab, cache).service is ServiceState.FOREIGN
 
 

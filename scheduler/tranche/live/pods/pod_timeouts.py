@@ -35,6 +35,7 @@ from tranche.live.pods.scheduler_watch import (
     unschedulable_message,
 )
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.volume_waits import VolumeWaits
 from tranche.model import PlannedServer, Site, Window
 from tranche.planner import (
     Event,
@@ -162,8 +163,7 @@ class Timeouts:
         """
         self._confirmed_unchanged = confirmed_unchanged
         self._has_place = has_place
-        self._missing_seconds = missing_seconds
-        self._unschedulable_seconds = unschedulable_seconds
+        self._missing_seconds, self._unschedulable_seconds = missing_seconds, unschedulable_seconds
         self._pods = pods
         self._unreachable = unreachable
         self._unpublished = unpublished
@@ -173,15 +173,10 @@ class Timeouts:
         self._node_start_seconds = node_start_seconds
         self._start_limits = start_limits
         self._scheduler = scheduler or SchedulerWatch(inf, inf)
-        self._graces: dict[str, float] | None = None
-        """Longest grace period of terminating pods by node, computed at most once per check."""
+        self._graces: dict[str, float] | None = None  # longest one of terminating pods by node, in the present check
         self._open_pods: list[Pod] = []
         self._cut_off: dict[str, bool] = {}  # by gang, in the present check
-        self._silent: frozenset[str] = frozenset()
-        self._holders: set[str | None] | None = None
-        """UIDs of the jobs with claims on nodes that do not respond, computed at most once per check."""
-        self._volume_waits: set[tuple[str, int]] = set()
-        """Attempts whose pods have waited for a volume of such a node, so that their time began again."""
+        self._volumes = VolumeWaits(pods)
         self._closing: set[str | None] = set()
         """Pods of open windows and helpers that are not settled, and nodes of closing ones, in the present check."""
         self._settled: dict[tuple[str, int], _Settled] = {}  # by job and attempt, from the last check
@@ -210,8 +205,8 @@ class Timeouts:
         states = tuple(states)
         self._closing = {run.window.node for state in states for run in state.runs.values() if run.closing}
         self._closing |= {server.planned.node for state in states for server in state.servers if server.closing}
-        self._silent, self._holders = self._unreachable.refresh(), None
-        silent, known, self._settled = self._silent, self._settled, {}
+        silent, known, self._settled = self._unreachable.refresh(), self._settled, {}
+        self._volumes.begin(silent)
         watched: list[tuple[JobState, int, _Wait | None]] = []
         for state in states:
             watched += [(state, one.attempt, self._watch_staging(state, one, now)) for one in state.stagings.values()]
@@ -222,7 +217,7 @@ class Timeouts:
                     self._settled[window] = settled
                 else:
                     watched.append((state, run.window.attempt, self._watch(state, run, now)))
-        self._volume_waits &= {(state.job.key, attempt) for state, attempt, _ in watched}
+        self._volumes.forget_others({(state.job.key, attempt) for state, attempt, _ in watched})
         trained = {one.pod.metadata.uid for one in self._settled.values()}
         if self._scheduler.check(self._open_pods, elapsed, self._outdated, trained):
             events.append(KubeSchedulerChanged(self._scheduler.responds))
@@ -402,29 +397,16 @@ class Timeouts:
         if self._unreachable.is_silent(pod.spec.node_name):
             return None
         window = (state.job.key, planned.attempt)
-        if delay.kind is StartProblem.CREATION and self._waits_for_volume(pod):
-            self._volume_waits.add(window)
+        if delay.kind is StartProblem.CREATION and self._volumes.waits(window, pod):
             return None
         limit = self._start_limits.get(delay.kind, inf)
         scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
         begin = max(since.timestamp(), self._unreachable.ready_since(pod.spec.node_name)) if since is not None else now
-        begin = inf if window in self._volume_waits else begin
+        begin = inf if self._volumes.has_waited(window) else begin
         before = min(limit, max(0.0, now - begin))
         event = PodStartFailed(state.job.key, planned.attempt, delay.reason, delay.message, delay.kind)
         return _Wait(limit, event, kind=delay.kind, before=before, unchanged=pod)
-
-    def _waits_for_volume(self, pod: Pod) -> bool:
-        """Whether a volume of the pod may be attached where an earlier pod of its job runs and no kubelet detaches it.
-
-        A claim with the access mode ReadWriteOnce stays there until the earlier pod is gone.
-        """
-        if not _has_claim(pod) or not self._silent:
-            return False
-        if self._holders is None:
-            there = (one for one in self._pods.values() if one.spec.node_name in self._silent)
-            self._holders = {owner_uid(one.metadata) for one in there if _has_claim(one) and not is_over(one)}
-        return owner_uid(pod.metadata) in self._holders
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
         """Wait of a pod that has no node.
@@ -512,10 +494,6 @@ class Timeouts:
                     grace = min(float(pod.metadata.deletion_grace_period_seconds or 0), LONGEST_GRACE_SECONDS)
                     self._graces[pod.spec.node_name] = max(grace, self._graces.get(pod.spec.node_name, 0.0))
         return self._graces
-
-
-def _has_claim(pod: Pod) -> bool:
-    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
 
 
 def _silence_reason(pod: Pod) -> str:
