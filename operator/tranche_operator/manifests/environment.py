@@ -8,6 +8,7 @@ from typing import Any
 from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER, host_name
 from tranche.kube.api.resources import PlannedChief, PlannedParameterServer, PlannedStaging, PlannedWindow, TrainingJob
 from tranche.model import parse_chunks
+from tranche_operator.manifests.checkpoint_volume import DIRECTORY_VARIABLE
 
 TENSORFLOW_PORT = 2222
 """Port on which workers and parameter servers listen; the default of TensorFlow's servers."""
@@ -88,7 +89,7 @@ def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_di
         "TRANCHE_ATTEMPT": str(staging.attempt or 0),
         "TRANCHE_CHUNK_COUNT": str(data.chunks if data else 0),
         "TRANCHE_CHUNKS": ",".join(map(str, sorted(parse_chunks(staging.chunks)))),
-        "TRANCHE_CHECKPOINT_DIR": checkpoint_directory,
+        DIRECTORY_VARIABLE: checkpoint_directory,
         "TRANCHE_DATA_SITE": (data.site if data else None) or "",
         "TRANCHE_SITE": staging.site,
     }
@@ -119,7 +120,7 @@ def _common(
         "TRANCHE_CHUNK_COUNT": str(data.chunks if data else job.spec.workers.max_replicas),
         "TRANCHE_EPOCHS": str(data.epochs if data else 1),
         "TRANCHE_BATCHES": str(data.batches_per_chunk if data else 1),
-        "TRANCHE_CHECKPOINT_DIR": checkpoint_directory,
+        DIRECTORY_VARIABLE: checkpoint_directory,
     }
 
 

@@ -46,7 +46,7 @@ def worker_pod(job: TrainingJob, window: PlannedWindow, settings: Settings, site
     """
     variables = environment.worker_environment(job, window, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_WORKER, window, job.spec.workers.template, variables, settings)
-    _place(pod["spec"], window, site, last_failed_node(job))
+    _place(pod["spec"], window, site, job)
     return pod
 
 
@@ -62,7 +62,7 @@ def server_pod(
         raise ValueError(f"{job.key}: the plan has a parameter server, and the job has no spec.parameterServers")
     variables = environment.server_environment(job, server, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_SERVER, server, job.spec.parameter_servers.template, variables, settings)
-    _place(pod["spec"], server, site, last_failed_node(job))
+    _place(pod["spec"], server, site, job)
     return pod
 
 
@@ -76,7 +76,7 @@ def chief_pod(job: TrainingJob, chief: PlannedChief, settings: Settings, site: S
         raise ValueError(f"{job.key}: the plan has a chief, and the job has no spec.chief")
     variables = environment.chief_environment(job, chief, settings.checkpoint_directory)
     pod = _pod(job, names.ROLE_CHIEF, chief, job.spec.chief.template, variables, settings)
-    _place(pod["spec"], chief, site, last_failed_node(job))
+    _place(pod["spec"], chief, site, job)
     return pod
 
 
@@ -330,11 +330,16 @@ def last_failed_node(job: TrainingJob) -> str:
 
 
 def _place(
-    spec: Manifest, entry: PlannedWindow | PlannedParameterServer, site: SiteSpec | None, avoided: str = ""
+    spec: Manifest,
+    entry: PlannedWindow | PlannedParameterServer,
+    site: SiteSpec | None,
+    job: TrainingJob | None = None,
 ) -> None:
+    """Require the planned nodes, or the labels of the site and another node than the last one where the job failed."""
     if entry.node is not None:
         node_affinity.restrict(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
     elif site is not None:
+        avoided = last_failed_node(job) if job is not None else ""
         node_affinity.restrict(spec, node_affinity.label_terms(site.node_selector, avoided))
     if site is not None:
         _tolerate_silence(spec, ceil(parse_duration(site.disconnect_tolerance)))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, planner, worker
+from support.policy_groups import BINDING
 from support.take_over import taken_over
 from tranche.model import Job, Node, Report
 from tranche.planner import (
@@ -20,10 +21,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.policies import BindingPolicy, get_policy
-from tranche.policies.registry import live_policies
 
-BINDING = tuple(name for name in live_policies() if isinstance(get_policy(name), BindingPolicy))
 ORDERED = (*BINDING, "least-loaded:order=srsf", "round-robin:order=srsf", "random:order=srsf")
 NODE = node("n", gpus=2)
 JOB = job("a", chunks=6)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.builders import gang, job, node, planner, worker
-from support.policy_groups import DISTRIBUTING
+from support.policy_groups import BINDING, DISTRIBUTING
 from tranche.model import Admission, Job
 from tranche.planner import (
     CloseWindow,
@@ -22,11 +22,8 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.helper_end import helper_end
-from tranche.policies import BindingPolicy, get_policy
-from tranche.policies.registry import live_policies
 
 PREEMPTIVE = ("chunk", "srsf", "srtf", "las:first=100", "gittins", "themis")
-BINDING = tuple(name for name in live_policies() if isinstance(get_policy(name), BindingPolicy))
 
 
 def submit(p: Planner, one: Job) -> None:

@@ -6,7 +6,7 @@ Only the outcome ``Failed`` is a failure of the job itself.
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod, Terminated
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started, is_start_interrupted
-from tranche.kube.convert.pod_state import ended_at, exit_code, stop_requested_at, termination_progress
+from tranche.kube.convert.pod_state import disruptions, ended_at, exit_code, stop_requested_at, termination_progress
 from tranche.kube.convert.training_container import training_state
 from tranche.model import PodOutcome
 
@@ -44,7 +44,7 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
     """
     status = pod.status
     ended_first = _ended_before_stop(pod)
-    stopped = not ended_first and (_is_disrupted(pod) or pod.metadata.deletion_timestamp is not None)
+    stopped = not ended_first and (bool(disruptions(pod)) or pod.metadata.deletion_timestamp is not None)
     if status.phase == "Succeeded" or (exit_code(pod) == 0 and not (stopped or status.reason)):
         return "Preempted" if ended_first is False and not _has_saved_all(pod) else "Succeeded"
     if stopped:
@@ -77,9 +77,9 @@ def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
     """
     if _ended_before_stop(pod):
         return ""
-    condition = find_condition(pod.status.conditions, "DisruptionTarget")
+    condition = next(iter(disruptions(pod)), None)
     where = f"node {pod.spec.node_name}" if pod.spec.node_name else "its node"
-    match condition.reason if condition is not None and condition.status == "True" else "":
+    match condition.reason if condition is not None else "":
         case "EvictionByEvictionAPI" if node is not None and node.spec.unschedulable:
             return f"{where} is drained"
         case "EvictionByEvictionAPI":
@@ -105,10 +105,6 @@ def failure_log(pod: Pod) -> str:
     if ended is None or ended.exit_code == 0 or termination_progress(pod) is not None:
         return ""
     return ended.message
-
-
-def _is_disrupted(pod: Pod) -> bool:
-    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
 
 
 def _ended_before_stop(pod: Pod) -> bool | None:

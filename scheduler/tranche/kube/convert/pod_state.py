@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from tranche.kube.api.core_types import Pod
+from tranche.kube.api.core_types import Pod, PodCondition
 from tranche.kube.api.fields import MAX_CHUNKS
 from tranche.kube.convert import training_container
 
@@ -38,10 +38,12 @@ def has_ended(pod: Pod) -> bool:
 
 def is_evicted_by_scheduler(pod: Pod) -> bool:
     """Whether kube-scheduler evicted the pod to make room for one of a higher priority."""
-    return any(
-        c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
-        for c in pod.status.conditions
-    )
+    return any(condition.reason == "PreemptionByScheduler" for condition in disruptions(pod))
+
+
+def disruptions(pod: Pod) -> list[PodCondition]:
+    """Return the conditions, one at most, that say that the pod is or was stopped, and by what."""
+    return [one for one in pod.status.conditions if one.type == "DisruptionTarget" and one.status == "True"]
 
 
 def exit_code(pod: Pod) -> int | None:
@@ -69,8 +71,8 @@ def stop_requested_at(pod: Pod) -> float | None:
     None if that has not happened, or if one of these times is unknown. The deletion timestamp is the end of the grace
     period, also when a later request has shortened it.
     """
-    disruptions = (c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.status == "True")
-    times = [c.last_transition_time.timestamp() if c.last_transition_time else -inf for c in disruptions]
+    changes = [one.last_transition_time for one in disruptions(pod)]
+    times = [change.timestamp() if change else -inf for change in changes]
     if (ends := pod.metadata.deletion_timestamp) is not None:
         times.append(ends.timestamp() - (pod.metadata.deletion_grace_period_seconds or 0))
     first = min(times, default=-inf)

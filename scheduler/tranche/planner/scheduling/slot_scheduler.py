@@ -188,10 +188,9 @@ def choose_for_node(
         may_start: Returns whether a waiting chunk may open a window now.
         may_preempt: Returns whether a waiting chunk may take the place of a running one; called in the policy's order.
     """
-    latest: dict[str, float] = {}
-    for entry in filter(_is_open, node.entries()):
-        latest[entry.key.job] = max(entry.key.value, latest.get(entry.key.job, entry.key.value))
-    entries = sorted(node.entries(), key=lambda entry: _order(entry, latest))
+    entries = node.entries()
+    latest = {entry.key.job: entry.key.value for entry in entries if _is_open(entry)}  # the last one of each job
+    entries.sort(key=lambda entry: _order(entry, latest))
     running = [e for e in entries if _is_open(e)]
     fixed = [e for e in running if not preemptible(e.state, policy)]
     taken = {slot for _, run in node.runs.values() if run.overdue for slot in run.home.slots}
