@@ -219,6 +219,17 @@ class Whole(Jobs):
         known = lambda: (status := self.report(job, token, body, replica)[0]) != 503 and status  # noqa: E731
         return int(self.until("the replica knows the pod", known))
 
+    def end_worker(self, pod: Mapping[str, Any], message: str = "") -> None:
+        """Let a running worker exit with status 0 and leave this termination message."""
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        now = self.cluster.request("GET", path)[1]
+        (container,) = now["status"]["containerStatuses"]
+        at = container["state"]["running"]["startedAt"]
+        over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
+        now["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
+        status, answer = self.cluster.request("PUT", f"{path}/status", now)
+        assert status == 200, answer
+
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """Change fields of the specification of a job."""
         path, kind = f"{API}/namespaces/default/trainingjobs/{name}", "application/merge-patch+json"

@@ -83,18 +83,6 @@ def token(whole: Whole, pod: dict[str, Any]) -> str:
     return str(answer["status"]["token"])
 
 
-def end(whole: Whole, pod: dict[str, Any], message: str) -> None:
-    """The worker exits with 0 and leaves a message."""
-    path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
-    now = whole.cluster.request("GET", path)[1]
-    (container,) = now["status"]["containerStatuses"]
-    at = container["state"]["running"]["startedAt"]
-    over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
-    now["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
-    status, answer = whole.cluster.request("PUT", f"{path}/status", now)
-    assert status == 200, answer
-
-
 def uids(whole: Whole) -> list[str]:
     return [pod["metadata"]["uid"] for pod in whole.pods("cats")]
 
@@ -122,7 +110,7 @@ def test_pod_renews_chunks_until_its_slot_goes_to_another_job(whole: Whole, cats
     assert uids(whole) == [cats["metadata"]["uid"]]
     assert "deletionTimestamp" not in whole.pods("cats")[0]["metadata"]
     assert ask(whole, cats, last["fence"], 2)[1]["chunks"] == [], "at the end of its chunk it makes way: one is left"
-    end(whole, cats, json.dumps({"2": BATCHES}))
+    whole.end_worker(cats, json.dumps({"2": BATCHES}))
     whole.until_phase("dogs", "Succeeded")
     ledger = whole.status("cats")["progress"]
     assert (ledger["done"], [one["attempt"] for one in ledger["attempts"]]) == ("0-2", [first["attempt"]])
