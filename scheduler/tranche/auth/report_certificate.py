@@ -59,6 +59,16 @@ def renewed(data: Mapping[str, bytes], hosts: Sequence[str], now: datetime) -> d
     }
 
 
+def validity(chain: bytes) -> tuple[datetime, datetime]:
+    """Return from when and until when all certificates of a chain, PEM, are valid.
+
+    Raises:
+        ValueError: the chain cannot be read.
+    """
+    certificates = x509.load_pem_x509_certificates(chain)
+    return max(one.not_valid_before_utc for one in certificates), min(one.not_valid_after_utc for one in certificates)
+
+
 def _authority(data: Mapping[str, bytes], now: datetime) -> tuple[list[x509.Certificate], Credential | None]:
     """Return the valid CA certificates, oldest first, and the CA that signs; None if there is none."""
     try:

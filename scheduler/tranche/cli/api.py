@@ -15,7 +15,7 @@ import click
 
 from tranche.auth.certificate_keeper import CaPublisher, CertificateKeeper
 from tranche.auth.pod_token import TokenReviewer
-from tranche.auth.report_certificate import CA_FILE, CERTIFICATE_FILE, KEY_FILE
+from tranche.auth.report_certificate import CA_FILE, CERTIFICATE_FILE, KEY_FILE, validity
 from tranche.cli import process_options as common
 from tranche.cli.option_types import GPU
 from tranche.extender.app import serve_metrics
@@ -138,6 +138,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, cleanup: ExitStack
                     options.report_tls_hosts,
                     cleanup,
                 )
+                metrics.set_certificate(lambda: certificate_times(tls))
                 for coroutine in coroutines:
                     group.create_task(coroutine)
                 group.create_task(serve(reports, options.report_host, options.report_port, limits=limits, tls=tls))
@@ -171,6 +172,17 @@ def unready(unsynced: Callable[[], list[str]], tls: ServerTls | None) -> Callabl
         tls: TLS of the report API; None for HTTP.
     """
     return lambda: [*unsynced(), *(["certificate"] if tls is not None and not tls.is_loaded else [])]
+
+
+def certificate_times(tls: ServerTls | None) -> list[tuple[float, float]]:
+    """Return from when and until when the certificate is valid, in Unix time; nothing without a certificate."""
+    if tls is None or not tls.is_loaded:
+        return []
+    try:
+        begin, end = validity(tls.certificate)
+    except ValueError:  # OpenSSL accepts more certificates
+        return []
+    return [(begin.timestamp(), end.timestamp())]
 
 
 def _report_tls(

@@ -98,6 +98,7 @@ class Metrics(ProcessMetrics):
         self._site_totals: Callable[[], Rows] = tuple
         self._namespace_totals: Callable[[], Rows] = tuple
         self._excluded_nodes: Callable[[], Mapping[tuple[str], float]] = dict
+        self._certificate_times: Callable[[], Sequence[tuple[float, float]]] = tuple
         self._waits: Mapping[str, str] = {}
         self._reasons: tuple[str, ...] = ()
         if EXTENDER in self.parts:
@@ -138,6 +139,13 @@ class Metrics(ProcessMetrics):
         )
         text = "Chunk requests of workers, by result: continued, exit, or the HTTP status of the refusal."
         self._chunk_requests = self.counter("tranche_chunk_requests_total", text, ("result",), ("continued", "exit"))
+        texts = {
+            "tranche_report_certificate_not_before_timestamp_seconds": "Time from which the report API's certificate "
+            "is valid; absent without TLS.",
+            "tranche_report_certificate_not_after_timestamp_seconds": "Time at which the report API's certificate "
+            "expires; absent without TLS.",
+        }
+        self.computed_together("gauge", texts, (), lambda: [((), times) for times in self._certificate_times()])
 
     def _define_planner(self) -> None:
         self._leads = self.gauge("tranche_leader", "1 in the leading replica, 0 in the others.")
@@ -292,6 +300,10 @@ class Metrics(ProcessMetrics):
     def count_error(self, kind: str) -> None:
         """Count an API object (``object``) or extender request (``request``) that could not be read."""
         self._errors.labels(kind).inc()
+
+    def set_certificate(self, times: Callable[[], Sequence[tuple[float, float]]]) -> None:
+        """Set the function that returns the validity of the report API's certificate, empty without one."""
+        self._certificate_times = times
 
     def set_jobs(self, jobs: JobCounts) -> None:
         """Set the job counts that are exported."""

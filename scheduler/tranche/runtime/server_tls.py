@@ -44,6 +44,11 @@ class ServerTls:
         """Whether there is a certificate, so that clients can connect."""
         return bool(self._loaded)
 
+    @property
+    def certificate(self) -> bytes:
+        """Loaded certificate chain, PEM; empty if there is none."""
+        return self._loaded[0] if self._loaded else b""
+
     async def ready(self) -> None:
         """Wait until there is a certificate, and load it."""
         while not self.reload():

@@ -21,6 +21,7 @@ STOPPED = "tranche_preempted_worker_seconds"
 ERRORS = "tranche_job_estimate_error_seconds"
 PLANNED = "tranche_job_planned_completion_seconds_sum"
 PLACES = "tranche_job_interval_outcomes_total"
+CERTIFICATE, UNIX = "tranche_report_certificate_not", "_timestamp_seconds"
 
 FIRES: dict[str, list[Series]] = {
     "TrancheNoLeader": [{'tranche_leader{instance="a"}': "0x600", 'tranche_leader{instance="b"}': "0x600"}, {}],
@@ -43,6 +44,7 @@ FIRES: dict[str, list[Series]] = {
         }
         for code in ("0", "429", "503")
     ],
+    "TrancheCertificateExpires": [{f"{CERTIFICATE}_before{UNIX}": "0x600", f"{CERTIFICATE}_after{UNIX}": "43200x600"}],
     "TrancheReconcileErrors": [
         {
             "tranche_operator_reconcile_errors_total": "0+20x600",
@@ -120,6 +122,7 @@ QUIET: dict[str, list[Series]] = {
             'tranche_api_requests_total{job="s",code="200"}': "0+100x600",
         }
     ],
+    "TrancheCertificateExpires": [{f"{CERTIFICATE}_before{UNIX}": "0x600", f"{CERTIFICATE}_after{UNIX}": "54000x600"}],
     "TrancheReconcileErrors": [
         {"tranche_operator_reconcile_errors_total": "0+5x600", "tranche_operator_reconcile_seconds_count": "0+100x600"}
     ],

@@ -1,14 +1,18 @@
 """The commands import what they need: help and the simulator load no server, no Kubernetes client and no plotting."""
 
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import pytest
 
-from tranche.cli.api import unready
+from tranche.auth.report_certificate import renewed
+from tranche.cli.api import certificate_times, unready
 from tranche.cli.main import COMMANDS, main
+from tranche.metrics.scheduler import API, Metrics
 from tranche.runtime.server_tls import ServerTls
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +72,22 @@ def test_api_without_a_certificate_is_not_ready(tmp_path: Path) -> None:
     tls = ServerTls(tmp_path / "tls.crt", tmp_path / "tls.key")
     assert unready(lambda: ["jobs"], tls)() == ["jobs", "certificate"]
     assert unready(list, None)() == []
+
+
+def test_certificate_times_are_those_of_the_loaded_one(tmp_path: Path) -> None:
+    tls = ServerTls(tmp_path / "tls.crt", tmp_path / "tls.key")
+    assert certificate_times(tls) == certificate_times(None) == []
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    for name, content in (renewed({}, ["reports"], now) or {}).items():
+        (tmp_path / name).write_bytes(content)
+    assert tls.reload()
+    metrics = Metrics(parts=(API,))
+    metrics.set_certificate(lambda: certificate_times(tls))
+    text = metrics.render().decode()
+    for name, days in (("before", -1), ("after", 90)):
+        instant = (now + timedelta(days=days)).timestamp()
+        (line,) = re.findall(rf"^tranche_report_certificate_not_{name}_timestamp_seconds (.*)$", text, re.MULTILINE)
+        assert float(line) == instant
 
 
 @pytest.mark.parametrize("name", COMMANDS)
