@@ -18,6 +18,7 @@ from tranche.metrics.scheduler import EXTENDER, Metrics
 from tranche.runtime.gc_tuning import freeze_periodically
 from tranche.runtime.http_server import serve
 from tranche.runtime.log_output import Format, Level, LogSettings
+from tranche.runtime.loop_delay import observe_delays
 
 logger = logging.getLogger(__name__)
 
@@ -61,3 +62,4 @@ async def _main(options: ExtenderOptions) -> None:
             group.create_task(serve(app, options.host, options.port))
             group.create_task(serve_metrics(metrics, watches.unsynced, options.metrics_host, options.metrics_port))
             group.create_task(freeze_periodically(watches.synced()))
+            group.create_task(observe_delays(metrics.observe_delay))

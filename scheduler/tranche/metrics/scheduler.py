@@ -129,6 +129,8 @@ class Metrics(ProcessMetrics):
         )
         text = "Nodes in requests of kube-scheduler, by the extender's result."
         self._nodes = self.counter("tranche_extender_nodes_total", text, ("verb", "result"), verbs, results)
+        text = "Time for which the extender is busy before it begins with a request, ten samples a second."
+        self._loop_delays = self.histogram("tranche_extender_delay_seconds", text, (), REQUEST_BUCKETS)
 
     def _define_api(self) -> None:
         self._reports = self.counter(
@@ -284,6 +286,10 @@ class Metrics(ProcessMetrics):
             self._nodes.labels(verb, "passed").inc(passed)
         if rejected:
             self._nodes.labels(verb, "rejected").inc(rejected)
+
+    def observe_delay(self, seconds: float) -> None:
+        """Record a delay of the extender's event loop."""
+        self._loop_delays.observe(seconds)
 
     def add_watch(self, kind: str, watched: Watched) -> None:
         """Export metrics of a reflector under this kind."""

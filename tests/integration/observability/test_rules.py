@@ -16,6 +16,7 @@ Series = dict[str, str]
 """Samples, one a minute, by series; as promtool writes them: a+bxn is n steps of b from a."""
 
 EXTENDER = "tranche_extender_request_seconds_bucket"
+DELAY = "tranche_extender_delay_seconds_bucket"
 STARTS = "tranche_window_start_seconds_count"
 STOPPED = "tranche_preempted_worker_seconds"
 ERRORS = "tranche_job_estimate_error_seconds"
@@ -57,6 +58,9 @@ FIRES: dict[str, list[Series]] = {
             f'{EXTENDER}{{verb="filter",le="+Inf"}}': "0+100x600",
             f'{EXTENDER}{{verb="filter",le="0.5"}}': "0+100x600",
         }
+    ],
+    "TrancheExtenderBusy": [
+        {f'{DELAY}{{le="{most}"}}': f"0+{n}x600" for most, n in (("0.1", 90), ("0.5", 100), ("+Inf", 100))}
     ],
     "TranchePlannerSlow": [
         {
@@ -129,6 +133,7 @@ QUIET: dict[str, list[Series]] = {
     "TrancheExtenderSlow": [
         {f'{EXTENDER}{{verb="filter",le="0.1"}}': "0+100x600", f'{EXTENDER}{{verb="filter",le="+Inf"}}': "0+100x600"}
     ],
+    "TrancheExtenderBusy": [{f'{DELAY}{{le="{most}"}}': "0+100x600" for most in ("0.1", "+Inf")}],
     "TranchePlannerSlow": [
         {'tranche_plan_seconds_bucket{le="0.5"}': "0+100x600", 'tranche_plan_seconds_bucket{le="+Inf"}': "0+100x600"}
     ],
