@@ -1,5 +1,11 @@
+import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +17,10 @@ from numpy_ps.models import Network
 from numpy_ps.server import COUNTS, ROUND
 from numpy_ps.states import Push, State
 from numpy_ps.worker import Connection
-from tranche_worker import Session, assignment
+from support.doc_pages import ROOT
+from support.waiting import eventually
+from tranche_testcluster import free_port
+from tranche_worker import EXIT_UNFINISHED, Session, assignment
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
@@ -96,6 +105,32 @@ def test_second_server_ends_before_it_saves_anything(
     with pytest.raises(SystemExit):
         server.main()
     assert "spec.parameterServers.replicas" in capsys.readouterr().err
+
+
+def test_server_that_cannot_save_ends_and_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on, so that the job was done although its model was nowhere."""
+    directory = tmp_path / "volume"
+    directory.mkdir()
+    address = f"127.0.0.1:{free_port()}"
+    paths = os.pathsep.join(str(ROOT / path) for path in ("worker", "worker/examples"))
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": [address]}}))
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "TF_CONFIG": os.environ["TF_CONFIG"]}
+    values = ASSIGNED | {"CHUNKS": "0", "BATCHES": 1000, "CHECKPOINT_DIR": directory}
+    environment |= {f"TRANCHE_{name}": str(value) for name, value in values.items()}
+    connection = Connection(Session(assignment(environment), at_server=True))
+    command = [sys.executable, "-m", "numpy_ps.server", "--checkpoint-batches", "1"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        eventually(lambda: connection.round() is not None)
+        shutil.rmtree(directory)
+        with suppress(ConnectionError):
+            connection.push(Push(0, 0, np.zeros(Network().size)), "")
+        connection.close()
+        try:
+            _, written = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == EXIT_UNFINISHED
+    assert b"FileNotFoundError" in written.splitlines()[-1]
 
 
 def respond_once(listener: socket.socket, response: bytes) -> None:

@@ -75,6 +75,8 @@ class Server:
         self.times: tuple[float, ...] = ()
         self.iterations = Iterations()
         self.reporter: Reporter | None = None
+        self.stop = StopFlag()
+        """Set when the process is to end."""
         communication = mine.communication
         self.rule = RULES[communication.aggregation]
         self.barrier = (
@@ -186,7 +188,11 @@ class Server:
             self._save()
 
     def _save(self) -> None:
-        self.state.save(self.mine.checkpoint_directory, self.mine.attempt)
+        try:
+            self.state.save(self.mine.checkpoint_directory, self.mine.attempt)
+        except OSError:  # the volume is full or read-only, so that what is trained from now on would be lost
+            self.stop.set()
+            raise
         self.saved = dict(self.state.batches)
         self.note("save", self.state.total)
 
@@ -258,7 +264,7 @@ def listen_at(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Serve until SIGTERM, then save, report and exit."""
+    """Serve until SIGTERM or a failed save, then save, report and exit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=0.5, help="step size at the beginning")
     parser.add_argument(
@@ -278,7 +284,7 @@ def main() -> None:
     server = Server(mine, options)
     with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
         http.daemon_threads = True
-        stop = StopFlag()
+        stop = server.stop
         fenced = threading.Event()
         deadline = float("inf")
 
