@@ -51,7 +51,10 @@ class Assignment:
 
     @property
     def fence(self) -> int:
-        """Fencing token of the chunks; a parameter server rejects updates with a smaller one."""
+        """Fencing token of the chunks; a parameter server rejects updates with a smaller one.
+
+        It also takes the place of the attempt when the state of one chunk is saved (`checkpoints.save`).
+        """
         return self.renewed or self.attempt
 
     @property

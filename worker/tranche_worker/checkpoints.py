@@ -75,7 +75,8 @@ def save(
 
     Args:
         directory: Checkpoint directory of the job.
-        attempt: Attempt number of this pod.
+        attempt: Attempt number of this pod. For a part that belongs to one chunk, it is the fencing token of the chunk
+            (`Assignment.fence`), because the chunk may come back to a pod with a smaller attempt number.
         write: Writes the checkpoint into an open binary file.
         environment: Environment variables.
         part: Part of the state that this pod saves, if several pods of the job save: letters, digits, "-" and "_", such

@@ -5,14 +5,16 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 import tranche_worker
 from support.doc_pages import ROOT, Block, blocks
 from support.typed_commands import TRAINING_CODE, typed_by
-from tranche_worker import Assignment, Session
+from tranche_worker import Assignment, Session, checkpoints
 
 PAGE = "docs/how-to/training-code.md"
 PROGRAMS = [block for block in blocks(ROOT / PAGE) if block.language == "python"]
@@ -70,6 +72,20 @@ def test_programs_use_existing_session_and_assignment_fields(program: Block) -> 
     assert attributes
     for name, attribute in attributes:
         assert hasattr(made(name), attribute), f"{name}.{attribute}"
+
+
+def test_chunk_that_returns_to_an_earlier_pod_is_read_as_saved(tmp_path: Path) -> None:
+    """Attempt 8 has trained the chunk until it was preempted, and attempt 3, which runs since before, gets it then."""
+    (program,) = (block for block in PROGRAMS if "chunk-{chunk}" in block.text)
+    for attempt, renewed, text in ((8, 0, b"first"), (3, 9, b"second")):
+        mine = Assignment("a/b", attempt, (7,), 9, 1, 40, {}, tmp_path, renewed=renewed)
+        names: dict[str, Any] = {"checkpoints": checkpoints, "mine": mine, "session": Session(mine), "chunk": 7}
+        exec(compile(program.text, "training-code.md", "exec"), names | {"write": partial(put, text)}, names)
+        assert names["path"].read_bytes() == text
+
+
+def put(text: bytes, file: BinaryIO) -> None:
+    file.write(text)
 
 
 def made(name: str) -> object:
