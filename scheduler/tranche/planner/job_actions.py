@@ -228,8 +228,10 @@ NO_REASON = "no container started"
 
 
 def how_failed(event: WorkerEnded | HelperEnd) -> str:
-    """Say how a pod failed: by its exit code or, if its training container has not ended, as the kubelet says."""
-    return f"exit code {event.exit_code}" if event.exit_code is not None else event.reason or NO_REASON
+    """Say how a pod failed: by its exit code or, if this says nothing, by the reason, most often of the kubelet."""
+    if event.exit_code is None or (event.exit_code == 0 and event.reason):
+        return event.reason or NO_REASON
+    return f"exit code {event.exit_code}"
 
 
 def forget_rejections(state: JobState) -> None:

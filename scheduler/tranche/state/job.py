@@ -481,6 +481,7 @@ class JobState:
         for chunk in run.window.chunks:
             self.chunk_runs[chunk] = run
             self.cloud.pop(chunk, None)
+        run.resumed = self.durable_batches(run)
         for site, waiting in list((self._by_site or {}).items()):
             for chunk in run.window.chunks:
                 if chunk in waiting:
@@ -616,6 +617,10 @@ class JobState:
         """Return the mini-batches of an unfinished chunk that are durable or, if that is more, reported."""
         durable = self.partial.get(chunk, 0.0)
         return max(durable, self.applied.get(chunk, 0.0)) if self.applied else durable
+
+    def durable_batches(self, run: TrackedWindow) -> float:
+        """Return the durable mini-batches of the chunks of an open window, of which none is done."""
+        return sum(self.partial.get(chunk, 0.0) for chunk in run.window.chunks)
 
     def left_of(self, run: TrackedWindow) -> float:
         """Return the remaining mini-batches of the chunks of a window."""

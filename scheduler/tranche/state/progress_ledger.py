@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 from tranche.model import AttemptRecord, JobProgress, PlannedServer, PreemptedJob, Window
@@ -316,8 +317,31 @@ def roll_back(
             state.done.add(chunk)
         elif batches > 0:
             state.partial[chunk] = batches
+    for run in state.runs.values():
+        run.resumed = min(run.resumed, state.durable_batches(run))
     state.ledger_changed()
     state.windows_changed()
+
+
+def ends_in_vain(state: JobState, run: TrackedWindow, event: WorkerEnd) -> bool:
+    """Return whether a worker has ended as if it had succeeded, and by its own word has saved nothing new.
+
+    The next one would most likely do the same, so that the job would never end. Of a gang without a chief, the last
+    member shows whether all of them have. It is not known of a worker that others have stopped, that may not have
+    received its chunks, whose server has been replaced, or that an earlier planner has started.
+    """
+    if event.outcome != "Succeeded" or event.progress is None or event.stopped_by or run.closing:
+        return False
+    if run.adopted or run.window.renewed or run.reloaded is not None:
+        return False
+    job, durable = state.job, _durable(state, run, event)
+    if job.is_gang and (job.chief is not None or len(state.runs) > 1):
+        return False
+    chunks = range(job.chunks) if job.is_gang else run.window.chunks
+    saved = [max(state.partial.get(c, 0.0), durable.get(c, 0.0)) for c in chunks if c not in state.done]
+    if min(saved, default=inf) >= job.batches_per_chunk_total:
+        return False
+    return (min(saved) if job.is_gang else sum(saved)) <= run.resumed
 
 
 def _durable(state: JobState, run: TrackedWindow, event: WorkerEnd) -> dict[int, float]:

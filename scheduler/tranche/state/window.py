@@ -68,6 +68,8 @@ class TrackedWindow:
     """Why its containers did not start, in CamelCase, so that it was closed; empty otherwise."""
     left: float | None = None
     """Number of mini-batches of its chunks that no report has counted; None: `JobState.left_of` computes it."""
+    resumed: float = 0.0
+    """Number of durable mini-batches of its chunks when it opened, or to which they have been rolled back since."""
 
     def __post_init__(self) -> None:
         if self.window.state is WindowState.CLOSING:

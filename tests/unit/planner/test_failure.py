@@ -1,5 +1,6 @@
 """Jobs that may be stopped, and the course of the jobs that were to get the room of one that cannot be."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -412,3 +413,52 @@ def test_gang_that_lost_a_node_in_an_outage_has_no_failure() -> None:
     failed = WorkerEnded("default/g", first, "Failed", 60.0, exit_code=1)
     after.handle_all([failed, WorkerEnded("default/g", second, "Lost", 60.0)], 60.0)
     assert state.failures == 0
+
+
+def starts_until_the_end(made: Planner, one: Job, saved: Callable[[int], float], **end: Any) -> int:
+    """Let all pods of a job exit with 0 after 5 s, having saved as much of each chunk; the number of times they start.
+
+    Args:
+        made: Planner of the cluster.
+        one: The job.
+        saved: Mini-batches of each chunk that are saved after this number of starts.
+        end: Further fields of the ends of the pods.
+    """
+    made.handle(JobSubmitted(one), 0.0)
+    state, starts, now = made.cluster.jobs[one.key], 0, 0.0
+    while not (state.finished or state.failed) and starts < 20:
+        now = max(now, made.next_wakeup() or now) if not state.runs else now
+        made.handle(Tick(), now)
+        starts += bool(state.runs)
+        for attempt in state.runs:
+            made.handle(WorkerStarted(one.key, attempt, now), now)
+        now += 5.0
+        for attempt, run in list(state.runs.items()):
+            progress = dict.fromkeys(run.window.chunks, saved(starts))
+            made.handle(WorkerEnded(one.key, attempt, "Succeeded", now, progress, 0, **end), now)
+    return starts
+
+
+@pytest.mark.parametrize("make", [job, gang])
+@pytest.mark.parametrize("saved", [0.0, 60.0])
+def test_pods_that_exit_with_0_and_save_nothing_new_have_failed(make: Callable[..., Job], saved: float) -> None:
+    made = planner("chunk", [node("n1", gpus=4)])
+    one = make("one")
+    assert starts_until_the_end(made, one, lambda start: saved) == (8 if saved else 7)
+    state = made.cluster.jobs[one.key]
+    assert (state.failed, state.failures) == (True, one.backoff_limit + 1)
+    assert {record.why for record in state.records[-1:]} == {"exit code 0 before all was done, with nothing new saved"}
+
+
+@pytest.mark.parametrize("make", [job, gang])
+def test_pods_that_exit_with_0_and_save_more_have_not_failed(make: Callable[..., Job]) -> None:
+    made = planner("chunk", [node("n1", gpus=4)])
+    assert starts_until_the_end(made, make("one"), lambda start: 10.0 * start) == 10
+    state = made.cluster.jobs["default/one"]
+    assert (state.finished, state.failures) == (True, 0)
+
+
+def test_pods_that_others_stop_and_exit_with_0_have_not_failed() -> None:
+    made = planner("chunk", [node("n1")])
+    assert starts_until_the_end(made, job("one"), lambda start: 10.0, stopped_by="node n1 is drained") == 20
+    assert made.cluster.jobs["default/one"].failures == 0

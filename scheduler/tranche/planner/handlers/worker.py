@@ -31,6 +31,9 @@ from tranche.state.window import TrackedWindow
 LATE_SECONDS = 5.0
 """Delay in seconds up to which the end of a pod counts when it is seen, because kubelets report whole seconds."""
 
+IN_VAIN = "exit code 0 before all was done, with nothing new saved"
+"""Why a worker has failed whose program ended as if it had succeeded."""
+
 
 def _find_window(
     context: PlannerContext, event: WorkerBound | WorkerStarted | WorkerEnded
@@ -151,13 +154,19 @@ def _dated(run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
     return event._replace(at=ended) if ended < event.at - LATE_SECONDS else event
 
 
+def _judged(state: JobState, run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
+    """Return the end of a worker as a failure if its program has ended as if it had succeeded, and has not."""
+    is_vain = progress_ledger.ends_in_vain(state, run, event)
+    return event._replace(outcome="Failed", reason=IN_VAIN) if is_vain else event
+
+
 def ended(context: PlannerContext, event: WorkerEnded) -> None:
     """Count a worker's end, and finish, stop or pause its job if the end requires it."""
     found = _find_window(context, event)
     if found is None:
         return
     state, run = found
-    event = _dated(run, event)
+    event = _judged(state, run, _dated(run, event))
     job, failures, closing = state.job, state.failures, run.closing
     lasted = event.at - run.pod_started if run.pod_started is not None else 0.0
     count_end(context, state, run, event)
@@ -223,4 +232,4 @@ def _note_node_problem(
 
 
 def _problem_of(event: WorkerEnded) -> str:
-    return how_failed(event) + (f" ({event.reason})" if event.reason and event.exit_code is not None else "")
+    return how_failed(event) + (f" ({event.reason})" if event.reason and event.exit_code else "")
