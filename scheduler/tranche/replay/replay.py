@@ -146,6 +146,7 @@ def _scenario(
 def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
     uses = tuple(_past_uses(past, sites))
     sites_known = bool(sites) and all(use.site in sites for use in uses)
+    held, on_demand = (fsum(use.gpu_seconds for use in some) for some in (uses, [use for use in uses if use.unlimited]))
     return JobResult(
         key=past.key,
         submitted=past.submitted,
@@ -163,6 +164,7 @@ def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
             fsum(use.copied_bytes for use in uses),
             fsum(use.in_vain_bytes for use in uses),
             uses,
+            past.gpu_seconds * on_demand / held if on_demand > 0 else 0.0,
         ),
     )
 

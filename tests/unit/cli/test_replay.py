@@ -109,6 +109,14 @@ def test_gpu_time_is_told_by_site_where_the_history_names_nodes(path: Path) -> N
     assert known["cloud_gpu_seconds"] == 200
 
 
+def test_past_at_an_unlimited_site_is_no_use_of_nodes(path: Path) -> None:
+    cloud = site("cloud", "Cloud")
+    cloud["spec"]["unlimited"] = True
+    items = [*PLACED[:2], *PLACED[3:6], cloud]
+    past = rows_of(replayed(path, items, "--format", "json", "--restart-seconds", "0"))["as it was"]
+    assert (past["gpu_seconds"], past["cloud_gpu_seconds"], past["utilisation"]) == (1100, 100, 1.0)
+
+
 def test_only_counted_jobs_are_in_the_use_of_sites(path: Path) -> None:
     items = [*PLACED, pod("late", 1150, 1200, None, "n2"), pod("end", 1150, 1900, 2000)]
     rows = rows_of(replayed(path, items, "--format", "json", "--restart-seconds", "0"))

@@ -7,6 +7,7 @@ import pytest
 
 from support.builders import job, node
 from tranche.model import Job, Link, Node, Site, Tier
+from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.result import JobResult, SimulationResult, SiteUse
 from tranche.simulation.engine.site_use import add_uses
 from tranche.simulation.scenario import NodeFailure, Scenario, run
@@ -43,6 +44,18 @@ def test_sites_of_an_edge_and_a_cloud_share_the_chunks() -> None:
     assert (one.cloud_gpu_seconds, one.use.copied_bytes, one.use.in_vain_bytes) == (300.0, 3 * CHUNK, 0.0)
     assert (one.gpu_seconds, one.jct_seconds) == (400.0, 160.0)  # the third upload ends at 60 s
     assert one.use.sites == result.sites
+
+
+def test_use_of_nodes_counts_no_time_at_unlimited_sites() -> None:
+    result = ran("chunk-faithful", [job("x", chunks=4, **HOME)], [node("a")], (EDGE, CLOUD))
+    summary = summarize(result)
+    assert (summary.gpu_seconds, summary.cloud_gpu_seconds, summary.makespan_seconds) == (400.0, 300.0, 160.0)
+    assert summary.utilisation == 100 / 160
+
+
+def test_nodes_of_unlimited_sites_are_no_capacity() -> None:
+    result = ran("fifo", [job("x")], [node("a"), node("made", "cloud")], (EDGE, CLOUD))
+    assert result.capacity_gpus == 1
 
 
 def test_what_single_jobs_used_adds_up_to_what_the_run_used() -> None:

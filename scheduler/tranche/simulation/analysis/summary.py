@@ -1,5 +1,6 @@
 """Summary figures of a simulation: completion times, queueing, cost of preemption, fairness."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import fsum, nan
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tranche.simulation.analysis.quantile import quantiles
-from tranche.simulation.engine.result import SimulationResult
+from tranche.simulation.engine.result import JobResult, SimulationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Summary:
     lost_gpu_seconds: float
     """GPU time held without lasting progress."""
     utilisation: float
-    """GPU time spent in training over capacity × makespan, 0 … 1; 0 if the capacity is unlimited."""
+    """GPU time spent in training on nodes over capacity × makespan, 0 … 1; unlimited sites, which have no capacity, are
+    left out; 0 if there are no others."""
     worst_slowdown: float
     """Largest ratio of a job's JCT to its JCT on an empty cluster."""
     fairness_index: float
@@ -85,7 +87,7 @@ def summarize(result: SimulationResult) -> Summary:
         copied_bytes=fsum(job.use.copied_bytes for job in jobs),
         in_vain_bytes=fsum(job.use.in_vain_bytes for job in jobs),
         communication_seconds=fsum(job.communication_seconds for job in jobs),
-        utilisation=fsum(job.attained_gpu_seconds for job in jobs) / room if room > 0 else 0.0,
+        utilisation=_trained_on_nodes(jobs) / room if room > 0 else 0.0,
         worst_slowdown=max(slowdowns, default=nan),
         fairness_index=jain_index(slowdowns),
         jobs=len(jobs),
@@ -110,6 +112,11 @@ def jain_index(values: list[float]) -> float:
         return nan
     squares = len(values) * fsum(value * value for value in values)
     return fsum(values) ** 2 / squares if squares else 1.0
+
+
+def _trained_on_nodes(jobs: Sequence[JobResult]) -> float:
+    """Return the GPU time in which workers trained, that at unlimited sites left out."""
+    return fsum(job.attained_gpu_seconds - job.use.on_demand_gpu_seconds for job in jobs)
 
 
 def _mean(values: list[float]) -> float:

@@ -20,6 +20,8 @@ class JobUse(NamedTuple):
     """Part of `copied_bytes` that no chunk trained from."""
     sites: tuple["SiteUse", ...] = ()
     """Use of each site, by name, if the run keeps that."""
+    on_demand_gpu_seconds: float = 0.0
+    """GPU time in which its workers trained at unlimited sites, which no capacity limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class SimulationResult:
     unfinished: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Jobs that never completed, by key, with the planner's explanation."""
     capacity_gpus: int = 0
-    """GPUs of all nodes together; 0 if only unlimited sites exist."""
+    """GPUs of all nodes together, those of unlimited sites left out; 0 if only unlimited sites exist."""
     samples: tuple[Sample, ...] = ()
     """Changes of the load in order of time; at most a few thousand (the engine thins them out evenly)."""
     occupations: tuple[Occupation, ...] = ()

@@ -39,7 +39,7 @@ from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, is_uploa
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
 from tranche.simulation.engine.shared_uploads import Due, SharedUploads
 from tranche.simulation.engine.single_transfers import SingleTransfers
-from tranche.simulation.engine.site_use import job_use, site_uses
+from tranche.simulation.engine.site_use import capacity_gpus, job_use, site_uses
 from tranche.simulation.engine.true_transfers import TrueUploads
 from tranche.state.job import JobState
 from tranche.state.progress_ledger import applied_in_order
@@ -222,7 +222,7 @@ class Simulation:
         return SimulationResult(
             tuple(sorted(self.completed, key=lambda job: job.completed)),
             unfinished,
-            sum(node.node.allocatable.gpus for node in self.planner.cluster.nodes.values()),
+            capacity_gpus(self.planner.cluster),
             tuple(self.load.whole()),
             tuple(self.occupations),
             self.events,

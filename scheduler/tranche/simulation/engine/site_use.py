@@ -20,6 +20,16 @@ def job_use(cluster: ClusterState, state: JobState, *, by_site: bool = False) ->
         copied_bytes=fsum([usage.copied_bytes for usage in used.values()]),
         in_vain_bytes=fsum([usage.in_vain_bytes for usage in used.values()]),
         sites=tuple(_use(site, _tier(cluster, site), used[site], cluster) for site in sorted(used)) if by_site else (),
+        on_demand_gpu_seconds=fsum(
+            [usage.trained_gpu_seconds for site, usage in used.items() if cluster.is_unlimited(site)]
+        ),
+    )
+
+
+def capacity_gpus(cluster: ClusterState) -> int:
+    """Return the GPUs of all nodes; nodes of unlimited sites, which are created on demand, are no capacity."""
+    return sum(
+        node.node.allocatable.gpus for node in cluster.nodes.values() if not cluster.is_unlimited(node.node.site)
     )
 
 
