@@ -1,11 +1,12 @@
 """Use of each site by simulated jobs, in exact numbers: GPU time, chunks, copies, and unused copies."""
 
+from dataclasses import replace
 from math import fsum
 from typing import Any
 
 import pytest
 
-from support.builders import job, node
+from support.builders import job, node, worker
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.analysis.summary import summarize
 from tranche.simulation.engine.result import JobResult, SimulationResult, SiteUse
@@ -56,6 +57,16 @@ def test_use_of_nodes_counts_no_time_at_unlimited_sites() -> None:
 def test_nodes_of_unlimited_sites_are_no_capacity() -> None:
     result = ran("fifo", [job("x")], [node("a"), node("made", "cloud")], (EDGE, CLOUD))
     assert result.capacity_gpus == 1
+
+
+def test_slowdown_is_over_the_fastest_node_or_unlimited_site() -> None:
+    slow = replace(node("a"), speed=0.5)
+    assert only(ran("fifo", [job("x")], [slow], (EDGE,))).slowdown == 1.0
+    one = only(ran("fifo", [job("x", worker=worker(2))], [slow], (EDGE, CLOUD)))
+    assert (one.jct_seconds, one.ideal_seconds, one.slowdown) == (100.0, 100.0, 1.0)
+    fast = replace(CLOUD, speed=2.0)
+    one = only(ran("fifo", [job("x", worker=worker(2))], [slow], (EDGE, fast)))
+    assert (one.jct_seconds, one.ideal_seconds, one.slowdown) == (50.0, 50.0, 1.0)
 
 
 def test_what_single_jobs_used_adds_up_to_what_the_run_used() -> None:

@@ -1,8 +1,9 @@
 """Accounting of a run: costs and progress per job, and the load of the cluster over time."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tranche.model import Job, Node
+from tranche.model import Job, Node, Site
 from tranche.simulation.engine.result import JobResult, JobUse, Sample
 
 MAX_SAMPLES = 4096
@@ -66,13 +67,14 @@ class JobAccount:
 
 
 def ideal_seconds(job: Job, fastest: float) -> float:
-    """Return the JCT on an empty cluster of nodes of that speed, without transfers, restarts and communication."""
+    """Return the JCT on an empty cluster of GPUs of that speed, without transfers, restarts and communication."""
     return -(-job.chunks // job.width) * job.batches_per_chunk_total * job.step_seconds / fastest
 
 
-def fastest_speed(nodes: list[Node]) -> float:
-    """Return the speed of the cluster's fastest node; 1 without nodes."""
-    return max((node.speed for node in nodes), default=1.0)
+def fastest_speed(nodes: Iterable[Node], sites: Iterable[Site]) -> float:
+    """Return the speed of the fastest of nodes and unlimited sites, which create nodes; 1 without any."""
+    on_demand = [site.speed for site in sites if site.unlimited]
+    return max([*(node.speed for node in nodes), *on_demand], default=1.0)
 
 
 @dataclass(slots=True, eq=False)

@@ -599,7 +599,8 @@ class Simulation:
         if state is None or account is None or not state.finished:
             return
         if self._fastest is None:
-            self._fastest = fastest_speed([node.node for node in self.planner.cluster.nodes.values()])
+            cluster = self.planner.cluster
+            self._fastest = fastest_speed([node.node for node in cluster.nodes.values()], cluster.sites.values())
         del self._accounts[key]
         self._waiting -= 1
         use = job_use(self.planner.cluster, state, by_site=self.by_site)
