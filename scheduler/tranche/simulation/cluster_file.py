@@ -17,6 +17,8 @@ from tranche.simulation.cluster_limit import MAX_GPUS_PER_NODE, MAX_NODES, Clust
 MAX_BYTES = 10 * 2**20
 MAX_VALUES = 1_000_000
 """Maximum number of values in a file, with aliases counted at every place where they appear."""
+LATEST = 1e11
+"""Latest time of a failure, in seconds: that of a submission in a job log (`job_log.row.MAX_SECONDS`)."""
 MAX_DEPTH = 50
 """Maximum nesting; libyaml's loader recurses without a limit of its own and would end the process."""
 
@@ -41,6 +43,7 @@ def _seconds(value: object) -> float:
 
 Name = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class Section(BaseModel):
@@ -96,8 +99,8 @@ class FailureSection(Section):
     """Temporary loss of a node."""
 
     node: str
-    at: float = Field(ge=0)
-    until: float | None = None
+    at: float = Field(ge=0, le=LATEST)
+    until: float | None = Field(default=None, le=LATEST)
     """Time at which the node returns; None: never."""
 
     @model_validator(mode="after")
@@ -133,7 +136,7 @@ class NetworkSection(Section):
 class ClusterFile(Section):
     """Root of the file."""
 
-    gpu_kinds: dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[float, Field(gt=0, le=1e6)]] = {}
+    gpu_kinds: dict[Annotated[str, Field(min_length=1, max_length=63)], Speed] = {}
     """Speed of each kind of GPU relative to the kind that the durations were measured on."""
     sites: list[SiteSection] = Field(min_length=1)
     failures: list[FailureSection] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,7 +166,12 @@ def _failures(described: "ClusterFile", nodes: tuple[Node, ...]) -> tuple[NodeFa
             raise ClusterError(
                 f"failures[{index}].node: there is no node {failure.node[:80]!r}: nodes are named <site>-<n> from 0"
             )
-    return tuple(
+    failures = tuple(
         NodeFailure(failure.node, failure.at, float("inf") if failure.until is None else failure.until)
         for failure in described.failures
     )
+    for before, after in pairwise(sorted(failures, key=lambda failure: (failure.node, failure.at))):
+        if before.node == after.node and after.at < before.until:
+            away = f"from {before.at:g} " + (f"to {before.until:g}" if before.until < float("inf") else "on")
+            raise ClusterError(f"failures: node {after.node} fails at {after.at:g}, but it is away {away}")
+    return failures

@@ -123,6 +123,11 @@ def test_a_cluster_can_be_sent_to_another_process() -> None:
 NODE = "nodes: [{gpus: 1}]"
 
 
+def test_node_may_fail_again_when_it_is_back(path: Path) -> None:
+    path.write_text(f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 9}}, {{node: a-0, at: 1, until: 9}}]")
+    assert [failure.at for failure in read_cluster(path).failures] == [9.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -156,7 +161,7 @@ NODE = "nodes: [{gpus: 1}]"
         ("sites: [{name: a, nodes: [{gpus: 1, memory: -1Gi}]}]", "nodes[0].memory: -1Gi must be at least 0 bytes"),
         ("sites: [{name: a, nodes: [{gpus: 1, memory: true}]}]", "nodes[0].memory: must be a quantity such as 64Mi"),
         ("sites: [{name: a, nodes: [{gpus: 1, gpu: A100}]}]", "'A100' is not in gpuKinds (it is empty)"),
-        ("gpuKinds: {T4: 0}\nsites: [{name: a}]", "gpuKinds.T4: Input should be greater than 0"),
+        ("gpuKinds: {T4: 0}\nsites: [{name: a}]", "gpuKinds.T4: Input should be greater than or equal to 0.000001"),
         ("gpuKinds: {T4: .nan}\nsites: [{name: a}]", "gpuKinds.T4: Input should be a finite number"),
         ("gpuKinds: {T4: .inf}\nsites: [{name: a}]", "gpuKinds.T4: Input should be"),
         (f"sites: [{{name: a, {NODE}, links: [{{to: b, bandwidth: 1G}}]}}]", "links[0].to: there is no site b"),
@@ -174,6 +179,23 @@ NODE = "nodes: [{gpus: 1}]"
         (
             f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 5, until: 5}}]",
             "failures[0]: until (5) must be after at (5)",
+        ),
+        (
+            f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 5}}, {{node: a-0, at: 1, until: 10}}]",
+            "failures: node a-0 fails at 5, but it is away from 1 to 10",
+        ),
+        (
+            f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 1}}, {{node: a-0, at: 9}}]",
+            "failures: node a-0 fails at 9, but it is away from 1 on",
+        ),
+        (f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 1e12}}]", "failures[0].at: Input should be less"),
+        (
+            f"sites: [{{name: a, {NODE}}}]\nfailures: [{{node: a-0, at: 5, until: 1e300}}]",
+            "failures[0].until: Input should be less than or equal to 100000000000",
+        ),
+        (
+            "gpuKinds: {T4: 1e-300}\nsites: [{name: a}]",
+            "gpuKinds.T4: Input should be greater than or equal to 0.000001",
         ),
         ("sites: [{name: a, name: b}]", "is not valid YAML: 'name' appears twice"),
         ("sites: [", "is not valid YAML: "),
