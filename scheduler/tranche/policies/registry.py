@@ -90,9 +90,13 @@ def get_policy(text: str) -> Policy:
     changed: dict[str, Any] = {}
     for option in options.split(":"):
         key, equals, value = option.partition("=")
-        if key not in defaults or not equals:
+        if key not in defaults:
             names = ", ".join(defaults) or "no options"
             raise ValueError(f"policy {name} has no option {option!r}; it has {names}, written as {name}:option=value")
+        if not equals:
+            raise ValueError(f"option {key} of policy {name} has no value; write {name}:{key}=value")
+        if key in changed:
+            raise ValueError(f"policy {name} has the option {key} twice")
         changed[key] = _converted(name, key, value, defaults[key])
     return replace(policy, **changed)  # type: ignore[type-var]
 

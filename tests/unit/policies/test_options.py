@@ -42,6 +42,19 @@ def test_option_value_that_means_nothing_is_refused(text: str, message: str) -> 
         get_policy(text)
 
 
+def test_option_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^policy chunk has the option aging twice$"):
+        get_policy("chunk:aging=1:copies=2:aging=1")
+
+
+@pytest.mark.parametrize("text", ["chunk:aging", "tiresias:order:limits=1"])
+def test_option_without_a_value_is_said_to_lack_one(text: str) -> None:
+    name, option = text.split(":")[:2]
+    message = f"option {option} of policy {name} has no value; write {name}:{option}=value"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        get_policy(text)
+
+
 @pytest.mark.parametrize("name", ["nope", "tiresias"])
 def test_unknown_live_policy_is_refused_with_the_live_ones(name: str) -> None:
     with pytest.raises(ValueError, match=name) as refused:
