@@ -1,7 +1,9 @@
 """Errors of the command line: one line on stderr and exit status 2 for invalid input."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EPIPE
 from typing import Any
 
 import click
@@ -85,3 +87,21 @@ def input_errors() -> Iterator[None]:
         raise InputError("out of memory; simulate fewer jobs with --limit") from None
     except OSError as error:
         raise InputError(f"{error.filename or 'input'}: {error.strerror or error}") from None
+
+
+@contextmanager
+def output_errors() -> Iterator[None]:
+    """Convert a failure to write to stdout, such as that of a full disk, to an error of one line.
+
+    A closed pipe is not converted: click ends the program without a message.
+
+    Raises:
+        click.ClickException: the output cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno == EPIPE:
+            raise
+        sys.stdout = None  # what is left in its buffer is not written when the program ends
+        raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tranche.cli.errors import InputError
+from tranche.cli.errors import InputError, output_errors
 from tranche.cli.option_types import several
 
 OnProgress = Callable[[int, int], None]
@@ -151,8 +151,9 @@ def print_table(table: Table, caption: str) -> None:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH)
     if full_width(console, table) > console.width:
         table = transposed(table)
-    console.print(table, width=max(console.width, full_width(console, table)), soft_wrap=True, crop=False)
-    console.print(caption, soft_wrap=True, markup=False, highlight=False)
+    with output_errors():
+        console.print(table, width=max(console.width, full_width(console, table)), soft_wrap=True, crop=False)
+        console.print(caption, soft_wrap=True, markup=False, highlight=False)
 
 
 def full_width(console: Console, table: Table) -> int:
@@ -173,7 +174,8 @@ def transposed(table: Table) -> Table:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print a value as JSON to stdout."""
-    click.echo(json_of(value))
+    with output_errors():
+        click.echo(json_of(value))
 
 
 def json_of(value: Mapping[str, Any]) -> str:
@@ -185,7 +187,8 @@ def json_of(value: Mapping[str, Any]) -> str:
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as CSV to stdout, with a header; list items are joined by spaces, undefined numbers are empty."""
-    click.echo(csv_of(rows), nl=False)
+    with output_errors():
+        click.echo(csv_of(rows), nl=False)
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
