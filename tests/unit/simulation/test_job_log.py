@@ -105,6 +105,7 @@ def test_reader_accepts_comments_blank_lines_bom_quotes_and_crlf() -> None:
     [
         ("1,0,1,-5", "duration '-5' must be seconds above 0"),
         ("1,0,1,0", "duration '0' must be seconds above 0"),
+        ("1,0,1,5e-324", "duration '5e-324' is shorter than a microsecond: durations are in seconds"),
         ("1,0,1,nan", "duration 'nan' must be seconds above 0"),
         ("1,0,1,inf", "duration 'inf' must be seconds above 0"),
         ("1,0,1,", "duration '' is not a number"),

@@ -8,6 +8,8 @@ MAX_GPUS = 1_000_000
 """Maximum number of GPUs of one job; a larger number is an error of units or columns."""
 MAX_SECONDS = 1e11
 """Latest submission and longest duration: 3,000 years, so that a time in milliseconds since 1970 is noticed."""
+MIN_SECONDS = 1e-6
+"""Shortest duration; a shorter one is an error of units, and rates of work would overflow."""
 MAX_ID = 253
 """Maximum length of a job's id, in characters."""
 
@@ -59,6 +61,8 @@ def parse_row(job_id: str, submit: str, gpus: str, duration: str, tenant: str = 
     duration_seconds = _number("duration", duration)
     if not 0 < duration_seconds <= MAX_SECONDS:
         raise ValueError(f"duration {quote(duration)} must be seconds above 0, at most {MAX_SECONDS:g}")
+    if duration_seconds < MIN_SECONDS:
+        raise ValueError(f"duration {quote(duration)} is shorter than a microsecond: durations are in seconds")
     count = _number("num_gpu", gpus)
     if not (1 <= count <= MAX_GPUS and count.is_integer()):
         raise ValueError(f"num_gpu {quote(gpus)} must be a whole number from 1 to {MAX_GPUS:,}")
