@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from tranche.kube.api.resources import TrainingJob
@@ -32,6 +33,8 @@ REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)
 """Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
 
 
+PodEnd = WorkerEnded | ParameterServerEnded | ChiefEnded
+REFUSED = "Refused"
 EMPTY_NAMESPACE_SECONDS = 3600.0
 """Time for which the series of a namespace without jobs are kept."""
 
@@ -51,12 +54,12 @@ class FirstPlanned(NamedTuple):
 
 
 class StoppedWindow(NamedTuple):
-    """Window of a worker that ends early, as it was before the planner handled the end."""
+    """Window of a pod that ends early, as it was before the planner handled the end."""
 
     started: float
-    """Start of its pod, in seconds since the epoch."""
+    """Start of its pod, in seconds since the epoch; 0 if no container started."""
     reason: str
-    """``planned``, ``preempted`` or ``lost``."""
+    """``planned``, ``preempted``, ``lost`` or ``refused``."""
 
 
 class PlannerMetrics:
@@ -70,6 +73,8 @@ class PlannerMetrics:
         self._first_planned: dict[str, FirstPlanned] = {}
         """First planned completion of jobs that have not ended."""
         self._finished: set[str] = set()
+        self._leads_since = inf
+        """Time from which this process leads: what happened before has been counted by the leader before it."""
         self._jobs: set[str] = set()
         self._namespaces: Counter[str] = Counter()
         """Number of jobs in each namespace."""
@@ -78,6 +83,7 @@ class PlannerMetrics:
 
     def lead(self) -> None:
         """Start to export the metrics that only the leader has."""
+        self._leads_since = self._clock()
         self._metrics.set_leading(leads=True)
         self._metrics.set_waits(self._waits, REASONS)
         self._metrics.set_links(self._links)
@@ -89,6 +95,8 @@ class PlannerMetrics:
 
     def running(self, event: Event) -> StoppedWindow | None:
         """Return the window that an event ends early, if any; call it before the planner handles the event."""
+        if isinstance(event, PodEnd) and event.outcome == REFUSED:
+            return StoppedWindow(0.0, REFUSED.lower()) if self._is_counted_now(event) else None
         if not isinstance(event, WorkerEnded) or event.outcome not in ("Preempted", "Lost"):
             return None
         run = self._run(event)
@@ -98,10 +106,10 @@ class PlannerMetrics:
 
     def handled(self, event: Event, stopped: StoppedWindow | None) -> None:
         """Record an event that the planner has handled; `stopped` is the earlier result of `running`."""
-        if stopped is not None and isinstance(event, WorkerEnded):
+        if stopped is not None and stopped.reason == REFUSED.lower():
+            self._metrics.count_refused_pod(stopped.reason)
+        elif stopped is not None and isinstance(event, WorkerEnded):
             self._metrics.count_preemption(stopped.reason, event.at - stopped.started)
-        if isinstance(event, WorkerEnded | ParameterServerEnded | ChiefEnded) and event.outcome == "Refused":
-            self._metrics.count_refused_pod("refused")
         if isinstance(event, PodStartFailed):
             self._metrics.count_refused_pod(event.kind)
         if isinstance(event, SiteChanged):
@@ -110,8 +118,8 @@ class PlannerMetrics:
                     self._metrics.add_link(event.site.name, target)
         if isinstance(event, WorkerStarted):
             run = self._run(event)
-            if run is not None and run.started == event.at:
-                self._metrics.observe_window_start(event.at - run.opened, handover=run.handover)
+            if run is not None and run.started == event.at and event.at >= self._leads_since:
+                self._metrics.observe_window_start(event.at - run.opened_at, handover=run.handover)
 
     def instructed(self, instructions: Iterable[Instruction]) -> None:
         """Record the instructions of the planner."""
@@ -125,6 +133,11 @@ class PlannerMetrics:
     def planned(self, key: str, plan: JobPlan) -> None:
         """Record the wait reason of a plan that is written now."""
         self._waits[key] = plan.waits_for or (UNPLANNABLE if plan.unplannable else OPENED)
+
+    def _is_counted_now(self, event: PodEnd) -> bool:
+        """Whether the planner counts this end; a pod whose end was counted may still exist when another one leads."""
+        state = self._planner.cluster.jobs.get(event.job)
+        return state is not None and (event.attempt in state.runs or state.server_of(event.attempt) is not None)
 
     def _run(self, event: WorkerStarted | WorkerEnded) -> TrackedWindow | None:
         state = self._planner.cluster.jobs.get(event.job)

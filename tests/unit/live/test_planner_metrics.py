@@ -4,9 +4,15 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from support.live_controller import NOW, reported, resource, taken_over, written
+from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.live.controller import Controller
+from tranche.live.informers import Informers
+from tranche.live.planner_config import PlannerConfig
 from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, PlannerMetrics
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
@@ -206,6 +212,65 @@ def test_refused_and_stopped_pods_are_counted_by_reason() -> None:
     assert value(controller.metrics, name, reason="refused") == 1
     assert value(controller.metrics, name, reason="ImagePull") == 1
     assert value(controller.metrics, name, reason="Creation") == 0
+
+
+def worker_pod(index: int, attempt: int, **status: Any) -> Pod:
+    """Return the pod of a worker of the job cats on node n1."""
+    values = {"job": "cats", "role": "worker", "index": str(index), "attempt": str(attempt)}
+    labels = {f"tranche.dev/{key}": text for key, text in values.items()}
+    owner = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "uid": "cats", "controller": True}
+    name = f"cats-worker-{index}-{attempt}"
+    metadata = {"name": name, "namespace": "default", "uid": name, "labels": labels, "ownerReferences": [owner]}
+    spec = {"nodeName": "n1", "containers": [{"name": "t", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+    return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
+
+
+def running(index: int, attempt: int, since: float) -> Pod:
+    states = [{"name": "t", "state": {"running": {"startedAt": after(since)}}}]
+    return worker_pod(index, attempt, phase="Running", containerStatuses=states)
+
+
+def successor(first: Controller, at: float) -> Controller:
+    """Return a controller that takes over from the first one, from what it has written and what it has seen."""
+    watches = Informers(None)  # type: ignore[arg-type]
+    for kind, reflector in first.watches:
+        watches.by_kind(kind).store.update(reflector.store)
+    watches.jobs.store["default/cats"] = resource("cats", **written(first, "cats"))
+    planner = PlannerConfig("chunk").planner(validate=True)
+    found = Controller(None, watches, planner, Metrics(), clock=lambda: at, stopwatch=lambda: 0.0)  # type: ignore[arg-type]
+    found.term = 3
+    found.restore()
+    return found
+
+
+def test_start_that_the_last_leader_counted_is_not_counted() -> None:
+    first = asyncio.run(taken_over(resource("cats"), policy="chunk"))
+    reported(first, "pods", "default/cats-worker-0-1", running(0, 1, since=0))
+    name = "tranche_window_start_seconds"
+    assert value(first.metrics, f"{name}_count", handover="no") == 1
+    second = successor(first, NOW + 20)
+    assert value(second.metrics, f"{name}_count", handover="no") == 0
+    for pod in (worker_pod(1, 2, phase="Pending"), running(1, 2, since=18)):
+        reported(second, "pods", pod.key, pod)
+    assert value(second.metrics, f"{name}_count", handover="no") == 1
+    assert value(second.metrics, f"{name}_sum", handover="no") == 20, "the window opened under the last leader"
+
+
+def test_kept_refused_pod_is_not_counted_at_a_takeover() -> None:
+    first = asyncio.run(taken_over(resource("cats"), policy="chunk"))
+    refused = worker_pod(0, 1, phase="Failed", reason="UnexpectedAdmissionError")
+    reported(first, "pods", refused.key, refused)
+    name = "tranche_pods_not_started_total"
+    assert value(first.metrics, name, reason="refused") == 1
+    assert value(successor(first, NOW + 20).metrics, name, reason="refused") == 0
+
+
+def test_pod_refused_while_no_planner_led_is_counted() -> None:
+    first = asyncio.run(taken_over(resource("cats"), policy="chunk"))
+    written(first, "cats")
+    refused = worker_pod(0, 1, phase="Failed", reason="UnexpectedAdmissionError")
+    first.watches.pods.store[refused.key] = refused
+    assert value(successor(first, NOW + 20).metrics, "tranche_pods_not_started_total", reason="refused") == 1
 
 
 def test_excluded_nodes_are_counted_by_site() -> None:
