@@ -20,9 +20,9 @@ def stuck(delay: StartDelay | None = PULL, index: int = 0, **changes: Any) -> Po
     return replace(pod(index, 1 + index, phase="Pending"), delay=delay, **changes)
 
 
-def reported() -> dict[str, Any]:
-    """Return the operator's part of the status of a job whose image is not pulled."""
-    (write,) = of_type(WriteStatus, decide(observed(job_with(window(0, 1)), stuck())))
+def reported(delay: StartDelay = PULL) -> dict[str, Any]:
+    """Return the operator's part of the status of a job whose image is not pulled, or with another problem."""
+    (write,) = of_type(WriteStatus, decide(observed(job_with(window(0, 1)), stuck(delay))))
     return {**write.status, "conditions": [c for c in write.status["conditions"] if c["type"] != "InvalidTemplate"]}
 
 
@@ -50,6 +50,37 @@ def test_repeated_message_is_not_another_event() -> None:
     actions = decide(observed(job, stuck(back_off)))
     assert not told(actions)
     assert not of_type(WriteStatus, actions)
+
+
+def test_next_pod_with_the_same_kind_of_problem_is_told() -> None:
+    """The user has corrected the image, and it is wrong again: the condition quotes no pod that is gone."""
+    job = job_with(window(0, 2), status=reported())
+    other = StartDelay(StartProblem.IMAGE_PULL, "ErrImagePull", "manifest for cats:v8 not found")
+    actions = decide(observed(job, replace(pod(0, 2, phase="Pending"), delay=other)))
+    found = condition(actions)
+    assert found is not None
+    assert found["message"] == "cats-worker-0-2: ErrImagePull: manifest for cats:v8 not found"
+    assert told(actions) == [found["message"]]
+
+
+def test_next_missing_object_of_the_same_pod_is_told() -> None:
+    """The user has created the Secret, and the kubelet then misses a ConfigMap."""
+
+    def missing(name: str) -> StartDelay:
+        return StartDelay(StartProblem.CONFIGURATION, "CreateContainerConfigError", f"{name} not found")
+
+    job = job_with(window(0, 1), status=reported(missing('secret "keys"')))
+    assert not of_type(WriteStatus, decide(observed(job, stuck(missing('secret "keys"')))))
+    actions = decide(observed(job, stuck(missing('configmap "settings"'))))
+    found = condition(actions)
+    assert found is not None
+    assert found["message"] == 'cats-worker-0-1: CreateContainerConfigError: configmap "settings" not found'
+    assert told(actions) == [found["message"]]
+
+
+def test_message_stays_while_its_pod_is_stopped_with_others() -> None:
+    job = job_with(window(0, 1), window(1, 2), status=reported())
+    assert not told(decide(observed(job, stuck(terminating=True), stuck(index=1))))
 
 
 def test_pod_that_runs_ends_the_condition() -> None:
