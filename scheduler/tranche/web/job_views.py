@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tranche.extender.view import View
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.names import CONDITION_PLANNED
 from tranche.kube.api.resources import Resource, TrainingJob
 from tranche.kube.api.status import PlannedInterval
@@ -144,7 +145,7 @@ def detail(job: TrainingJob, progress: Any = None) -> JobDetail:
     attempts = [_attempt(record, resumes.get(record.attempt)) for record in records]
     trained = _trained(progress, job)
     return JobDetail(
-        **_summary(job) | _present_share(trained, plan.explanation if plan else ""),
+        **_summary(job) | _present_share(trained, _explanation(job)),
         uid=job.metadata.uid,
         plan=f"{plan.term}.{plan.revision}" if plan else "",
         priority=job.spec.priority_class_name,
@@ -181,12 +182,15 @@ def _attempt(record: AttemptRecord, resumes: datetime | None) -> dict[str, Any]:
 
 def sentence(job: TrainingJob) -> str:
     """Return a sentence on what the job does or waits for; never empty."""
+    return _explanation(job) or NOT_PLANNED
+
+
+def _explanation(job: TrainingJob) -> str:
+    """Return the explanation of the plan, or why there is no plan; "" for a job that no planner has read yet."""
     if job.status.plan is not None and job.status.plan.explanation:
         return job.status.plan.explanation
-    refused = next(
-        (c.message for c in job.status.conditions if c.type == CONDITION_PLANNED and c.status == "False"), ""
-    )
-    return refused or NOT_PLANNED
+    planned = find_condition(job.status.conditions, CONDITION_PLANNED)
+    return planned.message if planned is not None and planned.status == "False" else ""
 
 
 def _trained(planner_progress: Any, job: TrainingJob) -> dict[str, Any]:
@@ -234,7 +238,7 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
         "done": progress.done if progress else "",
         "planned_start": plan.estimated_start if plan else None,
         "planned_completion": plan.estimated_completion if plan else None,
-        "explanation": plan.explanation if plan else "",
+        "explanation": _explanation(job),
         "created": job.metadata.creation_timestamp,
         "started": job.status.start_time,
         "completed": job.status.completion_time,

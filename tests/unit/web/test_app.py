@@ -153,6 +153,18 @@ def test_job_detail_of_unplanned_job_has_empty_plan() -> None:
     assert (answer["phase"], answer["plan"], answer["windows"], answer["plannedStart"]) == ("Waiting", "", [], None)
 
 
+def test_job_that_cannot_be_planned_says_why_in_lists() -> None:
+    """A specification that cannot be read gets no plan, only the condition Planned."""
+    app, reason = Visited(), "cannot be read: 'xxx' is not a duration such as 1h30m, 20s or 120ms"
+    made = app.stores.add_job("cats", planned=False)
+    planned = {"type": "Planned", "status": "False", "reason": "InvalidSpec", "message": reason}
+    status = {"conditions": [{**planned, "lastTransitionTime": "2026-11-22T14:00:00Z"}]}
+    app.stores.jobs.put(made.key, made.model_copy(update={"status": TrainingJobStatus.model_validate(status)}))
+    assert app.told("jobs")["jobs"][0]["explanation"] == reason
+    assert app.told("overview")["waiting"]["jobs"][0]["explanation"] == reason
+    assert app.told("jobs/ns/cats")["explanation"] == reason
+
+
 def test_an_unknown_job_is_404() -> None:
     response = Visited().ask("jobs/ns/cats")
     assert (response.status_code, response.json()) == (404, {"error": "TrainingJob ns/cats does not exist"})
