@@ -1,6 +1,7 @@
 """Requests to the API server on a user's behalf: jobs with their plans, pods, events and logs."""
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from pydantic import ValidationError
 
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
 from tranche.client.job_history import Attempt, History, JobEvent, attempts_of, events_of
@@ -19,6 +21,8 @@ from tranche.kube.client.client import ApiClient
 from tranche.kube.client.errors import ApiError, Unreachable
 from tranche.kube.convert.attempt_history import count_attempts
 from tranche.web import job_views
+
+logger = logging.getLogger(__name__)
 
 API = f"/apis/{GROUP}/{VERSION}"
 PAGE_ITEMS = 500
@@ -84,20 +88,30 @@ class Session:
                 params["continue"] = page.metadata.continue_
 
     async def jobs(self, namespace: str) -> list[TrainingJob]:
-        """List the TrainingJobs of a namespace; of all namespaces if it is empty."""
+        """List the TrainingJobs of a namespace; of all namespaces if it is empty.
+
+        A job that cannot be read, as one of another release of the CRD, is left out with a warning in the log, which
+        Python prints to stderr.
+        """
         path = f"{API}/namespaces/{quote(namespace, '')}/trainingjobs" if namespace else f"{API}/trainingjobs"
-        return [TrainingJob.model_validate_json(raw) for raw in await self.items(path, "TrainingJobs")]
+        found = []
+        for raw in await self.items(path, "TrainingJobs"):
+            try:
+                found.append(TrainingJob.model_validate_json(raw))
+            except ValidationError as error:
+                logger.warning("%s and is left out: %s", _unreadable(raw), _problem(error))
+        return found
 
     async def job(self, namespace: str, name: str) -> TrainingJob:
         """Read one TrainingJob.
 
         Raises:
             NoSuchJob: the job does not exist.
-            ClusterError: the API server rejects the request.
+            ClusterError: the API server rejects the request, or this version cannot read the job.
         """
         with refusals("read TrainingJobs"):
             try:
-                return TrainingJob.model_validate_json(await self.api.get(job_path(namespace, name)))
+                return _read(await self.api.get(job_path(namespace, name)))
             except ApiError as error:
                 if error.status == 404 and name in error.message:
                     raise NoSuchJob(namespace, name) from None
@@ -195,7 +209,7 @@ class Session:
             async for line in lines:
                 change = msgspec.json.decode(line, type=_Change)
                 if change.type in ("ADDED", "MODIFIED"):
-                    yield TrainingJob.model_validate_json(bytes(change.object))
+                    yield _read(bytes(change.object))
                 elif change.type == "DELETED":
                     yield None
                 elif change.type == "ERROR":
@@ -262,6 +276,30 @@ class Session:
             raw = await self.api.get(f"{core}/events", fieldSelector=selector)
         items = msgspec.json.decode(raw, type=dict[str, Any]).get("items") or []
         return events_of(items, job.metadata.uid)
+
+
+def _read(raw: bytes) -> TrainingJob:
+    """Read a TrainingJob from JSON.
+
+    Raises:
+        ClusterError: this version cannot read it.
+    """
+    try:
+        return TrainingJob.model_validate_json(raw)
+    except ValidationError as error:
+        raise ClusterError(f"{_unreadable(raw)}: {_problem(error)}") from None
+
+
+def _unreadable(raw: bytes) -> str:
+    metadata = msgspec.json.decode(raw)["metadata"]
+    return f"TrainingJob {metadata['name']} in namespace {metadata['namespace']} cannot be read"
+
+
+def _problem(error: ValidationError) -> str:
+    """Return the first problem in one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    text = " ".join(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".split())
+    return text if text.isprintable() else ascii(text)
 
 
 def _nothing(job: TrainingJob) -> None:

@@ -1,9 +1,14 @@
 """Paths of requests to the API server, and messages of its errors."""
 
+import asyncio
+import json
+from typing import Any
+
 import pytest
 
-from tranche.client import NoSuchJob
-from tranche.client.api_session import job_path
+from support.operator_objects import training_job
+from tranche.client import ClusterError, NoSuchJob
+from tranche.client.api_session import Session, job_path
 from tranche.client.errors import refusal
 from tranche.kube.client.errors import Unreachable
 
@@ -25,3 +30,37 @@ def test_missing_configuration_names_what_to_set() -> None:
     error = refusal("list TrainingJobs", Unreachable("NoConfiguration", "Invalid kube-config file.\nNone found."))
     words = "Invalid kube-config file. None found: use --kubeconfig or --context, or set KUBECONFIG"
     assert str(error) == f"no cluster is configured: {words}"
+
+
+class Answers:
+    """API server with one answer to each request."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self._answer = answer
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        return json.dumps(self._answer).encode()
+
+
+def written(name: str, scope: str) -> dict[str, Any]:
+    """Return a job as JSON, with this scope of its checkpoint."""
+    found: dict[str, Any] = training_job().model_dump(mode="json", by_alias=True)
+    spec = found["spec"] | {"checkpoint": {"scope": scope}}
+    return found | {"metadata": found["metadata"] | {"name": name}, "spec": spec}
+
+
+def test_job_of_another_release_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """A field of another release of the CRD may have a value that this one does not know."""
+    items = [written("cats", "Cluster"), written("dogs", "Planet")]
+    session = Session(Answers({"metadata": {}, "items": items}))  # type: ignore[arg-type]
+    assert [job.metadata.name for job in asyncio.run(session.jobs("lab"))] == ["cats"]
+    (line,) = caplog.messages
+    assert line.startswith("TrainingJob dogs in namespace lab cannot be read and is left out: spec.checkpoint.scope: ")
+
+
+def test_job_of_another_release_is_an_error_of_one_line() -> None:
+    session = Session(Answers(written("dogs", "Planet")))  # type: ignore[arg-type]
+    with pytest.raises(
+        ClusterError, match=r"^TrainingJob dogs in namespace lab cannot be read: spec\.checkpoint\.scope: "
+    ):
+        asyncio.run(session.job("lab", "dogs"))
