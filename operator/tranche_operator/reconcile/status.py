@@ -27,6 +27,13 @@ _POD_FIELDS = frozenset({"activeWorkers", "activeParameterServers", "firstPodTim
 _FIRST_FIELDS = frozenset({"phase", "observedGeneration", "admitted", "startTime", "checkpointDirectory"})
 """Further fields of the first status of a job that has its pods. A job with a checkpoint volume has its directory in
 the status before it has pods."""
+_TROUBLES = {
+    names.CONDITION_EVICTIONS_REFUSED: "NoneRefused",
+    names.CONDITION_PODS_NOT_STARTING: "Started",
+    names.CONDITION_PODS_REJECTED: "NoPodMissing",
+    names.CONDITION_STAGING_FAILED: "NoneFailing",
+}
+"""Conditions about single pods, which say nothing about a job that has succeeded, with their reasons if False."""
 OWN_CONDITIONS = frozenset(
     {
         names.CONDITION_COMPLETE,
@@ -274,6 +281,11 @@ def _phase_updates(job: TrainingJob, job_phase: PhaseUpdate, before: Mapping[str
     updates = [ConditionUpdate(names.CONDITION_RUNNING, running, reason, message)]
     if phase == "Succeeded":
         updates.append(ConditionUpdate(names.CONDITION_COMPLETE, "True", reason, message))
+        updates += [
+            ConditionUpdate(kind, "False", none, "the job has succeeded")
+            for kind, none in _TROUBLES.items()
+            if kind in before and before[kind].status == "True"
+        ]
     elif phase == "Failed":
         updates.append(ConditionUpdate(names.CONDITION_FAILED, "True", reason, message))
     elif phase == "Suspended":

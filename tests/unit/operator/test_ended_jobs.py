@@ -209,3 +209,17 @@ class TestOrphanedPods:
         actions = decide(observed(None, pod(0, 1, owner=None)))
         assert named(ReleasePod, actions) == ["cats-worker-0-1"]
         assert named(DeletePod, actions) == []
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("Succeeded", "False"), ("Failed", "True")])
+def test_troubles_of_a_job_end_with_its_success(phase: str, expected: str) -> None:
+    """A job may succeed with a worker that was never created; why a job failed stays in its conditions."""
+    kinds = ("EvictionsRefused", "PodsNotStarting", "PodsRejected", "StagingFailed")
+    known = {"status": "True", "reason": "Known", "message": "known", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+    ledger = {"done": "0-3"} if phase == "Succeeded" else {"failures": 7}
+    status = {"phase": "Running", "progress": ledger, "conditions": [{"type": kind, **known} for kind in kinds]}
+    (write,) = of_type(WriteStatus, decide(observed(job_with(status=status))))
+    assert write.status["phase"] == phase
+    assert {one["type"]: one["status"] for one in write.status["conditions"] if one["type"] in kinds} == dict.fromkeys(
+        kinds, expected
+    )
