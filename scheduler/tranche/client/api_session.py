@@ -174,12 +174,15 @@ class Session:
         return job
 
     async def _until_over(self, namespace: str, name: str, on_change: OnChange) -> TrainingJob:
+        uid = ""
         with refusals("watch TrainingJobs"):
             while True:
                 try:
                     job = await self.job(namespace, name)
-                    on_change(job)
+                    if job.metadata.uid != (uid or job.metadata.uid):  # another job has the name now
+                        raise NoSuchJob(namespace, name)
                     uid = job.metadata.uid
+                    on_change(job)
                     if job.status.phase in OVER:
                         return job
                     async for changed in self._changes(job):

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from support.operator_objects import training_job
-from tranche.client import ClusterError, NoSuchJob
+from tranche.client import ClusterError, NoSuchJob, api_session
 from tranche.client.api_session import Session, job_path
 from tranche.client.errors import refusal
 from tranche.kube.client.errors import Unreachable
@@ -56,6 +58,32 @@ def test_job_of_another_release_hides_no_other(caplog: pytest.LogCaptureFixture)
     assert [job.metadata.name for job in asyncio.run(session.jobs("lab"))] == ["cats"]
     (line,) = caplog.messages
     assert line.startswith("TrainingJob dogs in namespace lab cannot be read and is left out: spec.checkpoint.scope: ")
+
+
+class Reopened:
+    """API server whose watch ends at once, and where the job is created again before the next one."""
+
+    def __init__(self) -> None:
+        self._uids = iter(("first", "second"))
+
+    async def get(self, path: str, **params: str | int) -> bytes:
+        uid = next(self._uids)
+        job = training_job(uid=uid, status={"phase": "Running" if uid == "first" else "Succeeded"})
+        return job.model_dump_json(by_alias=True).encode()
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: dict[str, Any]) -> AsyncIterator[AsyncIterator[bytes]]:
+        async def nothing() -> AsyncIterator[bytes]:
+            for line in list[bytes]():
+                yield line
+
+        yield nothing()
+
+
+def test_wait_ends_if_the_job_was_replaced_between_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_session, "REOPEN_SECONDS", 0.0)
+    with pytest.raises(NoSuchJob):
+        asyncio.run(Session(Reopened()).wait("lab", "cats"))  # type: ignore[arg-type]
 
 
 def test_job_of_another_release_is_an_error_of_one_line() -> None:
