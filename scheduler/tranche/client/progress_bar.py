@@ -1,5 +1,6 @@
 """Progress bar of one job, for terminals and notebooks."""
 
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -41,7 +42,7 @@ class JobBar:
 
     def show(self, job: TrainingJob) -> None:
         """Draw the current state of the job."""
-        self._progress.update(self._task, completed=done_share(job), state=state_of(job))
+        self._progress.update(self._task, completed=done_share(job), state=state_of(job, datetime.now(UTC)))
 
 
 def done_share(job: TrainingJob) -> float:
@@ -56,11 +57,21 @@ def done_share(job: TrainingJob) -> float:
     return min(1.0, progress.batches / total)
 
 
-def state_of(job: TrainingJob) -> str:
-    """Return the phase and planned completion (planned start while it waits), such as ``Running, done 14:20:00Z``."""
+def state_of(job: TrainingJob, now: datetime) -> str:
+    """Return the phase and planned completion (planned start while it waits), such as ``Running, done 14:20:00Z``.
+
+    Args:
+        job: The job.
+        now: Current time, with a time zone: a time of another day has its date.
+    """
     phase, plan = phase_of(job), job.status.plan
     if phase == "Waiting" and plan is not None and plan.estimated_start is not None:
-        return f"Waiting, starts {plan.estimated_start:%H:%M:%SZ}"
+        return f"Waiting, starts {_moment(plan.estimated_start, now)}"
     if phase in ("Starting", "Running") and plan is not None and plan.estimated_completion is not None:
-        return f"{phase}, done {plan.estimated_completion:%H:%M:%SZ}"
+        return f"{phase}, done {_moment(plan.estimated_completion, now)}"
     return phase
+
+
+def _moment(at: datetime, now: datetime) -> str:
+    day = "" if at.astimezone(UTC).date() == now.astimezone(UTC).date() else "%Y-%m-%d "
+    return at.astimezone(UTC).strftime(f"{day}%H:%M:%SZ")
