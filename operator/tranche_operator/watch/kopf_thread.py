@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 import kopf
+from kopf._cogs.structs.references import Insights
 
 from tranche_operator.watch.kopf_handlers import make_registry, make_settings
 
@@ -62,10 +63,11 @@ class KopfThread:
             on_job=lambda *change: calls.put(self._on_job, *change),
             on_listing=lambda: calls.put(self._on_listing),
         )
-        before = asyncio.all_tasks()
+        before, insights = asyncio.all_tasks(), Insights()
         tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=make_settings(),
+            insights=insights,
             clusterwide=True,
             standalone=True,
             # Only peers use it, of which there are none. By default Kopf looks up the user of the process, and fails in
@@ -73,12 +75,28 @@ class KopfThread:
             identity=cast(Any, _IDENTITY),
             stop_flag=stop,
         )
+        tasks = [*tasks, asyncio.create_task(_fail_without_jobs(insights))]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         # Kopf's own stop may wait forever for a watch that requests credentials, which nothing provides any more.
         stopping = asyncio.create_task(kopf.run_tasks(tasks, ignored=before))
         await asyncio.wait([stopping], timeout=STOP_SECONDS / 2)
         for task in ended:
             task.result()
+
+
+async def _fail_without_jobs(insights: Insights) -> None:
+    """Run forever if Kopf watches the TrainingJobs.
+
+    Without access to definitions, Kopf looks for the resource once, at its start. It may ask another API server than
+    the one that served the TrainingJobs a moment ago, and would then watch nothing, with one warning.
+
+    Raises:
+        RuntimeError: Kopf has not found them.
+    """
+    await insights.ready_resources.wait()
+    if not insights.watched_resources:
+        raise RuntimeError("the API server does not list TrainingJobs among its resources")
+    await asyncio.Event().wait()
 
 
 class CallQueue:

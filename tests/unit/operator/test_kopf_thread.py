@@ -5,9 +5,12 @@ import getpass
 import json
 import ssl
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from tranche_operator.watch.kopf_thread import CALLS_AT_ONCE, CallQueue, KopfThread
 from tranche_testcluster.certificate import Authority
@@ -88,6 +91,85 @@ def test_watch_trusts_a_new_authority_of_the_api_server(tmp_path: Path) -> None:
         serving.cancel()
         await asyncio.wait([serving])
         server.close()
+
+    asyncio.run(scenario())
+
+
+class Discovery:
+    """An API server that answers Kopf's first requests, with an empty list of TrainingJobs."""
+
+    def __init__(self) -> None:
+        self.groups = [
+            {"name": "tranche.dev", "versions": [{"version": "v1alpha1"}], "preferredVersion": {"version": "v1alpha1"}}
+        ]
+        self.listed, self.is_over = asyncio.Event(), asyncio.Event()
+
+    def body(self, path: str) -> object:
+        """Return the body of a response."""
+        verbs = ["list", "watch"]
+        kinds = {
+            "/api/v1": {"name": "namespaces", "kind": "Namespace", "singularName": "namespace", "namespaced": False},
+            "/apis/tranche.dev/v1alpha1": {
+                "name": "trainingjobs",
+                "kind": "TrainingJob",
+                "singularName": "trainingjob",
+                "namespaced": True,
+            },
+        }
+        if path in kinds:
+            return {"resources": [kinds[path] | {"verbs": verbs}]}
+        if path == "/apis":
+            return {"groups": self.groups}
+        return {"versions": ["v1"]} if path == "/api" else {"metadata": {"resourceVersion": "5"}, "items": []}
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Respond to any request; a watch ends with the test."""
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await self.is_over.wait()
+            return response
+        if request.path.endswith("/trainingjobs"):
+            self.listed.set()
+        return web.json_response(self.body(request.path))
+
+
+@asynccontextmanager
+async def kopf_watches(folder: Path, api: Discovery) -> AsyncIterator["asyncio.Task[None]"]:
+    """Run Kopf against an API server."""
+    runner = web.ServerRunner(web.Server(api.respond))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    config = kubeconfig(folder, runner.addresses[0][1])
+    serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
+    try:
+        yield serving
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+        api.is_over.set()
+        await runner.cleanup()
+
+
+def test_watch_that_finds_no_jobs_in_the_discovery_fails(tmp_path: Path) -> None:
+    """Kopf looks once for the resources; another API server may not serve a new CRD yet, or not again."""
+
+    async def scenario() -> None:
+        api = Discovery()
+        api.groups = []
+        async with kopf_watches(tmp_path, api) as serving:
+            with pytest.raises(RuntimeError, match="does not list TrainingJobs"):
+                await asyncio.wait_for(asyncio.shield(serving), SECONDS)
+
+    asyncio.run(scenario())
+
+
+def test_watch_that_finds_the_jobs_lists_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        api = Discovery()
+        async with kopf_watches(tmp_path, api) as serving:
+            await asyncio.wait_for(api.listed.wait(), SECONDS)
+            assert not serving.done()
 
     asyncio.run(scenario())
 
