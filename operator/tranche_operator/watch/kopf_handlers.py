@@ -72,6 +72,8 @@ def _planned(plan: Mapping[str, Any]) -> dict[str, Any]:
 CONVENTION = f"operator.{GROUP}"
 """Prefix of Kopf's annotations and finalizers; none of our handlers makes Kopf write them."""
 LOGIN_RETRY_SECONDS = 5.0
+LONGEST_RETRY_AFTER_SECONDS = 60
+"""Longest pause between two requests of Kopf that a response may ask for; a proxy may set it to any value."""
 
 
 class Backoffs:
@@ -147,7 +149,8 @@ async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
     """Open Kopf's connection with the operator's credentials; Kopf requests a new one after a 401.
 
     It also does when it finds the session closed, as after a certificate that the known CA has not signed: the CA may
-    have been replaced.
+    have been replaced. Kopf would wait for any time that a 429 names, and end at one that is no number; after a failed
+    connection, it waits as `Backoffs` says.
 
     Raises:
         Unreachable: if there are no usable credentials.
@@ -162,10 +165,15 @@ async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
         request.headers.update(await credentials.headers())
         request.server_hostname = connection.get("server_hostname")
         try:
-            return await send(request)
+            response = await send(request)
         except aiohttp.ClientSSLError:
             await session.close()
             raise
+        asked = response.headers.get("Retry-After", "0")
+        if response.status == 429 and not (asked.isdecimal() and int(asked) <= LONGEST_RETRY_AFTER_SECONDS):
+            response.close()
+            raise aiohttp.ClientConnectionError(f"status 429 with Retry-After: {asked}")
+        return response
 
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=connection.get("ssl", True)),

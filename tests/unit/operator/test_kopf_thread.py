@@ -102,7 +102,9 @@ class Discovery:
         self.groups = [
             {"name": "tranche.dev", "versions": [{"version": "v1alpha1"}], "preferredVersion": {"version": "v1alpha1"}}
         ]
-        self.listed, self.is_over = asyncio.Event(), asyncio.Event()
+        self.listed, self.refused, self.is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.refusal: dict[str, str] = {}
+        """Headers of the first response to a list, with status 429; empty: a list."""
 
     def body(self, path: str) -> object:
         """Return the body of a response."""
@@ -129,6 +131,9 @@ class Discovery:
             await response.prepare(request)
             await self.is_over.wait()
             return response
+        if request.path.endswith("/trainingjobs") and self.refusal and not self.refused.is_set():
+            self.refused.set()
+            return web.Response(status=429, headers=self.refusal)
         if request.path.endswith("/trainingjobs"):
             self.listed.set()
         return web.json_response(self.body(request.path))
@@ -168,6 +173,19 @@ def test_watch_that_finds_the_jobs_lists_them(tmp_path: Path) -> None:
     async def scenario() -> None:
         api = Discovery()
         async with kopf_watches(tmp_path, api) as serving:
+            await asyncio.wait_for(api.listed.wait(), SECONDS)
+            assert not serving.done()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", ["86400", "Fri, 27 Nov 2026 08:00:00 GMT", "1 day"])
+def test_long_pause_that_a_proxy_names_is_not_waited_for(tmp_path: Path, asked: str) -> None:
+    async def scenario() -> None:
+        api = Discovery()
+        api.refusal = {"Retry-After": asked}
+        async with kopf_watches(tmp_path, api) as serving:
+            await asyncio.wait_for(api.refused.wait(), SECONDS)
             await asyncio.wait_for(api.listed.wait(), SECONDS)
             assert not serving.done()
 
