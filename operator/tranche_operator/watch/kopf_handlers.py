@@ -9,7 +9,9 @@ the operator itself, causes an event, and each relevant event costs a reconcile.
 misses. (`tranche_operator.watch.pod_cache` filters the events of pods.)
 """
 
+import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -72,6 +74,8 @@ def _planned(plan: Mapping[str, Any]) -> dict[str, Any]:
 CONVENTION = f"operator.{GROUP}"
 """Prefix of Kopf's annotations and finalizers; none of our handlers makes Kopf write them."""
 LOGIN_RETRY_SECONDS = 5.0
+MIN_WATCH_SECONDS = 1.0
+"""Time between the begins of two watches: Kopf begins the next one without a pause when the server ends one."""
 LONGEST_RETRY_AFTER_SECONDS = 60
 """Longest pause between two requests of Kopf that a response may ask for; a proxy may set it to any value."""
 
@@ -156,12 +160,16 @@ async def open_session(kubeconfig: str | None) -> kopf.AiohttpSession:
         Unreachable: if there are no usable credentials.
     """
     credentials = await Credentials.load(kubeconfig)
-    connection = credentials.connection
+    connection, began = credentials.connection, float("-inf")
 
     async def authorize(
         request: aiohttp.ClientRequest,
         send: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
     ) -> aiohttp.ClientResponse:
+        nonlocal began
+        if "watch" in request.url.query:
+            await asyncio.sleep(began + MIN_WATCH_SECONDS - time.monotonic())
+            began = time.monotonic()
         request.headers.update(await credentials.headers())
         request.server_hostname = connection.get("server_hostname")
         try:

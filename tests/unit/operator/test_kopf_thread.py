@@ -5,6 +5,7 @@ import getpass
 import json
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -105,6 +106,8 @@ class Discovery:
         self.listed, self.refused, self.is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.refusal: dict[str, str] = {}
         """Headers of the first response to a list, with status 429; empty: a list."""
+        self.watches: asyncio.Queue[float] = asyncio.Queue()
+        """Times at which watches began."""
 
     def body(self, path: str) -> object:
         """Return the body of a response."""
@@ -127,6 +130,7 @@ class Discovery:
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """Respond to any request; a watch ends with the test."""
         if "watch" in request.query:
+            self.watches.put_nowait(time.monotonic())
             response = web.StreamResponse()
             await response.prepare(request)
             await self.is_over.wait()
@@ -188,6 +192,17 @@ def test_long_pause_that_a_proxy_names_is_not_waited_for(tmp_path: Path, asked: 
             await asyncio.wait_for(api.refused.wait(), SECONDS)
             await asyncio.wait_for(api.listed.wait(), SECONDS)
             assert not serving.done()
+
+    asyncio.run(scenario())
+
+
+def test_watches_that_end_at_once_begin_a_second_apart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        api = Discovery()
+        api.is_over.set()
+        async with kopf_watches(tmp_path, api), asyncio.timeout(SECONDS):
+            begins = [await api.watches.get() for _ in range(3)]
+        assert begins[2] - begins[0] > 1.9
 
     asyncio.run(scenario())
 
