@@ -112,7 +112,7 @@ class Discovery:
     def body(self, path: str) -> object:
         """Return the body of a response."""
         verbs = ["list", "watch"]
-        kinds = {
+        kinds: dict[str, dict[str, object]] = {
             "/api/v1": {"name": "namespaces", "kind": "Namespace", "singularName": "namespace", "namespaced": False},
             "/apis/tranche.dev/v1alpha1": {
                 "name": "trainingjobs",
