@@ -61,6 +61,7 @@ NOT_HERE = {
     r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",
     r"kubectl delete pod POD .*": "takes a pod whose containers have ended from a node that does not answer",
     r"kubectl patch pod POD .*": "takes the finalizer off a pod of a tranche that is gone for good",
+    r"kubectl delete validatingadmissionpolicybindings .*": "integration/manifests/test_admission_policies.py types it",
     r"(\.venv/bin/)?python benchmarks/.*": "minutes to hours",
     r"tranche (compare|simulate) .*data/traces/.*": "minutes to hours, on logs of other people",
 }

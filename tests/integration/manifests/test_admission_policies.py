@@ -46,9 +46,14 @@ def guarded(cluster: Cluster) -> Cluster:
         cluster.kubectl("-n", namespace, "create", "role", "owner", *everything)
         cluster.kubectl(*binding, "owner", "--role=owner", f"--user={OWNER}")
     applied(cluster, job("earlier", weight=500, preemption={"restartOverhead": "1h"}))
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tranche-tenancy"}, "data": LIMITS}
-    config["metadata"]["namespace"] = "tranche-system"  # type: ignore[index]
-    applied(cluster, config)
+    enforce_policies(cluster)
+    return cluster
+
+
+def enforce_policies(cluster: Cluster) -> None:
+    """Apply the limits and the policies, and wait until the API server enforces them."""
+    metadata = {"name": "tranche-tenancy", "namespace": "tranche-system"}
+    applied(cluster, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": LIMITS})
     for name in ("admission-policies.yaml", "page-policy.yaml"):
         cluster.kubectl("apply", "-f", str(manifests() / name))
     eventually(lambda: "only tranche-scheduler" in refusal(cluster, status("earlier"), OWNER), "policy tranche-status")
@@ -60,7 +65,6 @@ def guarded(cluster: Cluster) -> Cluster:
     )
     paged = job("earlier", weight=500, estimatedDuration="1h", preemption={"restartOverhead": "1h"})
     eventually(lambda: "may change only" in refusal(cluster, paged, SCHEDULER), "policy tranche-page-actions")
-    return cluster
 
 
 def job(name: str, namespace: str = "default", **spec: Any) -> dict[str, Any]:
@@ -435,3 +439,19 @@ def test_quota_of_page_keeps_gpus_for_training(guarded: Cluster) -> None:
     assert "exceeded quota" in asking(priorityClassName="system-cluster-critical")
     assert asking(priorityClassName="tranche-normal") == ""
     assert refusal(guarded, pod("small", labelled=False)) == ""
+
+
+def test_without_the_limits_jobs_cannot_change_or_end(guarded: Cluster) -> None:
+    """As after the deletion of the namespace of tranche. Without the bindings of the policies, the deletion ends."""
+    applied(guarded, job("left"))
+    guarded.kubectl("-n", "tranche-system", "delete", "configmap", "tranche-tenancy")
+    try:
+        eventually(lambda: "no params found" in refusal(guarded, job("probe")), "the limits are missing")
+        guarded.request("DELETE", f"{JOBS}/left", {"propagationPolicy": "Foreground"})
+        assert "no params found" in refusal(guarded, job("left", suspend=True), None)
+        page = blocks(ROOT / "docs/how-to/recovering.md")
+        command = next(one.text for one in page if "validatingadmissionpolicybindings" in one.text)
+        guarded.kubectl(*command.split()[1:])
+        eventually(lambda: guarded.request("GET", f"{JOBS}/left")[0] == 404, "the deletion ends")
+    finally:
+        enforce_policies(guarded)
