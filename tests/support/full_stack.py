@@ -95,6 +95,44 @@ class Jobs:
         )
         return self.status(name)
 
+    def end_worker(self, pod: Mapping[str, Any], message: str = "") -> None:
+        """Let a running worker exit with status 0 and leave this termination message."""
+        self._end(self.cluster.request("GET", _path(pod))[1], message)
+
+    def complete(self, *names: str) -> dict[str, Any]:
+        """Let each worker of these jobs exit with status 0 as soon as it runs, until the jobs have succeeded.
+
+        A test that does this may submit long jobs, which train as long as it needs them, however slow the machine is.
+
+        Returns:
+            The status of the last job.
+        """
+        for name in names:
+            self.until(f"{name} Succeeded", lambda name=name: self._has_succeeded(name))  # type: ignore[misc]
+        return self.status(names[-1])
+
+    def _has_succeeded(self, name: str) -> bool:
+        """Return whether a job has succeeded, after its workers that run have ended."""
+        for pod in self._running(name):
+            self._end(pod)
+        return bool(self.status(name).get("phase") == "Succeeded")
+
+    def _running(self, name: str) -> list[dict[str, Any]]:
+        """Return the workers of a job that run."""
+        return [pod for pod in self.pods(name) if is_running(pod) and role(pod) == "worker"]
+
+    def _end(self, pod: dict[str, Any], message: str = "") -> None:
+        (container,) = pod["status"]["containerStatuses"]
+        at = container["state"]["running"]["startedAt"]
+        over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
+        pod["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
+        status, answer = self.cluster.request("PUT", f"{_path(pod)}/status", pod)
+        assert status == 200, answer
+
+    def until_running(self, name: str, workers: int) -> None:
+        """Wait until this many workers of a job run; its `activeWorkers` counts pods that have not started, too."""
+        self.until(f"{workers} workers of {name} run", lambda: len(self._running(name)) == workers)
+
     def delete(self, *names: str) -> None:
         """Delete jobs, all of them before a pod ends whose place another one would take, and wait for their pods."""
         for name in names:
@@ -219,17 +257,6 @@ class Whole(Jobs):
         known = lambda: (status := self.report(job, token, body, replica)[0]) != 503 and status  # noqa: E731
         return int(self.until("the replica knows the pod", known))
 
-    def end_worker(self, pod: Mapping[str, Any], message: str = "") -> None:
-        """Let a running worker exit with status 0 and leave this termination message."""
-        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
-        now = self.cluster.request("GET", path)[1]
-        (container,) = now["status"]["containerStatuses"]
-        at = container["state"]["running"]["startedAt"]
-        over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
-        now["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
-        status, answer = self.cluster.request("PUT", f"{path}/status", now)
-        assert status == 200, answer
-
     def change(self, name: str, spec: Mapping[str, Any]) -> None:
         """Change fields of the specification of a job."""
         path, kind = f"{API}/namespaces/default/trainingjobs/{name}", "application/merge-patch+json"
@@ -244,6 +271,15 @@ class Whole(Jobs):
                 (done := [trained_batches(pod) for pod in self.pods(name) if is_running(pod)]) and min(done) >= batches
             ),
         )
+
+
+def _path(pod: Mapping[str, Any]) -> str:
+    return f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+
+
+def role(pod: Mapping[str, Any]) -> str:
+    """Return the role of a pod in its job."""
+    return str(pod["metadata"]["labels"]["tranche.dev/role"])
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:

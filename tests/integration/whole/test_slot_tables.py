@@ -71,7 +71,8 @@ def test_jobs_keep_their_cells_over_a_take_over(whole: Whole) -> None:
     assert not whole.pods("later")
 
     for name in ("one", "two"):
-        whole.end_worker(*whole.pods(name))
+        (worker,) = whole.pods(name)
+        whole.end_worker(worker)
     for name in ("one", "two", "later"):
         progress = whole.until_phase(name, "Succeeded", SECONDS)["progress"]
         assert (progress["failures"], progress["preemptions"]) == (0, 0), name
