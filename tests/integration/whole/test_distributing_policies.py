@@ -8,6 +8,8 @@ from support.full_stack import VALIDATED, Whole, full_stack
 from tranche.model.attempt_record import AttemptRecord, unpack
 
 GPUS = 4
+LONG = 3000.0
+"""Seconds of a chunk that does not end during its test, and a third of them neither, however slow the machine is."""
 
 
 @pytest.fixture(params=["dorm", "optimus", "rrh"])
@@ -23,10 +25,10 @@ def attempts(whole: Whole, name: str) -> set[int]:
 
 
 def test_arrival_and_completion_move_workers_and_take_over_none(whole: Whole) -> None:
-    whole.submit("large", chunks=GPUS, seconds=600.0)
-    whole.until("all four run", lambda: whole.status("large").get("activeWorkers") == GPUS)
-    whole.until_trained("large", 1)
-    whole.submit("small", chunks=2, seconds=200.0)
+    whole.submit("large", chunks=GPUS, seconds=LONG)
+    whole.until_running("large", GPUS)
+    whole.until_trained("large", 0)
+    whole.submit("small", chunks=2, seconds=LONG / 3)
     whole.until("a worker of the second job", lambda: whole.status("small").get("activeWorkers", 0) >= 1)
     whole.until("each GPU is used", lambda: len(attempts(whole, "large")) + len(attempts(whole, "small")) == GPUS)
     stopped = GPUS - len(attempts(whole, "large"))
@@ -43,7 +45,7 @@ def test_arrival_and_completion_move_workers_and_take_over_none(whole: Whole) ->
         assert attempts(whole, name) == known, name
 
     whole.delete("small")
-    whole.until("all four run again", lambda: whole.status("large").get("activeWorkers") == GPUS)
+    whole.until_running("large", GPUS)
     progress = whole.status("large")["progress"]
     assert (progress["preemptions"], progress["failures"]) == (stopped, 0)
     whole.delete("large")

@@ -23,9 +23,9 @@ def proxy() -> Iterator[tuple[Whole, FaultProxy]]:
 def test_pod_missing_from_delayed_watch_is_not_counted_as_lost(proxy: tuple[Whole, FaultProxy]) -> None:
     whole, between = proxy
     between.faults = Faults(held="/pods")
-    whole.submit("unseen", seconds=20.0)
+    whole.submit("unseen", seconds=100.0)
     whole.until("its pod runs", lambda: "Running" in phases(whole))
-    whole.until_trained("unseen", 2)
+    whole.until_trained("unseen", 1)
     suspend(whole, True)
     whole.until("its pod has ended", lambda: "Running" not in phases(whole))
     between.faults = Faults()

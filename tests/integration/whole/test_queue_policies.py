@@ -20,22 +20,22 @@ def whole() -> Iterator[Whole]:
 
 
 def test_job_with_least_work_runs_first_and_victim_resumes(whole: Whole) -> None:
-    whole.submit("large", chunks=4, seconds=15.0)
-    whole.until("all four run", lambda: whole.status("large").get("activeWorkers") == 4)
-    whole.until_trained("large", 4)
+    whole.submit("large", chunks=4, seconds=100.0)
+    whole.until_running("large", 4)
+    whole.until_trained("large", 1)
     whole.submit("small", chunks=2, seconds=1.0)
     whole.until_phase("small", "Succeeded")
     whole.until("both ends are counted", lambda: counted(whole, "large", 2))
     assert whole.status("large")["progress"]["preemptions"] == 2
     assert preemptors(whole.status("large")) == ["default/small"] * 2
-    status = whole.until_phase("large", "Succeeded")
+    status = whole.complete("large")
     assert status["progress"]["chunks"] == "4/4"
     whole.delete("large", "small")
 
 
 def test_preemption_names_preemptor_reason_and_cost(whole: Whole) -> None:
     whole.submit("victim", chunks=4, seconds=100.0)
-    whole.until("all four run", lambda: whole.status("victim").get("activeWorkers") == 4)
+    whole.until_running("victim", 4)
     whole.until_trained("victim", 1)
     whole.submit("urgent", chunks=2, seconds=1.0)
     try:
@@ -50,8 +50,8 @@ def test_preemption_names_preemptor_reason_and_cost(whole: Whole) -> None:
             assert one.ended is not None
             assert 0.0 <= one.lost_seconds <= one.ended - one.started
         assert progress["attemptTotals"] == {"Preempted": 2}
-        (done,) = whole.status("urgent")["progress"]["victims"]
-        assert (done["job"], done["workers"]) == ("default/victim", 2)
+        due = [("default/victim", 2)]
+        whole.until("its cost", lambda: [(one["job"], one["workers"]) for one in victims(whole, "urgent")] == due)
         with Client("default", kubeconfig=str(whole.cluster.kubeconfig)) as client:
             known = client.history("victim", log_lines=0)
             ended = [one for one in known.attempts if one.outcome == "Preempted"]
@@ -76,6 +76,11 @@ COST = re.compile(
 )
 
 
+def victims(whole: Whole, name: str) -> list[dict[str, Any]]:
+    """Return what a job has preempted, which the planner writes later than the ends themselves."""
+    return list(whole.status(name)["progress"].get("victims", ()))
+
+
 def counted(whole: Whole, name: str, ends: int) -> dict[str, Any] | None:
     """Return the ledger of a job once it has counted this many ended pods."""
     progress: dict[str, Any] = whole.status(name)["progress"]
@@ -94,10 +99,10 @@ def messages(whole: Whole, name: str) -> list[str]:
 
 
 def test_fully_preempted_job_says_when_it_resumes(whole: Whole) -> None:
-    whole.submit("stopped", chunks=4, seconds=100.0)
-    whole.until("all four run", lambda: whole.status("stopped").get("activeWorkers") == 4)
+    whole.submit("stopped", chunks=4, seconds=150.0)
+    whole.until_running("stopped", 4)
     whole.until_trained("stopped", 1)
-    whole.submit("quick", chunks=4, seconds=30.0)
+    whole.submit("quick", chunks=4, seconds=120.0)
     try:
         with Client("default", kubeconfig=str(whole.cluster.kubeconfig)) as client:
 
@@ -146,14 +151,14 @@ def preemptors(status: dict[str, Any]) -> list[str]:
 
 
 def test_killed_planner_restores_queue_and_preemption(whole: Whole) -> None:
-    whole.submit("long", chunks=4, seconds=200.0)
-    whole.until("all four run", lambda: whole.status("long").get("activeWorkers") == 4)
+    whole.submit("long", chunks=4, seconds=2000.0)
+    whole.until_running("long", 4)
     whole.stack.kill("scheduler")
     whole.submit("short", chunks=1, seconds=0.5)
     whole.stack.start_scheduler()
     whole.until_phase("short", "Succeeded")
     whole.until("the victim runs again", lambda: (whole.status("long").get("plan") or {}).get("attempts") == 5)
-    whole.until("all four run", lambda: whole.status("long").get("activeWorkers") == 4)
+    whole.until_running("long", 4)
     status = whole.status("long")
     assert status["progress"]["preemptions"] == 1, status["progress"]["history"]
     assert preemptors(status) == ["default/short"]

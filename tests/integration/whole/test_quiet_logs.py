@@ -34,16 +34,16 @@ def lines(whole: Whole) -> list[dict[str, Any]]:
 
 def work(whole: Whole, proxy: FaultProxy) -> None:
     """Run jobs that preempt, a gang, a job that is suspended, and a job that is deleted; break all watches."""
-    whole.submit("large", chunks=2, seconds=12.0, zone="edge-a")
-    whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
-    whole.until_trained("large", 10)
+    whole.submit("large", chunks=2, seconds=100.0, zone="edge-a")
+    whole.until_running("large", 2)
+    whole.until_trained("large", 1)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
     whole.until("a victim", lambda: whole.status("large")["progress"]["preemptions"])
     assert proxy.cut() > 5
     gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "60s"}
     whole.submit("gang", chunks=4, seconds=100.0, zone="edge-b", **gang)
-    whole.submit("pausing", chunks=2, seconds=12.0, zone="edge-b")
-    whole.submit("doomed", chunks=2, seconds=60.0, zone="edge-b")
+    whole.submit("pausing", chunks=2, seconds=300.0, zone="edge-b")
+    whole.submit("doomed", chunks=2, seconds=300.0, zone="edge-b")
     whole.until_phase("pausing", "Running")
     whole.until_phase("doomed", "Running")
     path = f"{API}/namespaces/default/trainingjobs/pausing"
@@ -51,8 +51,9 @@ def work(whole: Whole, proxy: FaultProxy) -> None:
     whole.delete("doomed")
     whole.until_phase("pausing", "Suspended")
     whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, MERGE)
-    for name in ("small", "gang", "pausing", "large"):
+    for name in ("small", "gang"):
         whole.until_phase(name, "Succeeded")
+    whole.complete("pausing", "large")
     whole.delete("gang", "pausing", "large", "small")
 
 

@@ -46,7 +46,7 @@ def explanation(whole: Whole, name: str) -> str:
 @pytest.mark.usefixtures("quota")
 def test_jobs_share_namespace_quota_without_rejected_pods(whole: Whole) -> None:
     whole.submit("first", chunks=4, seconds=10.0)
-    whole.until("two workers run", lambda: whole.status("first").get("activeWorkers") == 2)
+    whole.until_running("first", 2)
     whole.submit("second", chunks=8, seconds=2.0)
     wanted = "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
     whole.until("the quota is named", lambda: explanation(whole, "second") == wanted)
@@ -58,12 +58,12 @@ def test_jobs_share_namespace_quota_without_rejected_pods(whole: Whole) -> None:
 
 @pytest.mark.usefixtures("quota")
 def test_shorter_job_takes_quota_after_pods_of_longer_job_end(whole: Whole) -> None:
-    whole.submit("long", chunks=2, seconds=15.0)
-    whole.until("two workers run", lambda: whole.status("long").get("activeWorkers") == 2)
+    whole.submit("long", chunks=2, seconds=300.0)
+    whole.until_running("long", 2)
     whole.submit("short", chunks=2, seconds=1.0)
     whole.until_phase("short", "Succeeded")
     assert whole.status("long")["phase"] != "Succeeded"
-    status = whole.until_phase("long", "Succeeded")
+    status = whole.complete("long")
     assert status["progress"]["preemptions"] >= 1
     assert refused(whole, "short") == refused(whole, "long") == []
     whole.delete("long", "short")

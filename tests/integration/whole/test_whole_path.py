@@ -21,17 +21,17 @@ def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
 def test_job_with_less_work_preempts_and_victim_resumes_later(
     whole: Whole,
 ) -> None:
-    whole.submit("large", chunks=2, seconds=12.0, zone="edge-a")
-    whole.until("both workers run", lambda: whole.status("large").get("activeWorkers") == 2)
-    whole.until_trained("large", 10)
+    whole.submit("large", chunks=2, seconds=60.0, zone="edge-a")
+    whole.until_running("large", 2)
+    whole.until_trained("large", 2)
     whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
     waiting = whole.until("a victim", lambda: whole.status("large")["progress"]["preemptions"])
     assert waiting == 1
     partial = whole.status("large")["progress"]["running"]
     assert partial
-    assert 5 < partial[0]["batches"] < 50
+    assert 1 <= partial[0]["batches"] < 50
     whole.until_phase("small", "Succeeded")
-    status = whole.until_phase("large", "Succeeded")
+    status = whole.complete("large")
     assert status["progress"]["chunks"] == "2/2"
     resumed = [p for p in whole.pods("large") if "tranche.dev/attempt" in p["metadata"]["labels"]]
     environment = [
@@ -44,20 +44,19 @@ def test_job_with_less_work_preempts_and_victim_resumes_later(
 
 
 def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
-    whole.submit("wide", gpus=8, seconds=10.0)
-    whole.submit("narrow", chunks=2, seconds=10.0)
+    whole.submit("wide", gpus=8, seconds=300.0)
+    whole.submit("narrow", chunks=2, seconds=300.0)
     whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
-    whole.until_phase("wide", "Succeeded")
-    whole.until_phase("narrow", "Succeeded")
+    whole.complete("wide", "narrow")
     whole.delete("wide", "narrow")
 
 
 def test_waiting_job_has_planned_times_and_an_explanation(
     whole: Whole,
 ) -> None:
-    whole.submit("ahead", chunks=2, seconds=60.0, zone="edge-a")
+    whole.submit("ahead", chunks=2, seconds=600.0, zone="edge-a")
     whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=300.0, zone="edge-a")
+    whole.submit("behind", chunks=2, seconds=3000.0, zone="edge-a")
     plan = whole.until(
         "a plan",
         lambda: whole.status("behind").get("plan", {}).get("estimatedCompletion") and whole.status("behind")["plan"],
@@ -81,13 +80,12 @@ def running_pods(whole: Whole, job: str) -> set[str]:
 
 
 def test_planner_killed_and_restarted_loses_nothing(whole: Whole) -> None:
-    whole.submit("steady", chunks=6, seconds=5.0, zone="edge-a")  # none of the three rounds may be missed
-    whole.until_phase("steady", "Running")
+    whole.submit("steady", chunks=6, seconds=300.0, zone="edge-a")
     for _ in range(3):
-        whole.until_trained("steady", 4)
-        workers = running_pods(whole, "steady")
+        whole.until("both workers run", lambda: len(running_pods(whole, "steady")) == 2)
         whole.stack.kill("scheduler")
-        whole.until("the workers end while no planner runs", lambda: not workers & running_pods(whole, "steady"))  # noqa: B023
+        for pod in filter(is_running, whole.pods("steady")):
+            whole.end_worker(pod)
         whole.stack.start_scheduler()
     status = whole.until_phase("steady", "Succeeded")
     assert status["progress"]["chunks"] == "6/6"
@@ -141,17 +139,17 @@ def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> No
 
 
 def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
-    whole.submit("pausing", chunks=1, seconds=12.0)
+    whole.submit("pausing", chunks=1, seconds=60.0)
     whole.until_phase("pausing", "Running")
-    whole.until_trained("pausing", 10)
+    whole.until_trained("pausing", 2)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
     kind = "application/merge-patch+json"
     whole.cluster.request("PATCH", path, {"spec": {"suspend": True}}, kind)
     whole.until_phase("pausing", "Suspended")
     (saved,) = whole.until("its work is counted", lambda: whole.status("pausing")["progress"].get("running"))
-    assert saved["batches"] > 5
+    assert saved["batches"] >= 1
     whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
-    whole.until_phase("pausing", "Succeeded")
+    whole.complete("pausing")
     whole.delete("pausing")
 
 
