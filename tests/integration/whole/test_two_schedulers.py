@@ -22,8 +22,10 @@ logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
-LIMIT_SECONDS = 45.0
-"""Longest failover on a machine that runs other tests; alone it takes at most 15 s. The Lease expires after 8 s."""
+LIMIT_SECONDS = 90.0
+"""Longest failover on a slow machine that runs other tests; else it takes at most 15 s. The Lease expires after 8 s."""
+ANSWER_SECONDS = 20.0
+"""Longest time for an answer of an extender there."""
 
 
 class Pair:
@@ -69,15 +71,15 @@ def ask(port: int, verb: str, pod: dict[str, Any]) -> Any:
     """Return the answer of an extender to a request of kube-scheduler."""
     body = json.dumps({"Pod": pod, "NodeNames": ["edge-a-0", "edge-a-1", "edge-b-0"]}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/{verb}", body)
-    with urllib.request.urlopen(request, timeout=5) as reply:
+    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as reply:
         return json.load(reply)
 
 
 def begin_preemption(whole: Whole, prefix: str) -> None:
     """Two workers of a large job run, and one of them is being stopped for a small one; it takes three seconds."""
-    whole.submit(f"{prefix}-large", chunks=2, seconds=15.0, zone="edge-a", checkpoint_seconds=3.0)
-    whole.until("both workers run", lambda: whole.status(f"{prefix}-large").get("activeWorkers") == 2)
-    whole.until_trained(f"{prefix}-large", 3)
+    whole.submit(f"{prefix}-large", chunks=2, seconds=100.0, zone="edge-a", checkpoint_seconds=3.0)
+    whole.until_running(f"{prefix}-large", 2)
+    whole.until_trained(f"{prefix}-large", 1)
     whole.submit(f"{prefix}-small", seconds=1.0, zone="edge-a")
     whole.until("a victim", lambda: any(w["state"] == "Closing" for w in windows(whole.job(f"{prefix}-large"))))
 
@@ -115,9 +117,14 @@ def chunks(pod: dict[str, Any]) -> str:
     return str(variables["TRANCHE_CHUNKS"])
 
 
-def assert_all_succeed(whole: Whole, names: list[str]) -> None:
+def assert_all_succeed(whole: Whole, names: list[str], long: str) -> None:
+    """The jobs succeed, and a long one, whose workers end as soon as it is waited for."""
     for name in names:
-        progress = whole.until_phase(name, "Succeeded")["progress"]
+        whole.until_phase(name, "Succeeded")
+    whole.complete(long)
+    names = [*names, long]
+    for name in names:
+        progress = whole.status(name)["progress"]
         assert progress["failures"] == 0
     whole.delete(*names)
 
@@ -126,7 +133,7 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
     leader = whole.leader()
     assert leader == "scheduler"
     term = whole.term()
-    whole.submit("asked", seconds=20.0, zone="edge-b")
+    whole.submit("asked", seconds=600.0, zone="edge-b")
     whole.until_phase("asked", "Running")
     (pod,) = whole.pods("asked")
 
@@ -142,7 +149,7 @@ def test_follower_answers_from_same_plans_and_writes_nothing(whole: Whole, pair:
         return bool(jobs[0])
 
     whole.until("both agree", agree)
-    whole.until_phase("asked", "Succeeded")
+    whole.complete("asked")
     assert (whole.leader(), whole.term()) == (leader, term)
     whole.delete("asked")
 
@@ -207,7 +214,7 @@ def test_leader_killed_during_preemption_fails_over_in_time(whole: Whole, pair: 
         logger.info("failover after a kill: %.1f s, %d arrivals", seconds, len(arrivals.names))
         # The first plan of the new leader may be that of another job.
         whole.until("one preemption counts", lambda: whole.status("kill-large")["progress"]["preemptions"] == 1)
-        assert_all_succeed(whole, [*arrivals.names, "kill-small", "kill-large"])
+        assert_all_succeed(whole, [*arrivals.names, "kill-small"], "kill-large")
         assert_nothing_was_done_twice(history)
     finally:
         pair.restart(killed)
@@ -226,7 +233,7 @@ def test_resumed_former_leader_is_refused_and_exits(whole: Whole, pair: Pair, hi
     finally:
         whole.stack.signal(stopped, signal.SIGCONT)
     pair.await_restart(stopped, "this planner is not the leader any more")
-    assert_all_succeed(whole, [*arrivals.names, "stop-small", "stop-large"])
+    assert_all_succeed(whole, [*arrivals.names, "stop-small"], "stop-large")
     assert_nothing_was_done_twice(history)
 
 

@@ -20,6 +20,8 @@ from tranche_testcluster import Scaling
 ZONE = "topology.kubernetes.io/zone"
 START_SECONDS = 2.0
 CHUNK_SECONDS = 10.0
+LONG = 600.0
+"""Seconds of a chunk that the test ends itself, so that all train however slow the machine is."""
 SITES = ("edge", "cloud")
 SCALING = Scaling("cloud", gpus=2, start_seconds=START_SECONDS, idle_seconds=1.0, most_nodes=3)
 
@@ -63,17 +65,17 @@ def test_a_job_bursts_into_the_cloud_and_its_nodes_go_again(whole: Whole) -> Non
     whole.until("the cloud is known", lambda: site_status(whole).get("connected"))
     assert site_status(whole)["nodes"] == 0
     assert not cloud_nodes(whole)
-    whole.submit("burst", chunks=4, seconds=3 * CHUNK_SECONDS, data=data(4))
+    whole.submit("burst", chunks=4, seconds=LONG, data=data(4))
     whole.until("all train", lambda: running(whole, "burst") == 4)
     assert sites_of_pods(whole, "burst") == ["cloud", "cloud", "cloud", "edge"]
     assert len(cloud_nodes(whole)) == 2
-    whole.until("GPUs are counted", lambda: site_status(whole).get("allocatedGpus") == 3)
-    assert (site_status(whole)["nodes"], site_status(whole)["gpus"]) == (2, 4)
+    counts = {"nodes": 2, "gpus": 4, "allocatedGpus": 3}
+    whole.until("nodes and GPUs are counted", lambda: counts.items() <= site_status(whole).items())
     windows = whole.status("burst")["plan"]["workers"]
     named = whole.until("nodes are named", lambda: _nodes_of(whole, "burst"))
     assert {name.partition("-")[0] for name in named} == {"cloud", "edge"}
     assert {window["site"] for window in windows} == {"cloud", "edge"}
-    status = whole.until_phase("burst", "Succeeded")
+    status = whole.complete("burst")
     assert status["plan"]["attempts"] == 4, "each window that was opened was used"
     assert status["progress"].get("failures", 0) == 0
     whole.until("cloud nodes are gone", lambda: not cloud_nodes(whole))
@@ -90,11 +92,13 @@ def test_a_later_job_that_fits_trains_at_the_edge_only(whole: Whole) -> None:
 
 
 def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
-    whole.submit("kept", chunks=3, seconds=3 * CHUNK_SECONDS, data=data(3))  # longer than the restart takes
+    whole.submit("kept", chunks=3, seconds=LONG, data=data(3))
     whole.until("nodes are named", lambda: "cloud" in {n.partition("-")[0] for n in _nodes_of(whole, "kept")})
+    term = whole.term()
     whole.stack.kill("scheduler")
     whole.stack.start_scheduler()
-    status = whole.until_phase("kept", "Succeeded")
+    whole.until("a plan of the next one", lambda: whole.has_plan_after(term))
+    status = whole.complete("kept")
     assert status["plan"]["attempts"] == 3, "each window that was opened before was used"
     assert status["progress"].get("failures", 0) == 0
     whole.delete("kept")
@@ -103,7 +107,7 @@ def test_a_killed_scheduler_takes_cloud_windows_over(whole: Whole) -> None:
 def test_failed_job_avoids_its_former_cloud_node(whole: Whole) -> None:
     whole.submit("bad", zone="cloud", exit_code=1, runPolicy={"backoffLimit": 1})
     whole.until_phase("bad", "Failed")
-    first, second = sorted(whole.pods("bad"), key=lambda pod: pod["metadata"]["creationTimestamp"])
+    first, second = sorted(whole.pods("bad"), key=lambda pod: int(pod["metadata"]["labels"]["tranche.dev/attempt"]))
     (term,) = second["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     name = first["spec"]["nodeName"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": [name]}]
@@ -125,11 +129,11 @@ def waiting(whole: Whole, name: str, zone: str) -> int:
 
 def test_waiting_pods_follow_a_changed_selector(whole: Whole) -> None:
     select(whole, "misspelt")
-    whole.submit("follows", chunks=3, seconds=3 * CHUNK_SECONDS, data=data(3))
+    whole.submit("follows", chunks=3, seconds=LONG, data=data(3))
     whole.until("the pods wait", lambda: waiting(whole, "follows", "misspelt") == 2)
     select(whole, "cloud")
     whole.until("no pod keeps the former labels", lambda: waiting(whole, "follows", "misspelt") == 0)
-    status = whole.until_phase("follows", "Succeeded")
+    status = whole.complete("follows")
     assert status["progress"].get("failures", 0) == 0
     whole.delete("follows")
 
