@@ -57,7 +57,7 @@ def test_bad_node_fails_no_job_and_gets_few_pods(busy: Whole, play: Play) -> Non
 
         def wait() -> bool:
             node.look()
-            return {busy.status(name)["phase"] for name in JOBS} == {"Waiting"}
+            return {busy.status(name).get("phase") for name in JOBS} == {"Waiting"}
 
         busy.until("both wait", wait)  # the operator writes this phase later than the planner its plan
         assert len(node.bound) <= MAX_PODS

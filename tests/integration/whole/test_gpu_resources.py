@@ -46,8 +46,8 @@ def nodes_of(whole: Whole, name: str) -> set[str]:
 def test_jobs_of_both_resources_run_each_on_its_own_nodes(whole: Whole) -> None:
     whole.submit("amd", chunks=2, seconds=LONG, container=asks(AMD))
     whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
-    whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
-    whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
+    whole.until_running("amd", 2)
+    whole.until_running("nvidia", 4)
     assert nodes_of(whole, "amd") == {"edge-b-0"}
     assert nodes_of(whole, "nvidia") == {"edge-a-0", "edge-c-0"}
     assert [whole.status(name)["progress"]["failures"] for name in ("amd", "nvidia")] == [0, 0]
@@ -56,11 +56,11 @@ def test_jobs_of_both_resources_run_each_on_its_own_nodes(whole: Whole) -> None:
 
 def test_waiting_job_names_its_resource(whole: Whole) -> None:
     whole.submit("long", chunks=2, seconds=LONG, container=asks(AMD), preemption={"policy": "Never"})
-    whole.until("both GPUs are in use", lambda: whole.status("long").get("activeWorkers") == 2)
+    whole.until_running("long", 2)
     whole.submit("behind", seconds=20.0, container=asks(AMD))
     whole.until("it waits", lambda: explanation(whole, "behind").startswith("waits for 1 amd.com/gpu at cluster until"))
     whole.delete("long")
-    whole.until("it runs", lambda: whole.status("behind").get("activeWorkers") == 1)
+    whole.until_running("behind", 1)
     whole.delete("behind")
 
 
@@ -84,11 +84,11 @@ def test_quota_of_one_resource_leaves_the_other(whole: Whole) -> None:
     path = impose_quota(whole.cluster, "amd", {f"requests.{AMD}": "1"})
     whole.submit("amd", chunks=2, seconds=LONG, container=asks(AMD))
     whole.submit("nvidia", chunks=4, seconds=LONG, container=asks(NVIDIA))
-    whole.until("four workers of nvidia run", lambda: whole.status("nvidia").get("activeWorkers") == 4)
-    whole.until("one worker of amd runs", lambda: whole.status("amd").get("activeWorkers") == 1)
+    whole.until_running("nvidia", 4)
+    whole.until_running("amd", 1)
     stays(lambda: len(whole.status("amd")["plan"]["workers"]) == 1, "the quota is not exceeded", seconds=1.0)
     whole.cluster.request("DELETE", path)
-    whole.until("two workers of amd run", lambda: whole.status("amd").get("activeWorkers") == 2)
+    whole.until_running("amd", 2)
     whole.delete("amd", "nvidia")
 
 
@@ -116,11 +116,12 @@ def test_job_starts_on_the_fastest_kind_with_its_declared_time(whole: Whole) -> 
 
 
 def test_last_chunk_waits_for_the_faster_gpu(whole: Whole) -> None:
-    model = {"stepTime": "160ms", "stepTimes": {"T4": "1600ms"}}
-    whole.submit("tail", chunks=3, seconds=8.0, container=asks(NVIDIA), model=model)
-    whole.until("two workers run", lambda: whole.status("tail").get("activeWorkers") == 2)
-    assert "free GPUs are slower and would complete its waiting chunks later" in explanation(whole, "tail")
-    whole.until_phase("tail", "Succeeded")
+    model = {"stepTime": "6s", "stepTimes": {"T4": "60s"}}
+    whole.submit("tail", chunks=3, seconds=300.0, container=asks(NVIDIA), model=model)
+    whole.until_running("tail", 2)
+    sentence = "free GPUs are slower and would complete its waiting chunks later"
+    whole.until("that is said", lambda: sentence in explanation(whole, "tail"))
+    whole.complete("tail")
     assert {one["node"] for one in whole.status("tail")["progress"]["attempts"]} == {"edge-c-0"}
     whole.delete("tail")
 

@@ -18,14 +18,14 @@ def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: 
     takes = {name: most(offered[name]) if name != "nvidia.com/gpu" else amount for name, amount in takes.items()}
     container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}
     occupy(whole, {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}})
-    whole.submit("host", chunks=2, seconds=300.0, zone="edge-a")
+    whole.submit("host", chunks=2, seconds=600.0, zone="edge-a")
     try:
-        whole.until("a worker runs", lambda: whole.status("host").get("activeWorkers") == 1)
+        whole.until_running("host", 1)
         assert nodes_of(whole.job("host")) == {"edge-a-1"}
         plans = [event["object"] for event in changes(whole.cluster, JOBS, 2)]
         assert set().union(*map(nodes_of, plans)) <= {"edge-a-1"}
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
-        whole.until("the other one too", lambda: whole.status("host").get("activeWorkers") == 2)
+        whole.until_running("host", 2)
     finally:
         whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
         whole.delete("host")
@@ -33,7 +33,7 @@ def test_foreign_pods_block_windows_until_they_are_deleted(whole: Whole, takes: 
 
 def test_a_foreign_pod_that_preempts_a_worker_is_named(whole: Whole) -> None:
     add_priority_class(whole.cluster, "foreign-service", 1000)
-    whole.submit("host", seconds=60.0, node="edge-a-0")
+    whole.submit("host", seconds=600.0, node="edge-a-0")
     try:
         whole.until("a worker runs", lambda: whole.status("host").get("phase") == "Running")
         resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
@@ -82,12 +82,16 @@ def test_pods_that_a_failed_job_keeps_hold_their_gpus(whole: Whole) -> None:
         whole.submit("host", node="edge-a-0")
         plan = whole.until("a plan", lambda: whole.status("host").get("plan"))
         assert (plan["workers"], plan["attempts"]) == ([], 0)
-        plan = whole.status("late")["plan"]
-        assert ([one["state"] for one in plan["workers"]], plan.get("estimatedCompletion")) == (["Closing"], None)
+        whole.until("a plan for the failed job", lambda: keeps_a_pod(whole.status("late")["plan"]))
         whole.delete("late")
         whole.until_phase("host", "Succeeded")
     finally:
         whole.delete("late", "host")
+
+
+def keeps_a_pod(plan: dict[str, Any]) -> bool:
+    """Whether the plan has a window whose pod is only to stop, and no end of the job."""
+    return ([one["state"] for one in plan["workers"]], plan.get("estimatedCompletion")) == (["Closing"], None)
 
 
 def occupy(whole: Whole, guest: dict[str, Any]) -> None:
