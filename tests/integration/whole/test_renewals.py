@@ -109,7 +109,8 @@ def test_pod_renews_chunks_until_its_slot_goes_to_another_job(whole: Whole, cats
     assert all(one["uid"] == cats["metadata"]["uid"] and "deletionTimestamp" not in one for one in seen)
     assert uids(whole) == [cats["metadata"]["uid"]]
     assert "deletionTimestamp" not in whole.pods("cats")[0]["metadata"]
-    assert ask(whole, cats, last["fence"], 2)[1]["chunks"] == [], "at the end of its chunk it makes way: one is left"
+    way = whole.until("it is answered", lambda: answered(whole, cats, last["fence"], 2))
+    assert way["chunks"] == [], "at the end of its chunk it makes way: one is left"
     whole.end_worker(cats, json.dumps({"2": BATCHES}))
     whole.until_phase("dogs", "Succeeded")
     ledger = whole.status("cats")["progress"]

@@ -40,6 +40,11 @@ def staging_pods(whole: Whole, name: str) -> list[dict[str, Any]]:
     return [pod for pod in whole.pods(name) if pod["metadata"]["labels"]["tranche.dev/role"] == "staging"]
 
 
+def bound(whole: Whole, name: str) -> list[dict[str, Any]]:
+    """Return the staging pods of a job that have a node."""
+    return [pod for pod in staging_pods(whole, name) if pod["spec"].get("nodeName")]
+
+
 def sites_of_windows(job: dict[str, Any]) -> set[str]:
     return {window["site"] for window in job.get("status", {}).get("plan", {}).get("workers", ())}
 
@@ -90,17 +95,16 @@ def assert_one_pod_brought_the_data(history: History, name: str) -> None:
 def test_window_at_other_site_opens_after_staging_pod_succeeds(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "staged")
-        whole.until(
-            "a staging pod runs", lambda: [p for p in staging_pods(whole, "staged") if p["spec"].get("nodeName")]
+        (pod,), job = whole.until(
+            "a staging pod runs", lambda: (pods := bound(whole, "staged")) and (pods, whole.job("staged"))
         )
-        (pod,) = staging_pods(whole, "staged")
         assert pod["metadata"]["name"].startswith("staged-staging-edge-b-")
         assert pod["spec"]["nodeName"].startswith("edge-b")
         variables = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
         assert (variables["TRANCHE_DATA_SITE"], variables["TRANCHE_SITE"]) == ("edge-a", "edge-b")
         assert variables["TRANCHE_CHUNKS"] == "0,1,2,3,4"
-        assert whole.status("staged")["plan"]["staging"][0]["chunks"] == "0-4"
-        assert sites_of_windows(whole.job("staged")) == {"edge-a"}
+        assert job["status"]["plan"]["staging"][0]["chunks"] == "0-4"
+        assert sites_of_windows(job) == {"edge-a"}
         status = whole.until_phase("staged", "Succeeded")
     assert status["progress"]["failures"] == 0
     assert_windows_waited(history, "staged")
@@ -126,9 +130,7 @@ def test_a_parameter_server_starts_near_the_data(whole: Whole) -> None:
 def test_staging_survives_killed_scheduler_and_operator(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "killed", chunk_seconds=20.0)
-        whole.until(
-            "a staging pod runs", lambda: [p for p in staging_pods(whole, "killed") if p["spec"].get("nodeName")]
-        )
+        whole.until("a staging pod runs", lambda: bound(whole, "killed"))
         for process in ("scheduler", "operator"):
             whole.stack.kill(process)
         whole.stack.start_scheduler()
@@ -143,9 +145,7 @@ def test_staging_survives_killed_scheduler_and_operator(whole: Whole) -> None:
 def test_staging_finished_without_scheduler_counts_after_restart(whole: Whole) -> None:
     with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
         submit(whole, "unseen", chunk_seconds=20.0)
-        whole.until(
-            "a staging pod runs", lambda: [p for p in staging_pods(whole, "unseen") if p["spec"].get("nodeName")]
-        )
+        whole.until("a staging pod runs", lambda: bound(whole, "unseen"))
         whole.stack.kill("scheduler")
         (pod,) = whole.until(
             "it has succeeded",
