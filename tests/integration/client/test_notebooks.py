@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import Whole, is_running
 from support.waiting import WAIT_SECONDS
 from tranche.client import Client, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.web.job_views import JobDetail
@@ -33,9 +33,16 @@ def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPat
 
 
 def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Client) -> None:
-    whole.submit("followed", chunks=2, seconds=4.0)
+    whole.submit("followed", seconds=600.0)
     seen: list[JobDetail] = []
-    done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=seen.append)
+
+    def note(job: JobDetail) -> None:
+        """Note a state, and end the worker when it is seen to run."""
+        seen.append(job)
+        for pod in filter(is_running, whole.pods("followed") if job.phase == "Running" else ()):
+            whole.end_worker(pod)
+
+    done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=note)
     assert done.phase == "Succeeded"
     assert seen[-1] == done
     assert "Running" in {job.phase for job in seen}

@@ -23,9 +23,9 @@ def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
 
 
 def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubectl: Run) -> None:
-    whole.submit("ahead", chunks=2, seconds=120.0)
+    whole.submit("ahead", chunks=2, seconds=1200.0)
     whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=400.0)
+    whole.submit("behind", chunks=2, seconds=4000.0)
     try:
         whole.until("planned", lambda: whole.status("behind").get("plan", {}).get("estimatedStart"))
         sentence = whole.status("behind")["plan"]["explanation"]
@@ -74,7 +74,7 @@ def _plan_and_text(whole: Whole, kubectl: Run) -> tuple[dict[str, Any], str] | N
 
 
 def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, kubectl: Run) -> None:
-    whole.submit("steady", chunks=2, seconds=600.0)
+    whole.submit("steady", chunks=2, seconds=3000.0)
     try:
         whole.until_phase("steady", "Running")
         plan, text = whole.until(
@@ -93,10 +93,10 @@ def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, k
 
 
 def test_plan_lists_the_place_and_window_of_each_chunk(whole: Whole, kubectl: Run) -> None:
-    whole.submit("wide", chunks=5, seconds=60.0)
+    whole.submit("wide", chunks=5, seconds=900.0)
     try:
         whole.until_phase("wide", "Running")
-        whole.until("all workers", lambda: whole.status("wide").get("activeWorkers") == len(workers(whole, "wide")))
+        whole.until_running("wide", 2)
         told = kubectl("tranche", "plan", "wide", "--chunks", "-o", "json")
         assert (told.returncode, told.stderr) == (0, "")
         plan = json.loads(told.stdout)
@@ -121,12 +121,13 @@ def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
 
 
 def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run) -> None:
-    whole.submit("large", chunks=2, seconds=12.0)
-    whole.until("both run", lambda: whole.status("large").get("activeWorkers") == 2)
-    whole.until_trained("large", 5)
+    whole.submit("large", chunks=2, seconds=60.0)
+    whole.until_running("large", 2)
+    whole.until_trained("large", 1)
     whole.submit("small", chunks=1, seconds=1.0)
     try:
-        whole.until_phase("large", "Succeeded")
+        whole.until_phase("small", "Succeeded")
+        whole.complete("large")
         whole.until("the last event", lambda: "Completed" in known_events(kubectl, "large"))
         known = json.loads(kubectl("tranche", "history", "large", "-o", "json").stdout)
         ledger = whole.status("large")["progress"]["attempts"]
@@ -164,7 +165,7 @@ def known_events(kubectl: Run, job: str) -> set[str]:
 
 
 def test_history_shows_failed_attempt_log_or_why_it_is_missing(whole: Whole, kubectl: Run) -> None:
-    whole.submit("broken", seconds=0.5, exit_code=3)
+    whole.submit("broken", seconds=0.5, exit_code=3, runPolicy={"backoffLimit": 0})  # a third attempt would remove it
     try:
         whole.until("a failure", lambda: whole.status("broken").get("progress", {}).get("failures"))
         known = json.loads(kubectl("tranche", "history", "broken", "-o", "json").stdout)

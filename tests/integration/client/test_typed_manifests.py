@@ -109,7 +109,7 @@ def test_unknown_site_is_told_before_and_after_submission(whole: Whole, kubectl:
 
 def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Run) -> None:
     said(kubectl, "apply", "-f", path("long"))
-    whole.until("all GPUs in use", lambda: whole.status("long").get("activeWorkers") == GPUS)
+    whole.until_running("long", GPUS)
     whole.until_phase("long", "Running")
     silent = [one["type"] for one in whole.status("long")["conditions"] if not one.get("message")]
     assert silent == [], "each condition says what it means"
@@ -122,7 +122,7 @@ def test_queue_preemption_and_suspension_are_explained(whole: Whole, kubectl: Ru
     )
     assert "\nno windows yet: " in said(kubectl, "tranche", "plan", "gang")
     said(kubectl, "apply", "-f", path("urgent"))
-    whole.until("it runs", lambda: whole.status("urgent").get("activeWorkers") == 4)
+    whole.until_running("urgent", 4)
     cause = "reempted by default/urgent, which has the higher priority class tranche-high"
     stops = re.escape(f"P{cause}: ") + r"4 pods \(.*\) stop within 5 s \(grace period\)\."
 

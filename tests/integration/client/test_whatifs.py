@@ -36,10 +36,10 @@ def manifest(name: str, chunks: int, seconds: float) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("chunks", "seconds"), [(2, 60.0), (1, 4.0)], ids=["waits", "preempts"])
+@pytest.mark.parametrize(("chunks", "seconds"), [(2, 600.0), (1, 4.0)], ids=["waits", "preempts"])
 def test_whatif_answer_equals_plan_of_submitted_job(whole: Whole, kubectl: Run, chunks: int, seconds: float) -> None:
-    whole.submit("now", chunks=2, seconds=60.0)
-    whole.until("both workers run", lambda: whole.status("now").get("activeWorkers") == 2)
+    whole.submit("now", chunks=2, seconds=600.0)
+    whole.until_running("now", 2)
     asked = manifest("asked", chunks, seconds)
     before = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)
     asked_at = time.monotonic()
