@@ -50,7 +50,7 @@ class Shadowed:
 
     def read(self, path: str) -> Any:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as reply:
                 body = reply.read().decode()
         except OSError:
             return {}
@@ -102,7 +102,7 @@ def test_shadow_mode_records_and_compares_without_writing(shadowed: Shadowed) ->
     assert labels[:2] == ["as it was", "fifo"]
     assert "chunk" in labels
     real = compared["rows"][0]
-    assert 1.0 <= real["average_jct_seconds"] <= 30.0
+    assert 1.0 <= real["average_jct_seconds"] <= 120.0
     assert f'completion_seconds{{fate="as it was",statistic="average"}} {real["average_jct_seconds"]}' in shadowed.read(
         "/metrics"
     )

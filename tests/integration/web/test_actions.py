@@ -34,7 +34,7 @@ class Stage:
         url = f"{self.whole.stack.page_url}/v1/jobs/default/{name}/actions"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             with error:
@@ -57,7 +57,7 @@ def stage() -> Iterator[Stage]:
             kubectl("create", "serviceaccount", who)
             kubectl("create", "rolebinding", who, f"--clusterrole={role}", f"--serviceaccount=default:{who}")
         for name in ("first", "second", "third"):
-            whole.submit(name, seconds=900.0)
+            whole.submit(name, seconds=9000.0)
             whole.until_phase(name, "Running")
         yield Stage(whole, browser)
 

@@ -51,11 +51,11 @@ def stage() -> Iterator[Stage]:
         options = ["--estimate-seconds", "1"]
         with Stack(cluster, scheduler_options=options) as stack, started() as browser:
             whole = Whole(cluster, stack)
-            whole.submit("resnet", chunks=20, seconds=400.0)
+            whole.submit("resnet", chunks=20, seconds=2000.0)
             whole.until("resnet runs everywhere", lambda: len(running(whole, "resnet")) == 20)
-            whole.submit("urgent", chunks=4, seconds=600.0, priorityClassName="tranche-high")
+            whole.submit("urgent", chunks=4, seconds=3000.0, priorityClassName="tranche-high")
             whole.until_phase("urgent", "Running")
-            whole.submit("waiting", chunks=2, seconds=900.0, gpus=4)
+            whole.submit("waiting", chunks=2, seconds=4500.0, gpus=4)
             whole.until("a plan", lambda: whole.status("waiting").get("plan", {}).get("estimatedCompletion"))
             yield Stage(whole, browser)
 
@@ -323,7 +323,7 @@ def test_page_updates_without_reload_and_keeps_focus(stage: Stage) -> None:
         ready(window)
         window.page.evaluate("window.notReloaded = true")
         window.page.locator(".waiting tbody a").first.focus()
-        stage.whole.submit("newcomer", chunks=2, seconds=900.0, gpus=4)
+        stage.whole.submit("newcomer", chunks=2, seconds=4500.0, gpus=4)
         window.page.wait_for_selector(".waiting a[href='#/jobs/default/newcomer']", timeout=120_000)
         assert window.page.evaluate("window.notReloaded")
         assert window.page.evaluate("document.activeElement.textContent") == "default/waiting"

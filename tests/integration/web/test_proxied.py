@@ -47,7 +47,7 @@ class Proxied:
         )
         trusted = ssl.create_default_context(cafile=str(cluster.directory / "ca.crt"))
         try:
-            with urllib.request.urlopen(request, context=trusted, timeout=20) as answer:
+            with urllib.request.urlopen(request, context=trusted, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -64,7 +64,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
             tunnel.port = stack.page_port  # where the address of the pod below really leads
             expose(cluster)
             whole = Whole(cluster, stack)
-            whole.submit("steady", chunks=2, seconds=900.0)
+            whole.submit("steady", chunks=2, seconds=9000.0)
             whole.until_phase("steady", "Running")
             path = "/api/v1/namespaces/default/endpoints/tranche-page"
             whole.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))

@@ -33,7 +33,7 @@ def whole() -> Iterator[Whole]:
 def submit(whole: Whole, namespace: str, name: str) -> None:
     resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
     template = {
-        "metadata": {"annotations": {"kwok.tranche.dev/batch-seconds": "10"}},
+        "metadata": {"annotations": {"kwok.tranche.dev/batch-seconds": "100"}},
         "spec": {"containers": [{"name": "t", "image": "x", "resources": resources}]},
     }
     spec = {"data": {"chunks": 1, "batchesPerChunk": 50}, "workers": {"maxReplicas": 1, "template": template}}
@@ -54,7 +54,7 @@ def token(whole: Whole, namespace: str, name: str, audience: str = AUDIENCE) -> 
 def get(url: str, **headers: str) -> tuple[int, Any]:
     request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
