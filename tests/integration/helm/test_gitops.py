@@ -48,7 +48,7 @@ def test_applied_chart_runs_and_is_applied_again_without_change(own: Cluster, re
     own.kubectl(*APPLY, input=rendered)
     with Release(own):
         own.kubectl("apply", "-f", str(ROOT / "docs/samples/first.yaml"))
-        done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
+        done = ("--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s")
         own.kubectl("wait", "trainingjob/first", *done)
         before = own.request("GET", SECRET)[1]
         assert set(before["data"]) >= {"tls.crt", "tls.key", "ca.crt"}, "the scheduler fills the empty Secret"

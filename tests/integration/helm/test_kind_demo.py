@@ -98,7 +98,7 @@ def test_the_script_brings_a_first_job_to_its_end(own: Cluster, programs: Path, 
         try:
             wait_for_the_job(own, running, tmp_path / "said")
             with Release(own) as release:  # what the containers would do
-                code = running.wait(240)
+                code = running.wait(600)
                 jobs = Installed(own, release)
                 assert code == 0, (tmp_path / "said").read_text()
                 assert jobs.status("kind-first")["phase"] == "Succeeded"
@@ -157,7 +157,7 @@ def create(programs: Path, folder: Path, config: Path) -> tuple[str, list[str]]:
     (programs / "kind").symlink_to(ensure("kind")["kind"])
     command = [str(programs / "kind"), "create", "cluster", "--retain", "--config", str(config)]
     answer = subprocess.run(
-        command, env=environment(programs, folder), capture_output=True, text=True, timeout=120, check=False
+        command, env=environment(programs, folder), capture_output=True, text=True, timeout=300, check=False
     )
     return answer.stderr, log.read_text().splitlines() if log.exists() else []
 
@@ -217,5 +217,5 @@ def test_the_sample_trains_its_chunks_and_says_so(tmp_path: Path) -> None:
         "TRANCHE_TERMINATION_LOG": str(told),
     }
     command = [sys.executable, *container["command"][1:], *container["args"]]
-    subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=60)
+    subprocess.run(command, env={**os.environ, **variables}, check=True, timeout=180)
     assert json.loads(told.read_text()) == {"0": 2, "3": 2}

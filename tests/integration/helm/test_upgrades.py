@@ -17,6 +17,8 @@ pytestmark = pytest.mark.walkthrough
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PREVIOUS = Path(__file__).resolve().parents[2] / "data" / "release-3b0c6da.tar.xz"
 SYSTEM = "tranche-system"
+LONG = 1800.0
+"""Seconds of a chunk whose worker the test ends: it runs during all steps of helm, however slow the machine is."""
 TEMPORARY = {"Event"}
 """Kinds whose objects go by themselves."""
 SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
@@ -72,8 +74,8 @@ def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cl
     helm("install", *target[:1], str(previous / "helm" / "tranche"), *target[1:])
     with Release(own, sources=previous) as old:
         whole = Installed(own, old)
-        whole.submit("short", seconds=8.0)
-        whole.submit("long", chunks=3, seconds=30.0, parameterServers={"template": {"spec": SERVER}})
+        whole.submit("short", seconds=LONG)
+        whole.submit("long", chunks=3, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
         whole.until("both run", lambda: attempts(whole, "short") and len(attempts(whole, "long")) == 4)
         running = attempts(whole, "long")
         uid = whole.job("long")["metadata"]["uid"]
@@ -82,13 +84,15 @@ def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cl
         assert whole.pods("long")
         now = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in whole.pods("long")}
         assert now <= set(running.items()), "the upgrade has replaced pods"
+    (worker,) = whole.pods("short")
+    whole.end_worker(worker)  # while no program runs
     # The new programs, with the settings and the rights of the new chart.
     with Release(own) as new:
         assert any("metrics" in name for name in new.ports)
         whole = Installed(own, new)
         whole.submit("later", seconds=1.0)
-        for job in ("short", "long", "later"):
-            status = whole.until_phase(job, "Succeeded")
+        for job in ("later", "short", "long"):
+            status = whole.complete(job)
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
         assert whole.job("long")["metadata"]["uid"] == uid
         assert {pod["metadata"]["name"] for pod in whole.pods("long")} <= set(running)
@@ -118,9 +122,13 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
     assert schemas(own) != before
     with Release(own) as new:
         whole = Installed(own, new)
-        whole.submit("partly", chunks=8, seconds=30.0)  # six at a time; longer than a rollback
-        whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks", "0/8") >= "6/8")
-        whole.submit("next", chunks=2, seconds=20.0, parameterServers={"template": {"spec": SERVER}})
+        whole.submit("partly", chunks=8, seconds=LONG)
+        whole.until("six at a time", lambda: len(attempts(whole, "partly")) == 6)
+        for pod in whole.pods("partly"):
+            whole.end_worker(pod)
+        whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks") == "6/8")
+        whole.until("the rest runs", lambda: len(attempts(whole, "partly")) == 2)
+        whole.submit("next", chunks=2, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
         whole.until("both run", lambda: attempts(whole, "partly") and len(attempts(whole, "next")) == 3)
         running = attempts(whole, "partly")
         helm("rollback", target[0], "1", *target[1:])
@@ -129,8 +137,8 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
     with Release(own, sources=previous) as old:
         whole = Installed(own, old)
         whole.submit("later", seconds=1.0)
-        for job in ("partly", "next", "later"):
-            status = whole.until_phase(job, "Succeeded")
+        for job in ("later", "partly", "next"):
+            status = whole.complete(job)
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
         assert whole.status("partly")["progress"]["chunks"] == "8/8"
         whole.delete("partly", "next", "later")
@@ -143,13 +151,14 @@ def test_job_trains_through_uninstall_and_counts_after_reinstall(helm: Run, own:
     helm(*install)
     with Release(own) as first:
         whole = Installed(own, first)
-        whole.submit("alone", chunks=2, seconds=20.0)
+        whole.submit("alone", chunks=2, seconds=LONG)
         whole.until("it runs", lambda: len(attempts(whole, "alone")) == 2)
         running = attempts(whole, "alone")
     helm("uninstall", *target)
     pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("alone")}
     assert pods == running
-    whole.until("they end", lambda: not attempts(whole, "alone"))
+    for pod in whole.pods("alone"):
+        whole.end_worker(pod)
     assert {tuple(pod["metadata"]["finalizers"]) for pod in whole.pods("alone")} == {("tranche.dev/ledger",)}
     helm(*install)
     with Release(own) as second:
