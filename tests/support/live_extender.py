@@ -57,7 +57,7 @@ class LiveExtender:
             "weight": 20,
             "nodeCacheCapable": True,
             "ignorable": ignorable,
-            "httpTimeout": "1s",
+            "httpTimeout": "10s",
         }
         return {"profiles": [{"schedulerName": PROFILE}], "extenders": [extender]}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.operator_lab import Lab, Process, operator_command, window
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.demo.local_stack import apply_manifests, manifests
 from tranche_testcluster import Cluster
 
@@ -65,6 +65,6 @@ def test_without_a_kubeconfig_it_says_so_and_ends(bare: Cluster, tmp_path: Path)
     command = operator_command(bare)
     command[command.index("--kubeconfig") + 1] = str(tmp_path / "none")
     process = Process(command, tmp_path / "operator.log")
-    assert process.process.wait(20) == 1
+    assert process.process.wait(WAIT_SECONDS) == 1
     assert "Error: no credentials for an API server" in process.said()
     assert "Traceback" not in process.said()

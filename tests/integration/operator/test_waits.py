@@ -6,7 +6,6 @@ import pytest
 
 from support.operator_lab import Lab, window
 from support.waiting import eventually
-from tranche_operator.reconcile.event_merge import SPACING_SECONDS
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -30,7 +29,7 @@ def test_pending_event_is_repeated_only_for_another_constraint(lab: Lab) -> None
 
     lab.plan(explanation=BEHIND.format("2026-12-01 10:00:00Z"))
     lab.plan(explanation=QUOTA)
-    event = eventually(lambda: pending(lab)["message"] == QUOTA and pending(lab), SPACING_SECONDS + 15)
+    event = eventually(lambda: pending(lab)["message"] == QUOTA and pending(lab))
     assert event["count"] == 2, "a moment that moved was no event"
 
 
