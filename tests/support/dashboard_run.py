@@ -104,7 +104,7 @@ def scrape(*ports: int) -> Scraped:
     """Return the metrics of the processes on these ports; values of equal series are added."""
     found: Scraped = {}
     for port in ports:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
             text = reply.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -146,6 +146,8 @@ def _work(whole: Whole) -> None:
         whole.until("a worker is to be bound", lambda: whole.cluster.request("GET", PODS)[1]["items"])
         time.sleep(SHOWN_SECONDS)
     _refused(whole.stack.url)
+    running = f"{PODS}?labelSelector=tranche.dev/job=long&fieldSelector=status.phase=Running"
+    whole.until("a worker to preempt", lambda: whole.cluster.request("GET", running)[1]["items"])
     for number in range(10):
         time.sleep(1.5)
         namespace = ("default", "vision")[number % 2]

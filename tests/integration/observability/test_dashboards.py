@@ -23,8 +23,8 @@ from tranche_observability.panels import Panel
 
 CHART = Path(__file__).resolve().parents[3] / "helm/tranche"
 SCHEDULER, OPERATOR = "tranche-scheduler", "tranche-operator"
-LAG_SECONDS = 1.5
-"""Lag between the events that this process and the others have received: three processes share a busy machine."""
+LAG_SECONDS = 3.0
+"""Lag between the events that this process and the others have received: three processes share a slow, busy machine."""
 ALIKE = 0.97
 """Share of a panel's samples that must agree within a scrape and that lag: a status contains a plan a little later than
 the scheduler knows of it, and two changes may be received in either order."""
