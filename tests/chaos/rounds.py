@@ -25,12 +25,12 @@ from tranche.kube.client.leader_election import leases_path
 from tranche.policies import get_policy
 from tranche_testcluster import ClusterError, Faults
 
-SETTLE_SECONDS = 400.0
+SETTLE_SECONDS = 600.0
 """Time for the jobs to end after the last fault: longer than the first exclusion of a node (300 s) with its trial,
 because a job may select that node alone."""
-RELEASE_SECONDS = 75.0
-"""Time for the operator to release the pods of an ended job: its `ledger_patience_seconds` and a resync."""
-GONE_SECONDS = 90.0
+RELEASE_SECONDS = 180.0
+"""Time for the operator to release the pods of an ended job: more than its `ledger_patience_seconds` and a resync."""
+GONE_SECONDS = 180.0
 LEASES = leases_path(SYSTEM_NAMESPACE)
 TRACEBACK = re.compile(r"^(?!Exception ignored in).*\n(?=Traceback \(most recent call last\))", re.MULTILINE)
 OURS = "labelSelector=tranche.dev/job"
