@@ -28,7 +28,7 @@ def process(cluster: Cluster, nodes: list[str]) -> Iterator[Process]:
 
 def probe(path: str) -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{HEALTH_PORT}/{path}", timeout=2) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{HEALTH_PORT}/{path}", timeout=20) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return int(error.code)
