@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from support.installed_cluster import installed_cluster
@@ -204,6 +205,20 @@ class Whole(Jobs):
         """Return the name of the process that holds the Lease of a program; empty if none of the stack does."""
         pid = self.lease(program)["spec"]["holderIdentity"].rpartition("_")[2]
         return next((name for name, process in self.stack.processes.items() if str(process.pid) == pid), "")
+
+    def children(self) -> dict[str, int]:
+        """Return the process IDs of the processes of the scheduler, by name."""
+        parent = self.stack.processes["scheduler"].pid
+        found: dict[str, int] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_text().split("\0")
+                status = (folder / "status").read_text()
+            except OSError:
+                continue
+            if f"\nPPid:\t{parent}\n" in status and "tranche" in words:
+                found[words[words.index("tranche") + 1]] = int(folder.name)
+        return found
 
     def has_plan_after(self, term: int) -> bool:
         """Return whether a job has the plan of a later term."""

@@ -152,6 +152,7 @@ async def _run(options: ApiOptions, limits: ConnectionLimits, cleanup: ExitStack
                     windows=planner.planned_windows,
                     chunk_windows=planner.chunk_windows,
                     refresh=planner.refresh,
+                    responds=lambda: planner.responds,
                     what_if=planner.what_if if options.page_what_if else None,
                 )
                 page = create_page_app(

@@ -57,6 +57,8 @@ class PlannerClient:
         self._windows: dict[str, list[PlannedWindow]] = {}
         """Windows of the outlook by site."""
         self._outlook_due = float("-inf")
+        self.responds = True
+        """Whether the leader has answered the last `refresh`."""
 
     async def run(self) -> None:
         """Send queued reports in batches, forever. While one batch is under way, the next one fills."""
@@ -147,8 +149,10 @@ class PlannerClient:
         try:
             status, body = await self._request("GET", messages.OUTLOOK)
             self._outlook = self._read(messages.decode_outlook, status, body)
+            self.responds = True
         except NotLeadingError:
             self._outlook = NO_OUTLOOK
+            self.responds = False
         self._windows = {}
         for one in self._outlook.windows:
             self._windows.setdefault(one.site, []).append(one)

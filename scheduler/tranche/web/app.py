@@ -73,6 +73,11 @@ Trained = Callable[[str], TrainedBatches | None]
 """Function from a job key to its progress; None if no planner has it."""
 
 
+def always() -> bool:
+    """Return True, without a planner that could be missing."""
+    return True
+
+
 def nothing_trained(key: str) -> None:
     """Return None, without a planner."""
 
@@ -95,6 +100,8 @@ class Planning:
     """Plan of a job that is not submitted; None if users may not ask for it."""
     refresh: Callable[[], Awaitable[None]] = nothing
     """Reads those of these values again that are as of the last `refresh`, if they are old."""
+    responds: Callable[[], bool] = always
+    """Whether the planner has answered the last `refresh`; else plans, times and reasons are from before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +193,7 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
             "sites": await context.timelines.sites() if whole else [{"name": site} for site in board.own_sites(scope)],
             "uses": board.uses(scope),
             "whatIf": context.planning.what_if is not None,
+            "plannerResponds": context.planning.responds(),
             "totals": await board.totals(scope, since if since is None or since.tzinfo else since.replace(tzinfo=UTC)),
             **{group: {"total": total, "jobs": jobs} for group, (total, jobs) in groups.items()},
         }
@@ -254,7 +262,13 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         may = await allowed_actions(visitor, namespace, name) if context.actions else []
         expected = context.planning.expected(f"{namespace}/{name}")
         place = {"site": expected.site, "node": expected.node} if expected is not None and not job.windows else None
-        return data_response({**msgspec.to_builtins(job), "gpus": gpus, "expectedAt": place, "actions": may}, request)
+        more = {
+            "gpus": gpus,
+            "expectedAt": place,
+            "actions": may,
+            "plannerResponds": context.planning.responds(),
+        }
+        return data_response({**msgspec.to_builtins(job), **more}, request)
 
     @router.get("/jobs/{namespace}/{name}/chunks")
     async def read_chunks(

@@ -14,6 +14,7 @@ pytest.importorskip("playwright", reason="the development dependencies are older
 
 from support.browser import PHONE, Window, opened, require_chromium, started
 from support.full_stack import Whole, declare_site
+from support.stopped_process import stopped
 from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor, visitor_token
 from tranche_testcluster import Cluster
@@ -341,6 +342,16 @@ def test_page_shows_scheduler_outage_and_reconnects(stage: Stage) -> None:
         stage.whole.stack.start_scheduler()
         window.page.wait_for_selector("#live.on", timeout=120_000)
         window.expected = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "503")
+        no_faults(window, stage)
+
+
+def test_page_says_that_the_planner_does_not_respond(stage: Stage) -> None:
+    with stage.open() as window:
+        ready(window)
+        with stopped(stage.whole.children()["planner"]):
+            window.page.wait_for_selector("#live.off", timeout=120_000)
+            assert "the planner does not respond" in window.page.inner_text("#live")
+        window.page.wait_for_selector("#live.on", timeout=120_000)
         no_faults(window, stage)
 
 

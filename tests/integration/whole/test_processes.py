@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -28,21 +27,6 @@ STRANGER = {
     "metadata": {"name": "stranger", "namespace": "default", "uid": "1"},
     "spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
 }
-
-
-def children(whole: Whole) -> dict[str, int]:
-    """Process IDs of the processes of the scheduler, by name."""
-    parent = whole.stack.processes["scheduler"].pid
-    found: dict[str, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_text().split("\0")
-            status = (folder / "status").read_text()
-        except OSError:
-            continue
-        if f"\nPPid:\t{parent}\n" in status and "tranche" in words:
-            found[words[words.index("tranche") + 1]] = int(folder.name)
-    return found
 
 
 def offered(port: int) -> list[str]:
@@ -71,10 +55,10 @@ def report_status(whole: Whole) -> int:
 
 @pytest.mark.parametrize("name", PROCESSES)
 def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) -> None:
-    whole.until("three processes", lambda: set(children(whole)) == set(PROCESSES))
+    whole.until("three processes", lambda: set(whole.children()) == set(PROCESSES))
     whole.submit(f"long-{name}", seconds=4.0, zone="edge-b")
     whole.submit(f"short-{name}", seconds=1.0, zone="edge-b")
-    before = children(whole)
+    before = whole.children()
     subprocess.run(["sleep", str(random.uniform(0, 2))], check=True)  # any moment of the path
     subprocess.run(["kill", "-9", str(before[name])], check=True)
     if name != "extender":
@@ -84,15 +68,15 @@ def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) 
     for job in (f"long-{name}", f"short-{name}"):
         progress = whole.until_phase(job, "Succeeded")["progress"]
         assert progress.get("failures", 0) == 0
-    whole.until("it runs again", lambda: name in children(whole))
-    after = children(whole)
+    whole.until("it runs again", lambda: name in whole.children())
+    after = whole.children()
     assert {one for one in PROCESSES if after[one] == before[one]} == set(PROCESSES) - {name}
     whole.until("all answer", lambda: offered(whole.stack.port) and report_status(whole) == 401)
     whole.delete(f"long-{name}", f"short-{name}")
 
 
 def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> None:
-    with stopped(children(whole)["planner"]):
+    with stopped(whole.children()["planner"]):
         assert offered(whole.stack.port) == ["edge-a-0", "edge-b-0"]
 
 

@@ -231,6 +231,7 @@ def test_views_come_from_the_leader() -> None:
         (window,) = await client.chunk_windows("ns/cats") or ()
         assert (window.node, window.state) == ("n1", ChunkState.RUNNING)
         await client.refresh()
+        assert client.responds
         assert client.expected("ns/cats") == ExpectedPlace("edge-a", "n1")
         assert client.trained("ns/dogs") == Trained(5.0, 10.0, True)
         assert [(one.job, one.workers) for one in client.planned_windows("edge-a")] == [("ns/cats", 2)]
@@ -238,6 +239,7 @@ def test_views_come_from_the_leader() -> None:
         pair.replicas[0].leading = False
         pair.now += 3.0
         await client.refresh()
+        assert not client.responds
         assert client.expected("ns/cats") is None
         assert list(client.planned_windows("edge-a")) == []
         assert await client.chunk_windows("ns/cats") is None

@@ -478,6 +478,16 @@ class TestProgress:
         assert (trained["batches"], trained["of"], trained["estimated"]) == (25.0, 100.0, True)
 
 
+def test_answers_say_whether_the_planner_responds() -> None:
+    known = [True]
+    app = Visited(planning=Planning(responds=known.pop))
+    app.stores.add_job("busy", phase="Running")
+    for path in ("overview", "jobs/ns/busy"):
+        for responds in (True, False):
+            known.append(responds)
+            assert app.told(path)["plannerResponds"] is responds
+
+
 class TestPlannedWindows:
     def test_later_windows_are_bars_as_wide_as_their_workers(self) -> None:
         app = sited("a1", planning=planned(PlannedWindow("ns/gang", "a", "a1", 3, "0-2", 100.0, 200.0)))

@@ -76,7 +76,8 @@ async function refresh() {
     await asked.load();
     if (mine !== round) return;
     failures = 0;
-    live("on", "live");
+    if (asked.told?.plannerResponds === false) live("off", "the planner does not respond: plans, times and reasons are from before");
+    else live("on", "live");
     if (asked.user) set(byId("user"), { text: asked.user.replace("system:serviceaccount:", ""), title: asked.user });
     asked.draw();
   } catch (error) {
