@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,8 @@ class Jobs:
 
     def _end(self, pod: dict[str, Any], message: str = "") -> None:
         (container,) = pod["status"]["containerStatuses"]
-        at = container["state"]["running"]["startedAt"]
-        over = {"exitCode": 0, "message": message, "startedAt": at, "finishedAt": at}
+        began, ended = container["state"]["running"]["startedAt"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        over = {"exitCode": 0, "message": message, "startedAt": began, "finishedAt": ended}
         pod["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
         status, answer = self.cluster.request("PUT", f"{_path(pod)}/status", pod)
         assert status == 200, answer

@@ -127,6 +127,8 @@ def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run
     whole.submit("small", chunks=1, seconds=1.0)
     try:
         whole.until_phase("small", "Succeeded")
+        whole.until_running("large", 2)
+        whole.until_trained("large", 1)  # its start and its end have whole seconds
         whole.complete("large")
         whole.until("the last event", lambda: "Completed" in known_events(kubectl, "large"))
         known = json.loads(kubectl("tranche", "history", "large", "-o", "json").stdout)
