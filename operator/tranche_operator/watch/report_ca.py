@@ -43,7 +43,7 @@ async def follow(
             behind = await _read(client, authority, namespace, config_map) or behind
             if behind and authority.pem:
                 behind = not await _update(client, authority.pem, pods())
-        except ApiError as error:
+        except (ApiError, ValueError) as error:  # a pod of a list may be unreadable
             logger.warning("the CA of the report API cannot be read or given to pods: %s", error)
         await asyncio.sleep(CHECK_SECONDS if authority.pem else FIRST_CHECK_SECONDS)
 

@@ -49,14 +49,17 @@ def pod(name: str, pem: str | None) -> Pod:
 def followed(*published: str, pods: list[Pod]) -> tuple[Api, ReportCa]:
     async def listed() -> AsyncIterator[Pod]:
         for one in pods:
+            if one.metadata.name == "unreadable":
+                raise msgspec.ValidationError("Expected `str`, got `int` - at `$.spec.nodeName`")
             yield one
 
     async def scenario() -> tuple[Api, ReportCa]:
         api, authority = Api(*published, ""), ReportCa()
         following = report_ca.follow(api, authority, "system", "tranche-reports-ca", listed)  # type: ignore[arg-type]
-        task = asyncio.create_task(following)
-        await api.done.wait()
-        task.cancel()
+        task, done = asyncio.create_task(following), asyncio.create_task(api.done.wait())
+        await asyncio.wait([task, done], return_when=asyncio.FIRST_COMPLETED)
+        if not task.cancel():
+            task.result()
         return api, authority
 
     waits = report_ca.CHECK_SECONDS, report_ca.FIRST_CHECK_SECONDS
@@ -88,6 +91,11 @@ def test_pod_that_cannot_be_updated_does_not_stop_the_others(caplog: pytest.LogC
 def test_unreachable_api_server_stops_the_update() -> None:
     api, _ = followed(NEW, pods=[pod("unreachable", OLD), pod("last", OLD)])
     assert [name for name, _ in api.patched] == ["unreachable"]
+
+
+def test_list_with_an_unreadable_pod_is_read_again() -> None:
+    api, _ = followed(NEW, NEW, pods=[pod("first", OLD), pod("unreadable", OLD)])
+    assert [name for name, _ in api.patched] == ["first", "first"]
 
 
 def test_unchanged_certificates_cause_no_request_for_pods() -> None:
