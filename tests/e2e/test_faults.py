@@ -92,7 +92,7 @@ def test_requests_that_a_limit_range_adds_are_planned(installed: Installed) -> N
 
 
 def test_drained_node_moves_its_worker_without_a_failure(installed: Installed) -> None:
-    installed.submit_program("moved", trains(15.0, 50), seconds=15.0)
+    installed.submit_program("moved", trains(40.0, 50), seconds=40.0)
     await_running(installed, "moved")
     [pod] = installed.pods("moved")
     node = pod["spec"]["nodeName"]
