@@ -16,8 +16,10 @@ the planner on port 10264, the extender on 10267, the API on 10268 (`--metrics-p
 bounded: namespaces, sites, reasons; no series has a job's name.
 
 The planner of a replica that does not lead has no metrics of plans and of jobs that end: these are the leader's alone,
-from when it took over. Histograms of jobs have 20 buckets that double from 1 s to six days. How to read them:
-[dashboards.md](../how-to/dashboards.md). The alerts: [runbook.md](../how-to/runbook.md).
+from when it took over. For a job that an earlier leader had planned, the first planned completion and interval are
+those of its plan at that time, so that errors look smaller after a change of the leader. Histograms of jobs have 20
+buckets that double from 1 s to six days. How to read them: [dashboards.md](../how-to/dashboards.md). The alerts:
+[runbook.md](../how-to/runbook.md).
 
 A scrape of all series of a scheduler with 5,000 nodes, 2,000 jobs and 50 namespaces with jobs takes some 40 ms of CPU
 time, in portions of 3 to 5 ms at most, between which the process does other work (`benchmarks/page_speed.py --jobs
