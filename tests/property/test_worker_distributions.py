@@ -3,6 +3,7 @@ distribution causes the next one without end."""
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -43,7 +44,11 @@ NODES = [node("n0", gpus=4), node("n1", gpus=3), node("n2", "edge-b", gpus=2)]
 Decision = tuple[float, str, str, int, str | None, tuple[int, ...]]
 
 
-def drawn(seed: int, count: int = 24) -> list[Job]:
+LONG, SHORT = (100.0, 2500.0), (1.0, 30.0)
+"""Bounds of the seconds of a chunk: a window gets several chunks that are short beside a restart."""
+
+
+def drawn(seed: int, count: int = 24, lengths: tuple[float, float] = LONG) -> list[Job]:
     """Return gangs and chunked jobs, some with parameter servers, with and without utilities, that do not all fit."""
     draw, jobs, at = random.Random(seed), [], NOW
     for number in range(count):
@@ -60,15 +65,17 @@ def drawn(seed: int, count: int = 24) -> list[Job]:
         else:
             chunks = draw.randint(1, 8)
             changes |= {"chunks": chunks, "max_workers": draw.randint(1, chunks)}
-        seconds = draw.uniform(100, 2500)
+        seconds = draw.uniform(*lengths)
         jobs.append(job(f"j{number}", at, seconds=seconds, **changes))
     return jobs
 
 
-def played(policy: str, seed: int, take_overs: Sequence[float] = ()) -> tuple[list[Decision], Simulation]:
+def played(
+    policy: str, seed: int, take_overs: Sequence[float] = (), lengths: tuple[float, float] = LONG
+) -> tuple[list[Decision], Simulation]:
     """Return all decisions if another planner takes over at these times."""
     simulation = Simulation(Planner(get_policy(policy), PlannerSettings(validate=True)), RESTART_SECONDS, now=NOW)
-    jobs = drawn(seed)
+    jobs = drawn(seed, lengths=lengths)
     prepare(simulation, jobs, NODES, [])
     for at in (*take_overs, inf):
         while simulation.now < at and len(simulation.completed) < len(jobs):
@@ -100,6 +107,28 @@ def test_take_overs_change_no_decision(policy: str, seed: int) -> None:
     assert [one[0] for one in found] == pytest.approx([one[0] for one in expected], abs=1e-2)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_with_short_chunks_complete_in_few_decisions(
+    monkeypatch: pytest.MonkeyPatch, policy: str, seed: int
+) -> None:
+    decide, decisions = Planner.handle_all, []
+
+    def counted(made: Planner, events: Sequence[Event], now: float) -> list[Instruction]:
+        decisions.append(now)
+        assert len(decisions) <= MAX_DECISIONS, f"windows open and close without end at {now - NOW}"
+        return decide(made, events, now)
+
+    monkeypatch.setattr(Planner, "handle_all", counted)
+    simulation = Simulation(Planner(get_policy(policy), PlannerSettings(validate=True)), RESTART_SECONDS, now=NOW)
+    jobs = [replace(one, submitted=NOW + (one.submitted - NOW) / 100) for one in drawn(seed, lengths=SHORT)]
+    prepare(simulation, jobs, NODES, [])
+    while len(simulation.completed) < len(jobs):
+        simulation.step()
+
+
+MAX_DECISIONS = 600
+"""Almost three times as many as any of the seeds needs, which is 212."""
 MAX_REPEATS = 10
 """More than any of 40 seeds needs: a distribution stops some windows at most twice."""
 
@@ -143,11 +172,14 @@ class Ends:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("lengths", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.parametrize("seed", [1, 2, 11, 37])
-def test_no_distribution_repeats_without_end(policy: str, seed: int) -> None:
-    """Jobs that may preempt no other use idle GPUs, and nodes are on trial: neither changes the next distribution."""
+def test_no_distribution_repeats_without_end(policy: str, lengths: tuple[float, float], seed: int) -> None:
+    """Jobs that may preempt no other use idle GPUs, nodes are on trial, and windows have several chunks: none of it
+    changes the next distribution.
+    """
     draw, played, now = random.Random(seed), Ends(policy), NOW
-    for one in drawn(seed, 30):
+    for one in drawn(seed, 30, lengths):
         now = max(now, one.submitted)
         played.handle(JobSubmitted(one), now)
         for _ in range(4):

@@ -148,6 +148,7 @@ def create_page_app(
     app.include_router(_overview(context, guard))
     app.include_router(_many(context, guard))
     app.include_router(_one(context, guard))
+    app.include_router(_parts_of_one(context, guard))
     if planning.what_if is not None:
         app.include_router(what_if_routes(board, client, planning.what_if, guard, clock))
     if actions:
@@ -270,6 +271,17 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
         }
         return data_response({**msgspec.to_builtins(job), **more}, request)
 
+    @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)
+    async def describe(request: Request) -> Response:
+        """OpenAPI description of this API."""
+        return data_response(request.app.openapi(), request)
+
+    return router
+
+
+def _parts_of_one(context: WebContext, guard: Guard) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["read"])
+
     @router.get("/jobs/{namespace}/{name}/chunks")
     async def read_chunks(
         request: Request,
@@ -301,11 +313,6 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
             return _absent(namespace, name)
         events = await answered(lambda: context.occurrences.of(namespace, name, job.metadata.uid))
         return data_response({"events": events, "refused": ""}, request)
-
-    @router.get("/openapi.json", dependencies=[Depends(guard)], include_in_schema=False)
-    async def describe(request: Request) -> Response:
-        """OpenAPI description of this API."""
-        return data_response(request.app.openapi(), request)
 
     return router
 

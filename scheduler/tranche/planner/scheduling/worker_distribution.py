@@ -14,7 +14,7 @@ from tranche.model import WorkerGrant
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window
 from tranche.planner.job_queue import JobQueue
-from tranche.policies.allocation.draft import Draft, competitors, most_units, node_runs
+from tranche.policies.allocation.draft import Draft, claimed_units, competitors, node_runs
 from tranche.state.cluster import ClusterState
 from tranche.state.distribution import Distribution, Inputs, mark_of
 from tranche.state.job import JobState
@@ -173,4 +173,4 @@ def _claim(state: JobState, now: float) -> tuple[str, int, int, int]:
     """
     copies = state.copies.values() if state.uploaded_at is not None else ()
     sites = sum(any(at <= now for at in there.values()) for there in copies)
-    return (state.job.key, state.job.generation, most_units(state), sites)
+    return (state.job.key, state.job.generation, claimed_units(state), sites)

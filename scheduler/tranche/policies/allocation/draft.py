@@ -75,6 +75,19 @@ def most_units(state: JobState) -> int:
     return max(0, min(state.job.max_workers - elsewhere, len(node_runs(state)) + max(0, waiting)))
 
 
+def claimed_units(state: JobState) -> int:
+    """Return how many workers on nodes could train chunks if the job had no windows on nodes; for a gang as above.
+
+    It equals `most_units` if each window has one chunk. It does not depend on the windows that a distribution opens and
+    closes: a window of several chunks leaves fewer of them for other workers.
+    """
+    if state.job.is_gang:
+        return most_units(state)
+    in_cloud = sum(len(run.window.chunks) for run in state.runs.values() if run.home.node is None and not run.closing)
+    left = state.job.chunks - len(state.done) - len(state.cloud) - in_cloud
+    return max(0, min(state.job.max_workers - cloud_workers(state), left))
+
+
 class Draft:
     """An allocation of workers to jobs and nodes, which begins with the windows that must not be stopped."""
 
