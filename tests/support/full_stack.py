@@ -101,6 +101,11 @@ class Jobs:
         """Let a running worker exit with status 0 and leave this termination message."""
         self._end(self.cluster.request("GET", _path(pod))[1], message)
 
+    def end_workers(self, name: str) -> None:
+        """Let the workers of a job that run exit with status 0."""
+        for pod in self._running(name):
+            self._end(pod)
+
     def complete(self, *names: str) -> dict[str, Any]:
         """Let each worker of these jobs exit with status 0 as soon as it runs, until the jobs have succeeded.
 
@@ -115,8 +120,7 @@ class Jobs:
 
     def _has_succeeded(self, name: str) -> bool:
         """Return whether a job has succeeded, after its workers that run have ended."""
-        for pod in self._running(name):
-            self._end(pod)
+        self.end_workers(name)
         return bool(self.status(name).get("phase") == "Succeeded")
 
     def _running(self, name: str) -> list[dict[str, Any]]:

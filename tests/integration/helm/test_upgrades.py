@@ -123,9 +123,8 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
     with Release(own) as new:
         whole = Installed(own, new)
         whole.submit("partly", chunks=8, seconds=LONG)
-        whole.until("six at a time", lambda: len(attempts(whole, "partly")) == 6)
-        for pod in whole.pods("partly"):
-            whole.end_worker(pod)
+        whole.until_running("partly", 6)
+        whole.end_workers("partly")
         whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks") == "6/8")
         whole.until("the rest runs", lambda: len(attempts(whole, "partly")) == 2)
         whole.submit("next", chunks=2, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
@@ -157,8 +156,7 @@ def test_job_trains_through_uninstall_and_counts_after_reinstall(helm: Run, own:
     helm("uninstall", *target)
     pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("alone")}
     assert pods == running
-    for pod in whole.pods("alone"):
-        whole.end_worker(pod)
+    whole.end_workers("alone")
     assert {tuple(pod["metadata"]["finalizers"]) for pod in whole.pods("alone")} == {("tranche.dev/ledger",)}
     helm(*install)
     with Release(own) as second:
