@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tranche.client.errors import ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong, refusal
 from tranche.client.job_history import Attempt, History, JobEvent, attempts_of, events_of
 from tranche.kube.api.core_types import Pod
+from tranche.kube.api.invalid_object import first_problem
 from tranche.kube.api.names import CONDITION_FAILED, LABEL_JOB
 from tranche.kube.api.resources import GROUP, VERSION, TrainingJob
 from tranche.kube.client.client import ApiClient
@@ -300,8 +301,7 @@ def _unreadable(raw: bytes) -> str:
 
 def _problem(error: ValidationError) -> str:
     """Return the first problem in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    text = " ".join(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".split())
+    text = " ".join(first_problem(error).split())
     return text if text.isprintable() else ascii(text)
 
 

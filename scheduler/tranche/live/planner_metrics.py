@@ -13,10 +13,8 @@ from tranche.metrics.process import Rows
 from tranche.metrics.scheduler import Metrics
 from tranche.model import Interval, JobPlan
 from tranche.planner import (
-    ChiefEnded,
     Event,
     Instruction,
-    ParameterServerEnded,
     Planner,
     PodStartFailed,
     SiteChanged,
@@ -25,6 +23,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
+from tranche.planner.helper_end import HelperEnd
 from tranche.state.site_usage import SiteUsage
 from tranche.state.window import TrackedWindow
 
@@ -33,7 +32,7 @@ REASONS = (*(kind.value for kind in WaitReasonKind), OPENED, UNPLANNABLE)
 """Reasons for the phase Waiting: the binding constraint, open windows without running pods, or an unplannable job."""
 
 
-PodEnd = WorkerEnded | ParameterServerEnded | ChiefEnded
+PodEnd = WorkerEnded | HelperEnd
 REFUSED = "Refused"
 EMPTY_NAMESPACE_SECONDS = 3600.0
 """Time for which the series of a namespace without jobs are kept."""

@@ -16,6 +16,7 @@ import msgspec
 from pydantic import ValidationError
 
 from tranche.kube.api.core_types import Metadata, NodeObject, Pod
+from tranche.kube.api.invalid_object import first_problem
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.node import node_of
@@ -318,11 +319,7 @@ def _title(item: object, index: int) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        text = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
-    else:
-        text = str(error)
+    text = first_problem(error) if isinstance(error, ValidationError) else str(error)
     text = " ".join(text.split())
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= 300 else text[:300] + "..."

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from tranche.auth.review_cache import BusyError
 from tranche.auth.user_access import Scope
+from tranche.kube.api.invalid_object import first_problem
 from tranche.kube.api.resources import API_VERSION, TrainingJob
 from tranche.kube.api.timestamp import whole_second
 from tranche.kube.client.client import ApiClient, ApiError
@@ -185,8 +186,7 @@ def read_job(manifest: dict[str, Any]) -> TrainingJob:
     try:
         return TrainingJob.model_validate(manifest | {"metadata": metadata})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_problem(error)) from None
 
 
 def _parsed(text: str) -> list[Any]:

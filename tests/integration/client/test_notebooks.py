@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.full_stack import Whole, is_running
+from support.full_stack import Whole
 from support.waiting import WAIT_SECONDS
 from tranche.client import Client, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.web.job_views import JobDetail
@@ -39,8 +39,8 @@ def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Cl
     def note(job: JobDetail) -> None:
         """Note a state, and end the worker when it is seen to run."""
         seen.append(job)
-        for pod in filter(is_running, whole.pods("followed") if job.phase == "Running" else ()):
-            whole.end_worker(pod)
+        if job.phase == "Running":
+            whole.end_workers("followed")
 
     done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=note)
     assert done.phase == "Succeeded"

@@ -84,8 +84,7 @@ def test_planner_killed_and_restarted_loses_nothing(whole: Whole) -> None:
     for _ in range(3):
         whole.until("both workers run", lambda: len(running_pods(whole, "steady")) == 2)
         whole.stack.kill("scheduler")
-        for pod in filter(is_running, whole.pods("steady")):
-            whole.end_worker(pod)
+        whole.end_workers("steady")
         whole.stack.start_scheduler()
     status = whole.until_phase("steady", "Succeeded")
     assert status["progress"]["chunks"] == "6/6"
