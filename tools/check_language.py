@@ -30,9 +30,9 @@ SUFFIXES = {".py", ".md", ".yaml", ".tpl"}
 LONGEST_TEST_NAME = 60
 """Limit in characters, ``test_`` included."""
 
-Kind = Literal["text", "doc", "getter_doc"]
-"""``doc`` is a docstring or attribute documentation, ``getter_doc`` the docstring of a function that returns a value
-other than a bool, ``text`` any other prose."""
+Kind = Literal["text", "doc", "function_doc"]
+"""``doc`` is a docstring or attribute documentation, ``function_doc`` the docstring of a function that is no property,
+``text`` any other prose."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rule:
     name: str
     pattern: re.Pattern[str]
     advice: str
-    kinds: tuple[Kind, ...] = ("text", "doc", "getter_doc")
+    kinds: tuple[Kind, ...] = ("text", "doc", "function_doc")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _phrase(words: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{spaced})\b", re.IGNORECASE)
 
 
-_DOCS: tuple[Kind, ...] = ("doc", "getter_doc")
+_DOCS: tuple[Kind, ...] = ("doc", "function_doc")
 _WORDS = tomllib.loads(Path(__file__).with_name("language_words.toml").read_text(encoding="utf-8"))["rule"]
 SAMPLES: dict[str, tuple[str, str, str]] = {entry["name"]: tuple(entry["sample"]) for entry in _WORDS}
 """For each rule of words a path, a text with one finding, and the corrected text."""
@@ -114,8 +114,8 @@ RULES = (
     Rule(
         "whether",
         re.compile(r"\AWhether\b"),
-        "'Whether' is for functions that return a bool; begin with a verb",
-        ("getter_doc",),
+        "'Whether' is for attributes and properties; begin with a verb: 'Return whether …'",
+        ("function_doc",),
     ),
     Rule(
         "genitive fragment",
@@ -253,8 +253,8 @@ def _kind_of(owner: ast.AST) -> Kind:
         return "doc"
     if owner.name.startswith("_"):
         return "text"  # the rules on first lines concern public names
-    returns = ast.unparse(owner.returns) if owner.returns is not None else ""
-    return "doc" if "bool" in returns.lower() else "getter_doc"
+    is_property = any("property" in ast.unparse(decorator) for decorator in owner.decorator_list)
+    return "doc" if is_property else "function_doc"
 
 
 def _comments(source: str) -> Iterator[Passage]:

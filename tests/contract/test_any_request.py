@@ -161,7 +161,7 @@ class Notes(Sink):
 
 
 def sensible(body: Any) -> bool:
-    """Whether a report says what can be true, of the pod that sends it: an oracle beside the route's own checks."""
+    """Return whether a report can be true of the pod that sends it: an oracle beside the checks of the route."""
     if not isinstance(body, dict) or type(body.get("attempt")) is not int or body["attempt"] != 7:
         return False
     for vector in (body.get("applied", {}), body.get("durable", {})):

@@ -137,7 +137,7 @@ def test_kubelet_killed_during_a_start_is_no_failure(installed: Installed) -> No
 
 
 def is_created(installed: Installed, name: str) -> bool:
-    """Whether the kubelet has created the sandbox of a pod, and creates its container next."""
+    """Return whether the kubelet has created the sandbox of a pod, and creates its container next."""
     return any(
         one["type"] == "PodReadyToStartContainers" and one["status"] == "True"
         for pod in installed.pods(name)

@@ -303,7 +303,7 @@ def role(pod: Mapping[str, Any]) -> str:
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod runs and has not been deleted."""
+    """Return whether a pod runs and has not been deleted."""
     return bool(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"])
 
 

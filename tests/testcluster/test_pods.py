@@ -103,7 +103,7 @@ def terminated(pod: Mapping[str, Any], container: int = 0) -> dict[str, Any]:
 
 
 def has_ended(pod: Mapping[str, Any] | None) -> bool:
-    """Whether the first container has terminated."""
+    """Return whether the first container has terminated."""
     statuses = pod["status"].get("containerStatuses", ()) if pod else ()
     return "terminated" in next((one["state"] for one in statuses), {})
 

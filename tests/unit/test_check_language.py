@@ -21,8 +21,8 @@ SAMPLES: dict[str, tuple[str, str, str]] = {  # rule: (path, text with a finding
     ),
     "whether": (
         "a.py",
-        'def f() -> int:\n    """Whether it fits."""\n',
         'def f() -> bool:\n    """Whether it fits."""\n',
+        'def f() -> bool:\n    """Return whether it fits."""\n',
     ),
     "genitive fragment": (
         "a.py",

@@ -147,7 +147,7 @@ class ClusterTranslator:
         return found
 
     def _found_jobs(self) -> list[JobSubmitted]:
-        """Jobs to continue. The planner learns from succeeded jobs, in order of completion, what jobs need."""
+        """Return the jobs to continue; the planner learns from succeeded ones, in order of completion."""
         found: list[JobSubmitted] = []
         succeeded: list[tuple[float, str, JobSubmitted]] = []
         for resource in self.objects.jobs.values():
@@ -173,7 +173,7 @@ class ClusterTranslator:
             yield job_events.submission(resource, self._gpu_resources, self.objects.pods)
 
     def _events_since(self, found: Sequence[JobSubmitted]) -> Iterator[Event]:
-        """Events of restored jobs and of all pods, for `Planner.restore` to handle before it decides anything.
+        """Yield the events of restored jobs and of all pods, which `Planner.restore` handles before its first decision.
 
         Those of pods that are where the plans say come first: others close windows that seem to have no pod or no room.
         Then pods come in the order of their ends, because only the first failure in a gang counts.
@@ -203,7 +203,7 @@ class ClusterTranslator:
                 yield from self._node_events(name)
 
     def _released(self, event: Event) -> set[str]:
-        """Nodes whose foreign usage changes with an event that the planner has handled.
+        """Return the nodes whose foreign usage changes with an event that the planner has handled.
 
         A window may end before its pod does: the job has ended, or only a sidecar runs on.
         """
@@ -219,11 +219,11 @@ class ClusterTranslator:
         return set()
 
     def _holds(self, pod: Pod) -> bool:
-        """Whether the planner has a window, parameter server or chief for the pod, by owner and attempt."""
+        """Return whether the planner has a window, parameter server or chief for the pod, by owner and attempt."""
         return self._entry(pod) is not None
 
     def _holds_on_node(self, pod: Pod) -> bool:
-        """Whether the planner reserves room for the pod where it is; a window follows its pod to another node."""
+        """Return whether the planner reserves room for the pod on its node; a window follows its pod to others."""
         if not self._has_adopted:
             who = identity(pod)
             return who is not None and who.role in PLANNED_ROLES
@@ -244,12 +244,12 @@ class ClusterTranslator:
         return next((s for s in state.servers if _identifies(s, who.index, who.attempt, is_chief=is_chief)), None)
 
     def _has_moved(self, pod: Pod) -> bool:
-        """Whether kube-scheduler has bound a worker to another node than the planned one."""
+        """Return whether kube-scheduler has bound a worker to another node than the planned one."""
         entry = self._entry(pod)
         return isinstance(entry, TrackedWindow) and entry.window.node != pod.spec.node_name
 
     def _admission(self, key: str, pod: Pod) -> Iterator[Event]:
-        """The event about a pod that requests more than the planner reserves for it."""
+        """Yield the event about a pod if it requests more than the planner reserves for it."""
         entry, who = self._entry(pod), identity(pod)
         if entry is None or who is None:
             return
@@ -260,7 +260,7 @@ class ClusterTranslator:
     # ---- changes
 
     def events_of(self, kind: str, key: str, old: Any, new: Any) -> Iterator[Event]:
-        """Events of one change of a watched object.
+        """Return the events of one change of a watched object.
 
         Args:
             kind: ``pods``, ``nodes``, ``sites``, ``jobs`` or ``quotas``.
@@ -298,7 +298,7 @@ class ClusterTranslator:
                 yield from pod_events.events_of(before, after, self._clock(), pods, nodes)
 
     def _belongs_to_deleted_job(self, pod: Pod | None) -> bool:
-        """Whether the pod's job is deleted and another job has its name now; the attempts are not that job's."""
+        """Return whether the pod's job is deleted and another job has its name now; the attempts are not that job's."""
         who = identity(pod) if pod is not None else None
         state = self._planner.cluster.jobs.get(who.job) if who is not None else None
         return pod is not None and state is not None and owner_uid(pod.metadata) != state.job.uid
@@ -307,7 +307,7 @@ class ClusterTranslator:
         return self._node_events(name)
 
     def _node_events(self, name: str) -> Iterator[Event]:
-        """The events for a node if it differs from what the planner knows.
+        """Yield the events for a node if it differs from the planner's state of it.
 
         A node that was deleted and registered again at once is another machine, although the store never missed it.
         """
@@ -333,7 +333,7 @@ class ClusterTranslator:
         yield from self._quota_events(key.partition("/")[0])
 
     def _quota_events(self, namespace: str) -> Sequence[Event]:
-        """Events for the namespace's quotas as far as they differ from what the planner knows."""
+        """Return the events for the namespace's quotas that differ from the planner's state of them."""
         try:
             return self._quotas.changes(namespace, self._planner.cluster.quotas, self._holds)
         except ValueError as error:
@@ -349,7 +349,7 @@ class ClusterTranslator:
                 yield from self._quota_events(key.partition("/")[0])
 
     def _planned_pod_events(self, job: TrainingJob) -> Iterator[Event]:
-        """What has happened to the pods of a job whose plan the planner takes over while it leads.
+        """Yield the past events of the pods of a job whose plan the planner takes over while it leads.
 
         The plan may be a late one of the earlier leader, or the planner could not read the job before.
         """
@@ -359,7 +359,7 @@ class ClusterTranslator:
             yield from self._pod_events(None, pod)
 
     def all_jobs_changed(self) -> Iterator[Event]:
-        """Events with the specifications of all jobs that the planner plans."""
+        """Yield the events with the specifications of all jobs that the planner plans."""
         for resource in list(self.objects.jobs.values()):
             with self.guard(resource):
                 if not job_events.is_job_over(resource):

@@ -409,7 +409,7 @@ class Controller:
     # ---- plans
 
     def _has_not_ended(self, key: str) -> bool:
-        """Whether the job has not ended; then its progress can be written later."""
+        """Return whether the job has not ended; then its progress can be written later."""
         state = self.planner.cluster.jobs.get(key)
         return state is not None and not (state.finished or state.failed)
 
@@ -490,7 +490,7 @@ class Controller:
             self._report_rejection(observed.key)
 
     def _is_taking_over(self) -> bool:
-        """Whether a write of an earlier leader may still arrive; the first leader of all has none before it."""
+        """Return whether a write of an earlier leader may still arrive; the first leader of all has none before it."""
         return self.term > 1 and self._is_recent_leader()
 
     def _is_recent_leader(self) -> bool:
@@ -500,7 +500,7 @@ class Controller:
         plan_fence.check(job, self.term, self._revision)
 
     def _is_invalid(self, job: TrainingJob | None) -> bool:
-        """Whether the job has a plan that no planner can have written; this is reported once."""
+        """Return whether the job has a plan that no planner can have written; this is reported once."""
         try:
             plan_fence.check(job, self.term, self._revision)
         except plan_fence.InvalidPlanError as error:

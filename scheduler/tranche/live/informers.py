@@ -28,7 +28,7 @@ class ClusterObjects:
     quotas: Mapping[str, QuotaObject]
 
     def snapshot(self) -> "ClusterObjects":
-        """A copy that later changes of the stores do not affect."""
+        """Return a copy that later changes of the stores do not affect."""
         return ClusterObjects(dict(self.pods), dict(self.nodes), dict(self.jobs), dict(self.sites), dict(self.quotas))
 
 

@@ -86,7 +86,7 @@ def planned_pods(resource: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[tup
 
 
 def _revised_attempts(resource: TrainingJob, job: Job, pods: Mapping[str, Pod]) -> frozenset[int]:
-    """Attempts whose pods have not started and are from an earlier template.
+    """Return the attempts whose pods have not started and are from an earlier template.
 
     All staging pods are, because they lose no training. The workers of a gang have one template, so that all of them
     are, or none if one has started.
@@ -106,7 +106,7 @@ def _revised_attempts(resource: TrainingJob, job: Job, pods: Mapping[str, Pod]) 
 
 
 def _is_outdated(pod: Pod, resource: TrainingJob, job: Job, gpu_resources: GpuResources) -> bool:
-    """Whether the template of a worker pod had other requests. Admission may have added to those of the pod."""
+    """Return whether the template of a worker pod had other requests. Admission may have added to those of the pod."""
     same = is_from(pod, resource.spec.workers.template)
     if same is None:  # created by an operator that did not record the template's requests
         return not job.declared_requests.fits(pod_requests(pod, gpu_resources))
@@ -154,7 +154,7 @@ class Rejections:
 
 
 def is_job_over(resource: TrainingJob | None) -> bool:
-    """Whether the planner no longer plans the job: it is deleted, terminating, or has ended."""
+    """Return whether the planner no longer plans the job: it is deleted, terminating, or has ended."""
     return (
         resource is None
         or resource.metadata.deletion_timestamp is not None
@@ -163,7 +163,7 @@ def is_job_over(resource: TrainingJob | None) -> bool:
 
 
 def _has_failed_with_pods(resource: TrainingJob) -> bool:
-    """Whether a job has failed and its written plan still has pods, whose ends must count."""
+    """Return whether a job has failed and its written plan still has pods, whose ends must count."""
     plan, gone = resource.status.plan, resource.metadata.deletion_timestamp is not None
     if gone or resource.status.phase != "Failed" or plan is None:
         return False
@@ -171,12 +171,12 @@ def _has_failed_with_pods(resource: TrainingJob) -> bool:
 
 
 def needs_planner(resource: TrainingJob) -> bool:
-    """Whether a new planner must take the job over: it has not ended, or the ends of its pods are not counted."""
+    """Return whether a new planner must take over the job: the job has not ended, or ends of its pods must count."""
     return not is_job_over(resource) or _has_failed_with_pods(resource)
 
 
 def _end_reason(resource: TrainingJob) -> str:
-    """Why the operator has ended a job, from its condition."""
+    """Return why the operator has ended a job, from its condition."""
     found = find_condition(resource.status.conditions, CONDITION_FAILED)
     return found.message if found is not None and found.message else "the operator ended it"
 
@@ -223,7 +223,7 @@ def events_of(
 
 
 def _revised(old: TrainingJob, new: TrainingJob) -> frozenset[str]:
-    """Roles whose pod template has changed, as far as pods that have not started are created again."""
+    """Return the roles whose pod template has changed, so that their pods that have not started are replaced."""
     before, after = _templates(old), _templates(new)
     return frozenset(role for role, template in after.items() if template != before[role])
 
@@ -240,7 +240,7 @@ def _templates(resource: TrainingJob) -> dict[str, Mapping[str, Any] | None]:
 
 
 def _unstarted(resource: TrainingJob, pods: Mapping[str, Pod]) -> frozenset[int]:
-    """Attempts of the parameter servers and the chief in the written plan whose containers have not started."""
+    """Return the attempts of parameter servers and chief in the written plan whose containers have not started."""
     plan = resource.status.plan
     servers = (*plan.parameter_servers, *((plan.chief,) if plan.chief is not None else ())) if plan is not None else ()
     begun = {attempt for _, attempt, pod in planned_pods(resource, pods) if started_at(pod) is not None}
@@ -248,14 +248,14 @@ def _unstarted(resource: TrainingJob, pods: Mapping[str, Pod]) -> frozenset[int]
 
 
 def _admission(resource: TrainingJob) -> tuple[object, ...]:
-    """The result of the operator's dry run, for comparison."""
+    """Return the result of the operator's dry run, for comparison."""
     found = find_condition(resource.status.conditions, CONDITION_INVALID_TEMPLATE)
     verdict = (found.status, found.reason, found.message, found.observed_generation) if found is not None else ()
     return (resource.status.admitted, *verdict)
 
 
 def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
-    """Closing attempts whose pods are not terminating yet."""
+    """Yield the closing attempts whose pods are not terminating yet."""
     plan = job.status.plan
     entries: list[tuple[str, PlannedWindow | PlannedParameterServer]] = []
     if plan is not None:
@@ -270,7 +270,7 @@ def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
 
 
 def _holds(resource: TrainingJob | None, kind: str) -> Condition | None:
-    """The condition if it is True for the current generation."""
+    """Return the condition if it is True for the current generation; else None."""
     conditions = resource.status.conditions if resource is not None else ()
     return next(
         (

@@ -41,7 +41,7 @@ def check(resource: TrainingJob | None, term: int, revision: int) -> None:
 
 
 def wrote_late(old: TrainingJob | None, new: TrainingJob | None, term: int) -> bool:
-    """Whether an earlier planner wrote the job's plan after this planner had read it."""
+    """Return whether an earlier planner wrote the job's plan after this planner had read it."""
     after = _stamp(new)
     return old is not None and 0 < after[0] < term and after != _stamp(old)
 

@@ -134,7 +134,7 @@ class PlannerMetrics:
         self._waits[key] = plan.waits_for or (UNPLANNABLE if plan.unplannable else OPENED)
 
     def _is_counted_now(self, event: PodEnd) -> bool:
-        """Whether the planner counts this end; a pod whose end was counted may still exist when another one leads."""
+        """Return whether the planner counts this end; an earlier leader may have counted that of a pod that remains."""
         state = self._planner.cluster.jobs.get(event.job)
         return state is not None and (event.attempt in state.runs or state.server_of(event.attempt) is not None)
 
@@ -147,21 +147,21 @@ class PlannerMetrics:
         return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
 
     def _excluded_nodes(self) -> dict[tuple[str], float]:
-        """Excluded nodes of all sites with nodes."""
+        """Return the number of excluded nodes of each site with nodes."""
         counts = dict.fromkeys(((name,) for name in self._planner.cluster.sites), 0.0)
         for one in self._planner.cluster.health.lasting():
             counts[one.site,] = counts.get((one.site,), 0.0) + 1
         return counts
 
     def _site_totals(self) -> Rows:
-        """Totals of all declared sites, so that their series start at zero, and of sites used before."""
+        """Return the totals of all declared sites, so that their series start at zero, and of sites used before."""
         cluster = self._planner.cluster
         places = {(site.name, site.tier) for site in cluster.sites.values()} | cluster.site_uses.keys()
         used = [(site, tier, cluster.site_uses.get((site, tier), SiteUsage())) for site, tier in sorted(places)]
         return [((site, tier.value), (u.gpu_seconds, u.copied_bytes, u.in_vain_bytes)) for site, tier, u in used]
 
     def _namespace_totals(self) -> Rows:
-        """Totals of the namespaces with jobs, and of those whose last job has left less than an hour ago."""
+        """Return the totals of the namespaces with jobs, and of those whose last job left less than an hour ago."""
         uses = self._planner.cluster.namespace_uses
         used = ((name, uses.get(name, SiteUsage())) for name in sorted({*self._namespaces, *self._left}))
         return [((name,), (use.gpu_seconds, use.trained_gpu_seconds)) for name, use in used]

@@ -56,7 +56,7 @@ class PeerGate:
         self._reviews: Reviews[bool] = Reviews(BOUNDS, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
 
     async def admits(self, authorization: str, peer: str = "") -> bool:
-        """Whether a request with this Authorization header comes from an API process.
+        """Return whether a request with this Authorization header comes from an API process.
 
         Args:
             authorization: The header.

@@ -46,7 +46,7 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
 
 
 def is_decided(answer: tuple[int, Any]) -> bool:
-    """Whether an answer is final: admission can refuse a pod while it does not see the new service account yet."""
+    """Return whether an answer is final: admission may refuse a pod until it knows the new service account."""
     return answer[0] != 403 or "serviceaccount" not in str(answer)
 
 

@@ -41,14 +41,14 @@ def goes_on(whole: Whole) -> None:
 
 
 def told(job: dict[str, Any]) -> bool:
-    """Whether both processes have said what they make of the job as it is now."""
+    """Return whether both processes have reported on the present generation of the job."""
     generation = job["metadata"]["generation"]
     conditions = job.get("status", {}).get("conditions", ())
     return {one["type"] for one in conditions if one.get("observedGeneration") == generation} >= CONDITIONS
 
 
 def admitted(whole: Whole, path: str, body: dict[str, Any], seed: str) -> bool:
-    """Whether the API server takes it."""
+    """Return whether the API server takes it."""
     status, answer = whole.cluster.request("POST", path, body)
     assert status in (201, 400, 403, 422), (seed, answer)
     return bool(status == 201)

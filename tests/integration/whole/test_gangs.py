@@ -41,7 +41,7 @@ def pauses(plan: dict[str, Any]) -> bool:
 
 
 def unplanned(whole: Whole, name: str) -> bool:
-    """Whether a job has no window; a worker without its parameter server would hold a GPU for nothing."""
+    """Return whether a job has no window; a worker without its parameter server would hold a GPU for nothing."""
     plan = whole.status(name)["plan"]
     return not plan.get("parameterServers") and not plan.get("workers")
 

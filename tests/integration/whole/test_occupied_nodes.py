@@ -90,7 +90,7 @@ def test_pods_that_a_failed_job_keeps_hold_their_gpus(whole: Whole) -> None:
 
 
 def keeps_a_pod(plan: dict[str, Any]) -> bool:
-    """Whether the plan has a window whose pod is only to stop, and no end of the job."""
+    """Return whether the plan has a window whose pod is only to stop, and no end of the job."""
     return ([one["state"] for one in plan["workers"]], plan.get("estimatedCompletion")) == (["Closing"], None)
 
 

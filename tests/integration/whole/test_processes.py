@@ -101,7 +101,7 @@ class Limited:
         self.command = with_few_files([sys.executable, "-m", "tranche", "extender", *config, *command])
 
     def is_ready(self, port: int) -> bool:
-        """Whether a new client receives an answer of a probe."""
+        """Return whether a new client receives an answer of a probe."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=ANSWER_SECONDS) as reply:
                 return bool(reply.status == 200)

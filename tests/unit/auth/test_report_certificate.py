@@ -44,7 +44,7 @@ def authorities(data: Data) -> list[x509.Certificate]:
 
 
 def trusted(bundle: bytes, data: Data) -> bool:
-    """Whether a client with these CA certificates accepts the serving certificate."""
+    """Return whether a client with these CA certificates accepts the serving certificate."""
     certificate = x509.load_pem_x509_certificate(data["tls.crt"])
     for authority in x509.load_pem_x509_certificates(bundle):
         try:

@@ -186,5 +186,5 @@ def test_planned_windows_on_one_slot_never_overlap(jobs: list[Job], gpus: list[i
 
 
 def overlaps(windows: Iterable[Interval]) -> bool:
-    """Whether two of the windows share more than a rounding error."""
+    """Return whether two of the windows share more than a rounding error."""
     return any(first.end > second.start + 1e-9 for first, second in pairwise(sorted(windows)))

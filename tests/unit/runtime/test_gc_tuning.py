@@ -31,7 +31,7 @@ def _as_before() -> Iterator[None]:
 
 
 def tended(rounds: int, held: list[Ring], let_go_after: int) -> list[bool]:
-    """Whether a ring is still there at each pause, if it is let go of in one of them."""
+    """Return whether a ring of objects still exists at each pause, if it is released in one of them."""
     known, there = weakref.ref(held[0]), list[bool]()
 
     async def sleep(seconds: float) -> None:

@@ -23,7 +23,7 @@ MAX_SITES = 64
 
 
 def rules(*pairs: tuple[str, str], **more: Any) -> dict[str, Any]:
-    """CEL rules (rule, message) for the schema of a model or field."""
+    """Return the schema extension with CEL rules (rule, message) of a model or field."""
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs], **more}
 
 

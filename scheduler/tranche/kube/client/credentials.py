@@ -107,7 +107,7 @@ class Credentials:
 
 
 def uses_service_account(kubeconfig: str | None, context: str | None) -> bool:
-    """Whether no kubeconfig is given and the process runs in a pod."""
+    """Return whether no kubeconfig is given and the process runs in a pod."""
     in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and os.path.exists(
         config.incluster_config.SERVICE_TOKEN_FILENAME
     )

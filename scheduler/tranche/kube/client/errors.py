@@ -50,7 +50,7 @@ _NO_RIGHTS_TEXT = "cannot patch resource"
 
 
 def is_object_rejected(error: ApiError) -> bool:
-    """Whether the API server rejects this object, so that a repetition fails again while others may succeed."""
+    """Return whether the API server rejects this object, so that a repetition fails again while others may succeed."""
     text = str(error)
     if error.status == 403 and _NO_RIGHTS_TEXT in text:
         return False

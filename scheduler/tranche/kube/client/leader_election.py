@@ -234,5 +234,5 @@ class Leadership:
 
 
 def _passes(error: ApiError) -> bool:
-    """Whether a retry may succeed."""
+    """Return whether a retry may succeed."""
     return error.status in (0, 409, 429) or error.status >= 500

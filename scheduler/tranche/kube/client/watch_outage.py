@@ -56,7 +56,7 @@ class WatchOutage:
 
 
 def _may_pass(error: ApiError) -> bool:
-    """Whether the error is one of an API server that restarts or is overloaded, or of the network."""
+    """Return whether the error is one of an API server that restarts or is overloaded, or of the network."""
     return error.status in (0, 410, 429) or error.status >= 500
 
 

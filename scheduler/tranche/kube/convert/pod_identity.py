@@ -43,7 +43,7 @@ def controlled_identity(pod: Pod) -> Identity | None:
 
 
 def may_report_progress(job: TrainingJob, role: str, index: int) -> bool:
-    """Whether this pod reports progress.
+    """Return whether this pod reports progress.
 
     The reporter is the chief, else parameter server 0, else rank 0 of a gang, else every worker.
     """
@@ -55,7 +55,7 @@ def may_report_progress(job: TrainingJob, role: str, index: int) -> bool:
 
 
 def may_request_chunks(job: TrainingJob, role: str) -> bool:
-    """Whether this pod may request its next chunks: every worker of a chunked job."""
+    """Return whether this pod may request its next chunks: every worker of a chunked job."""
     return role == ROLE_WORKER and job.spec.data is not None
 
 

@@ -207,7 +207,10 @@ def _larger(one: Resources, other: Resources) -> Resources:
 
 
 def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
-    """Pod-level requests replace those of the containers; pod-level limits apply only if no container has requests."""
+    """Return the requests of the whole pod, which replace those of its containers.
+
+    Its limits apply only if no container has requests.
+    """
     cpu, memory = containers.cpu, containers.memory
     if "cpu" in asked.requests or not cpu:
         cpu = parse_millicores(asked.request("cpu"))

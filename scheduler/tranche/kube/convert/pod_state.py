@@ -18,7 +18,7 @@ MAX_MESSAGE_BYTES = 4096
 
 
 def is_over(pod: Pod) -> bool:
-    """Whether the pod's containers have terminated permanently, or will never start."""
+    """Return whether the pod's containers have terminated permanently, or will never start."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     metadata = pod.metadata
@@ -28,7 +28,7 @@ def is_over(pod: Pod) -> bool:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Whether the pod has ended: `is_over`, or its training container has terminated and only other containers run.
+    """Return whether the pod has ended: `is_over`, or only containers other than its training container still run.
 
     A kubelet reports the end of the last container up to a second before that of the pod, which frees its resources.
     In between the pod has not ended, so that its window keeps them.
@@ -37,7 +37,7 @@ def has_ended(pod: Pod) -> bool:
 
 
 def is_evicted_by_scheduler(pod: Pod) -> bool:
-    """Whether kube-scheduler evicted the pod to make room for one of a higher priority."""
+    """Return whether kube-scheduler evicted the pod to make room for one of a higher priority."""
     return any(condition.reason == "PreemptionByScheduler" for condition in disruptions(pod))
 
 

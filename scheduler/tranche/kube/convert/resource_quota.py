@@ -94,7 +94,7 @@ def _resource(name: str, measure: Measure, gpu_resources: GpuResources) -> str:
 
 
 def _priorities(scope: ScopeExpression) -> frozenset[int]:
-    """Priority tiers that a scope selects."""
+    """Return the priority tiers that a scope selects."""
     named = frozenset(value for name, value in PRIORITIES.items() if name in scope.values)
     match scope.operator:
         case "Exists":

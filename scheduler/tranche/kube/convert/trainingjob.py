@@ -170,7 +170,7 @@ def _admission(resource: TrainingJob, *, has_others: bool) -> tuple[Admission, s
 
 
 def _durable(checkpoint: CheckpointSpec) -> bool | None:
-    """Whether a pod on any node can load a checkpoint of an earlier pod: not from node-local or pod-local volumes."""
+    """Return whether a pod on any node can load a checkpoint of an earlier pod; None if the volume is not declared."""
     volume = checkpoint.volume
     if checkpoint.scope != "Cluster" or (volume is not None and not PASSING_VOLUMES.isdisjoint(volume)):
         return False
@@ -525,7 +525,7 @@ def gpu_seconds_per_batch(progress: Progress) -> float:
 
 
 def _sites(sites: Iterable[SiteProgress]) -> list[dict[str, Any]]:
-    """Site usage by name. Beyond the limit of status.progress, only the most used sites are kept."""
+    """Return the site usage by name; beyond the limit of status.progress, only that of the most used sites."""
     most = sorted(sites, key=lambda one: (one.gpu_seconds, one.copied_bytes), reverse=True)[:MAX_SITES]
     return [
         {

@@ -46,14 +46,14 @@ class PodChecker:
         """Last confirmed question by namespace and name of the pod."""
 
     def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
-        """Whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
+        """Return whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
 
         A confirmation is returned once.
         """
         return self._is_confirmed(Question(namespace, name, job_uid))
 
     def confirmed_unchanged(self, pod: Pod) -> bool:
-        """Whether the API server has confirmed that a pod of a job is as the watch shows it; if not, queue a check.
+        """Return whether the API server has confirmed the state of a pod in the watch; if not, queue a check.
 
         A confirmation is returned once.
         """

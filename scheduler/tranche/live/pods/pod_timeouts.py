@@ -236,13 +236,13 @@ class Timeouts:
         return events
 
     def _is_confirmed(self, state: JobState, wait: _Wait) -> bool:
-        """Whether the API server confirms the condition, as far as the watch may have missed its end."""
+        """Return whether the API server confirms the condition, as far as the watch may have missed its end."""
         if wait.missing:
             return self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid)
         return wait.unchanged is None or self._confirmed_unchanged(wait.unchanged)
 
     def _stays_settled(self, state: JobState, run: TrackedWindow, settled: _Settled, silent: Container[str]) -> bool:
-        """Whether the pod of a window is as at the last check, and so is all that a time-out depends on."""
+        """Return whether the pod of a window is as at the last check, and so is all that a time-out depends on."""
         return (
             self._pods.get(settled.key) is settled.pod
             and settled.job_uid == state.job.uid
@@ -282,7 +282,7 @@ class Timeouts:
         return None
 
     def _is_stopping(self, pod: Pod) -> bool:
-        """Whether somebody else has deleted the pod, and its node responds.
+        """Return whether somebody else has deleted the pod, and its node responds.
 
         On a node that does not respond, the containers run on: the tolerance of its site applies.
         """
@@ -296,7 +296,7 @@ class Timeouts:
         return _Wait(RELEASE_SECONDS, end, kind="ended") if end is not None else None
 
     def _patience(self, state: JobState, pod: Pod, now: float, *, closing: bool) -> float:
-        """Most seconds that the pod's node may be unreachable.
+        """Return the most seconds that the pod's node may be unreachable.
 
         A gang cannot continue without a member, unless all of its pods are at disconnected sites, perhaps connected to
         each other, or it reports progress all the same.
@@ -310,7 +310,7 @@ class Timeouts:
         return inf if trains else RIGID_TOLERANCE_SECONDS
 
     def _is_cut_off(self, state: JobState) -> bool:
-        """Whether all pods of a gang that are not to stop are at sites that are disconnected, so that it may train on.
+        """Return whether all pods of a gang that are not to stop are at disconnected sites, so that it may train on.
 
         If only its own nodes do not respond, they are dead more likely than not.
         """
@@ -325,7 +325,7 @@ class Timeouts:
         return known
 
     def _trains_on(self, state: JobState, node: str, now: float) -> bool:
-        """Whether a report has shown progress of a gang in the last minute, and since the node does not respond.
+        """Return whether a report has shown progress of a gang in the last minute, and since the node does not respond.
 
         A planner that has taken over knows no earlier report, so it waits a minute for one.
         """
@@ -336,7 +336,7 @@ class Timeouts:
         return silent is not None and latest > silent and now - latest < RIGID_TOLERANCE_SECONDS
 
     def _server_patience(self, state: JobState, server: Server, pod: Pod, now: float) -> float:
-        """Most seconds that the node of a parameter server or chief may be unreachable; without it, no worker trains.
+        """Return the most seconds that the node of a server or chief may be unreachable; without it, no worker trains.
 
         Workers that are cut off at the same site may reach it, and train as long as their site tolerates.
         """
@@ -348,7 +348,7 @@ class Timeouts:
         return self._patience(state, pod, now, closing=server.closing)
 
     def _missing(self, state: JobState, attempt: int, end: Event, name: str) -> _Wait | None:
-        """Wait of a closing attempt that has no pod.
+        """Return the wait of a closing attempt that has no pod.
 
         The time begins when a plan is written in which the attempt is not open: until then, the operator may create the
         pod, and this would train although its end is counted.
@@ -385,7 +385,7 @@ class Timeouts:
     def _unstarted(
         self, state: JobState, planned: Window | PlannedServer | Staging, pod: Pod, now: float
     ) -> _Wait | None:
-        """A bound pod whose containers do not start, by the reason that the kubelet reports.
+        """Return the wait of a bound pod whose containers do not start, by the reason that the kubelet reports.
 
         The time for a pod without any reason begins with its binding, also under an earlier leader. It begins again
         when the node returns: while it does not respond, the kubelet reports no start, and the tolerance of its site
@@ -409,7 +409,7 @@ class Timeouts:
         return _Wait(limit, event, kind=delay.kind, before=before, unchanged=pod)
 
     def _unplaced(self, state: JobState, planned: Window | PlannedServer, pod: Pod) -> _Wait | None:
-        """Wait of a pod that has no node.
+        """Return the wait of a pod that has no node.
 
         A pod that waits for its gang has time, and so has every pod while kube-scheduler is silent. Without a valid
         verdict of kube-scheduler, a pod may wait for as long as the provisioning of a volume takes.
@@ -454,7 +454,7 @@ class Timeouts:
         return delay._replace(event=end._replace(outcome="Failed", node=node, reason=text))
 
     def _staging_patience(self, node: str) -> float:
-        """Most seconds that the node of a staging pod may be unreachable.
+        """Return the most seconds that the node of a staging pod may be unreachable.
 
         Windows wait for the copy. The next pod makes it on another node, unless the whole site is disconnected.
         """
@@ -462,7 +462,7 @@ class Timeouts:
         return inf if is_cut_off else RIGID_TOLERANCE_SECONDS
 
     def _unplaced_staging(self, staging: Staging, pod: Pod, end: StagingEnded) -> _Wait:
-        """Wait of a staging pod that has no node.
+        """Return the wait of a staging pod that has no node.
 
         It holds no planned room, so it may wait until other pods free CPU and memory.
         """
@@ -473,20 +473,20 @@ class Timeouts:
         return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True, unchanged=pod)
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
-        """The job's pod of that name; not a pod of a deleted job with the same name."""
+        """Return the job's pod of that name; not a pod of a deleted job with the same name."""
         pod = self._pods.get(f"{state.job.key.partition('/')[0]}/{name}")
         return pod if pod is not None and owner_uid(pod.metadata) == state.job.uid else None
 
     def _is_held(self, node: str) -> bool:
-        """Whether pods that have to stop are on the node."""
+        """Return whether pods that have to stop are on the node."""
         return node in self._closing or node in self._stopping()
 
     def _longest_grace(self, node: str | None) -> float:
-        """Longest grace period, in seconds, of pods terminating on the node, which the window's pod waits for."""
+        """Return the longest grace period, in seconds, of pods that terminate on the node."""
         return self._stopping().get(node or "", 0.0)
 
     def _stopping(self) -> Mapping[str, float]:
-        """Nodes with terminating pods, with the longest grace period of these in seconds."""
+        """Return the nodes with terminating pods, with the longest grace period of these in seconds."""
         if self._graces is None:
             self._graces = {}
             for pod in self._pods.values():
@@ -507,7 +507,7 @@ def _grace_seconds(pod: Pod) -> float:
 
 
 def _stop_seconds(pod: Pod, now: float, *, adopted: bool) -> float:
-    """Seconds, from when a window closes or its pod is deleted, after which the pod has not stopped in time.
+    """Return the seconds, from when a window closes or its pod is deleted, after which the pod is overdue.
 
     After a take-over that moment is unknown; the API server has recorded when the grace period ends.
     """

@@ -40,7 +40,7 @@ class UnreachableNodes:
         return silent
 
     def is_silent(self, name: str) -> bool:
-        """Whether the node exists and is not ready."""
+        """Return whether the node exists and is not ready."""
         node = self._nodes.get(name)
         return node is not None and not node.ready
 
@@ -57,13 +57,13 @@ class UnreachableNodes:
         return ready.last_transition_time.timestamp() if ready is not None and ready.last_transition_time else 0.0
 
     def is_site_silent(self, name: str) -> bool:
-        """Whether all nodes of the node's site exist and are not ready, as when the site is disconnected."""
+        """Return whether all nodes of the node's site exist and are not ready, as when the site is disconnected."""
         node = self._nodes.get(name)
         site = site_of(node.metadata.labels, self._sites) if node is not None else None
         return not any(one.ready and site_of(one.metadata.labels, self._sites) == site for one in self._nodes.values())
 
     def are_cut_off(self, names: Collection[str]) -> bool:
-        """Whether the sites of these nodes are disconnected: each has several nodes, and none of them is ready.
+        """Return whether the sites of these nodes are disconnected: each has several nodes, and none of them is ready.
 
         A site with one node that is not ready counts as one whose node is dead.
         """
@@ -75,7 +75,7 @@ class UnreachableNodes:
         return all(sizes[site] > 1 for site in sites) and not any(ready and site in sites for site, ready in there)
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
-        """Whether the node has been unreachable for longer than its site tolerates, or an administrator gave it up.
+        """Return whether the node was unreachable for longer than its site tolerates, or an administrator gave it up.
 
         Args:
             name: Name of the node; False for an unknown node, because its pods are deleted with it.
