@@ -35,6 +35,8 @@ PAIRS = (("a", "b"), ("c", "d"))
 FAST, SLOW = Link(10e9), Link(100e6)
 JOBS = 60
 """Number of drawn jobs."""
+LOGGED_JOBS = 1500
+"""Number of jobs of each log, from its first one on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,10 @@ class Figures:
     preempted: float
 
 
-def of_log(log: str, gpus: int, policy: str, jobs: int = 1500, restart_seconds: float = 0.0) -> Figures:
+def of_log(log: str, gpus: int, policy: str, restart_seconds: float = 0.0) -> Figures:
     """Simulate the first jobs of a log as gangs."""
     cluster = pool(gpus)
-    drawn = tuple(gang_jobs(log_rows(log)[:jobs], cluster.nodes))
+    drawn = tuple(gang_jobs(log_rows(log)[:LOGGED_JOBS], cluster.nodes))
     result = run(Scenario(drawn, cluster.nodes, cluster.sites, policy, restart_seconds=restart_seconds))
     return Figures(result.average_jct_seconds, sum(job.preemptions for job in result.jobs))
 

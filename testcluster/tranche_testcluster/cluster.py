@@ -38,6 +38,7 @@ _USERS = {  # component: (user, group), the ones that Kubernetes' own RBAC bindi
     "autoscaler": ("autoscaler", "system:masters"),
 }
 _ATTEMPTS = 3
+_TOKEN_SECONDS = 86_400
 _PROBE_SECONDS = 2.0
 _HAND_OVER_SECONDS = 60.0
 _KWOK_STARTS = 30  # until one respects leases: each does with a probability of one half
@@ -274,22 +275,19 @@ class Cluster:
         if not full:
             self._restart_kwok()
 
-    def service_account_kubeconfig(
-        self, namespace: str, name: str, *, seconds: int = 86_400, url: str | None = None
-    ) -> Path:
+    def service_account_kubeconfig(self, namespace: str, name: str, *, url: str | None = None) -> Path:
         """Write a kubeconfig with a token of a service account, so that RBAC is enforced.
 
         Args:
             namespace: Namespace of the account.
             name: Name of the account.
-            seconds: Validity of the token.
             url: URL of a proxy; default: the API server itself.
 
         Raises:
             ClusterError: The account does not exist.
         """
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        status, answer = self.request("POST", path, {"spec": {"expirationSeconds": seconds}})
+        status, answer = self.request("POST", path, {"spec": {"expirationSeconds": _TOKEN_SECONDS}})
         if status != 201:
             raise ClusterError(f"no token for the service account {namespace}/{name}: {status} {answer}")
         target = self.directory / f"{namespace}.{name}.kubeconfig"

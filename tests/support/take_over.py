@@ -6,7 +6,7 @@ from typing import Any
 
 from tranche.kube.api.resources import Plan, Progress
 from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
-from tranche.live.lease_annotations import learned_annotation, read_learned_state
+from tranche.live.lease_annotations import LEARNED_ANNOTATION, learned_text, read_learned_state
 from tranche.planner import Event, Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
 from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import learned_state_of, recall
@@ -41,7 +41,8 @@ def taken_over(
         made.handle(SiteChanged(site), now)
     for known in cluster.nodes.values():
         made.handle(NodeChanged(known.node), now)
-    recall(made.context, read_learned_state(learned_annotation(learned_state_of(cluster, now))))
+    text, _ = learned_text(learned_state_of(cluster, now))
+    recall(made.context, read_learned_state({LEARNED_ANNOTATION: text}))
     given = statuses if statuses is not None else statuses_of(planner, now)
     jobs = [_submission(state, given[key]) for key, state in cluster.jobs.items() if key in given]
     runs = [(key, run) for key, one in cluster.jobs.items() for run in one.runs.values()]

@@ -180,7 +180,7 @@ class Controller:
         """
         await self.watches.synced()
         logger.info("all watches are synced; waiting for the Lease")
-        self.reports.held = lambda: leadership.held
+        self.reports.holds_lease = lambda: leadership.held
         self.term = await leadership.take(self._largest_term)
         if self._steady is not None:
             self._steady.synchronize()

@@ -39,11 +39,6 @@ def read_config(lease: dict[str, Any]) -> PlannerConfig | None:
         return None
 
 
-def learned_annotation(learned: LearnedState) -> dict[str, str]:
-    """Return the annotation with the learned state, without the parts that `learned_text` leaves out."""
-    return {LEARNED_ANNOTATION: learned_text(learned)[0]}
-
-
 def learned_text(learned: LearnedState) -> tuple[str, tuple[str, ...]]:
     """Return the learned state as a text of at most `MAX_LEARNED_BYTES`, and the parts that are left out for that."""
     encoded, omitted = msgspec.json.encode(learned), 0

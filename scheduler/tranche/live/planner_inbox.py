@@ -60,26 +60,26 @@ class Backlog(deque[Change]):
 class ReportInbox:
     """Reports that wait for the planner; the latest report of each attempt replaces earlier ones."""
 
-    def __init__(self, planner: Planner, clock: Callable[[], float], held: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, planner: Planner, clock: Callable[[], float]) -> None:
         """Create an empty inbox.
 
         Args:
             planner: Planner whose jobs report.
             clock: Time of events, in seconds since the epoch.
-            held: Whether this process holds the Lease at this moment.
         """
         self._planner = planner
         self._clock = clock
         self._waiting: dict[tuple[str, int], ProgressReported] = {}
         """Latest report by (job, attempt); each report contains the total progress of the attempt."""
-        self.held = held
+        self.holds_lease: Callable[[], bool] = lambda: True
+        """Returns whether this process holds the Lease at this moment."""
         self.restored = False
         """Whether the planner has restored its state; a follower's planner knows no jobs."""
 
     @property
     def leading(self) -> bool:
         """Whether this process is the leader now. After a stall, only once a renewal of the Lease has succeeded."""
-        return self.restored and self.held()
+        return self.restored and self.holds_lease()
 
     def take(self, report: Report) -> bool:
         """Queue a report if its attempt is active. Returns False if a newer attempt has superseded it."""

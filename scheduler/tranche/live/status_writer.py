@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 Build = Callable[[], dict[str, Any] | None]
 """Function that builds the object to apply at the time of the write; it returns None if the write is obsolete."""
-FENCE_TEXT = "a newer planner has written this plan"
-"""Message of the CEL rule on status.plan."""
 GONE_TEXTS = {404: ('" not found',), 409: ("uid mismatch", "UID in precondition")}
 """Fragments of API server messages for an object that does not exist, or that another one has replaced, by status. With
 another message, status 404 says that the API server does not serve the kind, as while its CRD is replaced."""
@@ -62,6 +60,9 @@ REQUEST_SECONDS = 60.0
 MAX_LAPSE_SECONDS = 30.0
 """Maximum time a write waits for leadership to return, in seconds. After that the process exits and another replica
 takes over."""
+PARALLEL = 12
+"""Maximum number of concurrent writes, besides those of doubtful objects."""
+PER_NAMESPACE = 9
 DOUBTFUL_PARALLEL = 4
 """Number of workers for objects whose last write failed, and for namespaces whose last write was slow."""
 DOUBTFUL_PER_NAMESPACE = 2
@@ -112,7 +113,6 @@ class StatusWriter:
         self,
         client: ApiClient,
         count: Callable[[str], None],
-        parallel: int = 12,
         clock: Callable[[], float] = time.monotonic,
         rejected: Callable[[str, ApiError], None] = _ignore,
     ) -> None:
@@ -121,8 +121,6 @@ class StatusWriter:
         Args:
             client: Client of the API server.
             count: Called with the result of each write.
-            parallel: Maximum number of concurrent writes, besides those of doubtful objects. One namespace has at most
-                three quarters of them.
             clock: Monotonic seconds.
             rejected: Called with the path and the error when the API server rejects an object for a reason of its own.
         """
@@ -134,8 +132,8 @@ class StatusWriter:
         self._builds: dict[str, Build] = {}
         self._workers = FairWorkers(
             self._serve,
-            parallel=parallel,
-            per_group=max(1, parallel * 3 // 4),
+            parallel=PARALLEL,
+            per_group=PER_NAMESPACE,
             slow_parallel=DOUBTFUL_PARALLEL,
             slow_per_group=DOUBTFUL_PER_NAMESPACE,
         )

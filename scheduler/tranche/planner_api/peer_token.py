@@ -26,16 +26,16 @@ BOUNDS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, max_accepted=100, pa
 class PeerToken:
     """Token that the API process sends; a file is read again when the kubelet has renewed it."""
 
-    def __init__(self, file: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._clock = clock
         self._text = os.environ.get(KEY_VARIABLE, "")
         self._read_at = float("-inf")
 
     def read(self) -> str:
         """Return the token; empty if there is none."""
-        if self._file is not None and self._clock() - self._read_at > BOUNDS.trusted_seconds:
-            self._text, self._read_at = self._file.read_text().strip(), self._clock()
+        now = time.monotonic()
+        if self._file is not None and now - self._read_at > BOUNDS.trusted_seconds:
+            self._text, self._read_at = self._file.read_text().strip(), now
         return self._text
 
 

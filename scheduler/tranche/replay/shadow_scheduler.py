@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,6 @@ class Shadow:
         config: PlannerConfig,
         settings: ShadowSettings,
         registry: CollectorRegistry,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """Read the records of an earlier process.
 
@@ -92,7 +91,6 @@ class Shadow:
             config: Planner configuration for decisions and replays.
             settings: Intervals and directory.
             registry: Metrics registry of the process.
-            clock: Seconds since the epoch.
 
         Raises:
             RecordError: the records cannot be read.
@@ -100,9 +98,8 @@ class Shadow:
         self._watches = watches
         self._config = config
         self._settings = settings
-        self._clock = clock
         folder = settings.directory
-        self._archive = PodArchive(config.gpu_resources, clock, folder / "pods.jsonl" if folder else None)
+        self._archive = PodArchive(config.gpu_resources, time.time, folder / "pods.jsonl" if folder else None)
         path = folder / "decisions.jsonl" if folder else None
         self.decisions = Records(Decision, MAX_DECISIONS, path)
         self._last: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -137,7 +134,7 @@ class Shadow:
 
     def decide(self) -> None:
         """Record the decision for each waiting job if it differs from the last recorded one."""
-        decisions = decide(self._watches.objects, self._config, self._clock())
+        decisions = decide(self._watches.objects, self._config, time.time())
         for decision in decisions:
             essence = (decision.decision, tuple(decision.nodes))
             if self._last.get(decision.job) != essence:
@@ -156,7 +153,7 @@ class Shadow:
             [*self._archive.pods(), *present],
             list(self._watches.nodes.store.values()),
             dict(self._watches.sites.store),
-            self._clock(),
+            time.time(),
             gpu_resources,
         )
 

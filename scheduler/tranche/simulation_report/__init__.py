@@ -5,7 +5,7 @@ Nothing here imports matplotlib until a picture is drawn, so that the commands s
 
 from tranche.simulation_report.errors import ReportError
 from tranche.simulation_report.report_run import Means, ReportRun
-from tranche.simulation_report.table import format_csv, format_json, format_table, job_rows
+from tranche.simulation_report.table import format_csv, format_table, job_rows
 from tranche.simulation_report.writer import check_report, write_report
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "ReportRun",
     "check_report",
     "format_csv",
-    "format_json",
     "format_table",
     "job_rows",
     "write_report",

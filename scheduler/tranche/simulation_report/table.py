@@ -156,22 +156,6 @@ def _is_time(key: str) -> bool:
     return key.endswith("_seconds") and not key.endswith("gpu_seconds")
 
 
-def format_json(summary: Summary, extra: Mapping[str, object] | None = None) -> str:
-    """Format one run as a JSON object: the summary's keys at the top level, in seconds; null for undefined figures.
-
-    Args:
-        summary: Figures of the run.
-        extra: Further keys, after those of the summary.
-
-    Raises:
-        ValueError: An extra key is one of the summary's.
-    """
-    values = summary.as_dict()
-    if duplicates := values.keys() & (extra or {}).keys():
-        raise ValueError(f"{', '.join(sorted(duplicates))}: a key of the summary itself")
-    return json.dumps(finite({**values, **(extra or {})}), indent=2, ensure_ascii=False)
-
-
 def finite(value: object) -> object:
     """Return the value with null in place of every number that JSON cannot represent (NaN, infinity)."""
     if isinstance(value, float):

@@ -58,9 +58,7 @@ def members_in(room: Resources, request: Resources, most: int) -> int:
     return min([most, *(available // requested for available, requested in amounts if requested > 0)])
 
 
-def narrowest_fit(
-    rooms: Mapping[str, int], domains: Mapping[str, Domain], members: int, widest: int, narrowest: int = 0
-) -> Fit | None:
+def narrowest_fit(rooms: Mapping[str, int], domains: Mapping[str, Domain], members: int, widest: int) -> Fit | None:
     """Return the group of the narrowest level with room for all members, and of these one with the least room.
 
     Args:
@@ -68,14 +66,13 @@ def narrowest_fit(
         domains: Group of each of these nodes at the narrowest level.
         members: Number of members of the gang.
         widest: Widest level that may be used.
-        narrowest: Narrowest level to try.
 
     Returns:
         None if the members fit at no level up to `widest`.
     """
     if sum(rooms.values()) < members:
         return None
-    for level in range(narrowest, widest + 1):
+    for level in range(widest + 1):
         totals: dict[Domain, int] = {}
         for name, room in rooms.items():
             group = domains[name][level:]

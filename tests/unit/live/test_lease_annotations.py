@@ -8,7 +8,6 @@ from support.live_controller import taken_over
 from tranche.live.lease_annotations import (
     LEARNED_ANNOTATION,
     MAX_LEARNED_BYTES,
-    learned_annotation,
     learned_text,
     read_learned_state,
 )
@@ -18,8 +17,8 @@ LEARNED = LearnedState([LearnedLink("edge-a", "edge-b", 8e6, 0.125)], {"n1": 1.5
 
 
 def test_what_is_written_is_read() -> None:
-    assert read_learned_state(learned_annotation(LEARNED)) == LEARNED
-    assert read_learned_state(learned_annotation(LearnedState())) == LearnedState()
+    for learned in (LEARNED, LearnedState()):
+        assert read_learned_state({LEARNED_ANNOTATION: learned_text(learned)[0]}) == learned
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"nodes": {"n1": "fast"}}', 7])
@@ -43,7 +42,7 @@ def test_controller_writes_learned_state_only_while_leading() -> None:
 
 
 def test_annotation_keeps_its_name_over_versions() -> None:
-    assert list(learned_annotation(LearnedState())) == ["tranche.dev/memory"]
+    assert LEARNED_ANNOTATION == "tranche.dev/memory"
 
 
 def large(*, links: int = 0) -> LearnedState:

@@ -480,7 +480,8 @@ def test_missing_rights_are_no_rejection_of_the_object() -> None:
 
 
 def test_fence_error_rejects_the_object_and_ends_no_process() -> None:
-    fenced = ApiError(422, "Invalid", f"status.plan: Invalid value: {status_writer.FENCE_TEXT} (term, revision)")
+    message = "status.plan: Invalid value: a newer planner has written this plan (term, revision)"
+    fenced = ApiError(422, "Invalid", message)
 
     async def steps(api: Api, writer: StatusWriter) -> None:
         writer.put(path_of("bad", "a"), value(1))

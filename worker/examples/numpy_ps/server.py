@@ -257,9 +257,9 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def listen_at(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
+def listen_at() -> tuple[str, int]:
     """Return host name and port of the first parameter server in TF_CONFIG."""
-    host, _, port = json.loads(environment["TF_CONFIG"])["cluster"]["ps"][0].rpartition(":")
+    host, _, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].rpartition(":")
     return host, int(port)
 
 

@@ -14,8 +14,6 @@ from math import exp, log
 
 from tranche.estimate.iteration.batch_size import InfeasibleBatchError, SampleTime, slowest_seconds, split
 
-PERIOD_ITERATIONS = 50
-"""Default number of iterations of one period."""
 FACTORS = (0.9, 1.0, 1.1)
 """Global batches to try, as multiples of the present one."""
 LARGEST_RISE = 1.02

@@ -37,14 +37,14 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 @cache
-def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """Return the t with P(|T| ≤ t) = confidence, by bisection of the closed form, to 1e-9 relative."""
+def t_quantile(degrees: int) -> float:
+    """Return the t with P(|T| ≤ t) = `CONFIDENCE`, by bisection of the closed form, to 1e-9 relative."""
     low, high = 0.0, 1.0
-    while central_probability(high, degrees) < confidence:
+    while central_probability(high, degrees) < CONFIDENCE:
         high *= 2
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
-        if central_probability(middle, degrees) < confidence:
+        if central_probability(middle, degrees) < CONFIDENCE:
             low = middle
         else:
             high = middle

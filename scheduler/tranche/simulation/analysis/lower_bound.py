@@ -69,7 +69,7 @@ def ideal_seconds(jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool
 
 
 def fluid_srpt_seconds(
-    jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False, passes: int = 40, cells: int | None = None
+    jobs: Sequence[Job], nodes: Sequence[Node], *, unlimited: bool = False, passes: int = 40
 ) -> float:
     """Return a lower bound on the average JCT by fluid relaxations, in seconds; NaN without jobs.
 
@@ -78,8 +78,6 @@ def fluid_srpt_seconds(
         nodes: The cluster.
         unlimited: Whether a site creates capacity on demand; then no job queues, and the ideal times are the bound.
         passes: Number of ascent steps over prices; more give a higher bound.
-        cells: Number of cells of time with one price each; more give a higher bound. By default 2000, fewer for
-            more than 10,000 jobs, so that 80,000 take a few seconds.
 
     Returns:
         The largest of the bounds (1), (3) and (4) that the module derives.
@@ -90,7 +88,8 @@ def fluid_srpt_seconds(
     best = float(pool.ideal.sum())
     if pool.capacity < inf and pool.work.size:
         served = list(smallest_first(pool))
-        prices = PriceBound(pool, cells or max(500, min(2000, 20_000_000 // len(jobs))), served[-1][1])
+        cells = max(500, min(2000, 20_000_000 // len(jobs)))  # of time, each with a price: 80,000 jobs take seconds
+        prices = PriceBound(pool, cells, served[-1][1])
         queue = queue_prices(prices, served)
         starts = [share * queue for share in (0.0, 0.25, 0.5, 1.0)]
         best = max(best, srpt_flow(pool), ascend(prices, starts, passes))
