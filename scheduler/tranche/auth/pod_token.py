@@ -8,12 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tranche.auth.review_cache import Bounds, Requests, Reviews, User, review_token
+from tranche.auth.review_cache import Bounds, Requests, TokenReviews, User, review_token
 from tranche.kube.api.names import REPORT_AUDIENCE
-from tranche.runtime.rate_limit import RateLimit
 
-LONGEST_TOKEN = 16 * 2**10
-"""Maximum token size in bytes; service-account tokens have one or two thousand."""
 TRUSTED_SECONDS = 300.0
 """Cache time of a positive review; whether the pod still exists is checked for each request."""
 REFUSED_SECONDS = 10.0
@@ -23,8 +20,6 @@ MAX_CACHED = 50_000
 PARALLEL_REVIEWS = 32
 MAX_PENDING = 1000
 """Maximum number of pending reviews."""
-REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
-"""Rate limit of reviews with a negative result per peer address; reviews in progress count until they succeed."""
 _PREFIX = "system:serviceaccount:"
 _EXTRA = "authentication.kubernetes.io/"
 
@@ -44,25 +39,14 @@ class TokenReviewer:
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         bounds = Bounds(TRUSTED_SECONDS, REFUSED_SECONDS, MAX_CACHED, PARALLEL_REVIEWS, MAX_PENDING)
-        self._reviews: Reviews[Bearer] = Reviews(bounds, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
+        self._reviews: TokenReviews[Bearer] = TokenReviews(bounds, clock)
 
     async def review(self, token: str, peer: str = "") -> Bearer | None:
         """Return the pod that the token is bound to.
 
-        None if it is invalid, for another audience, or not bound to a pod.
-
-        Args:
-            token: The token.
-            peer: Address of the client, which limits the number of invalid tokens.
-
-        Raises:
-            ApiError: the API server does not respond.
-            BusyError: too many reviews are pending.
-            TooManyRefusalsError: too many tokens from this peer were invalid.
+        None if it is invalid, for another audience, or not bound to a pod. Raises the errors of `TokenReviews.find`.
         """
-        if not token or len(token) > LONGEST_TOKEN:
-            return None
-        return await self._reviews.find(token.encode(errors="replace"), lambda: self._ask(token), peer)
+        return await self._reviews.find(token, lambda: self._ask(token), peer)
 
     async def _ask(self, token: str) -> Bearer | None:
         status = await review_token(self._client, token, REPORT_AUDIENCE)

@@ -39,6 +39,11 @@ class _TokenReview(msgspec.Struct):
 
 
 AUTHENTICATION = "authentication.k8s.io/v1"
+LONGEST_TOKEN = 16 * 2**10
+"""Maximum token size in bytes; service-account tokens have one or two thousand, those of some identity providers
+several thousand."""
+REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
+"""Rate limit of invalid tokens by peer address; reviews in progress count until they succeed."""
 
 
 class BusyError(Exception):
@@ -201,3 +206,27 @@ class Reviews(Generic[T]):
         cache.move_to_end(digest)
         while len(cache) > size:
             cache.popitem(last=False)
+
+
+class TokenReviews(Generic[T]):
+    """Cache of the reviews of bearer tokens, with limits on their size and on invalid ones by peer address."""
+
+    def __init__(self, bounds: Bounds, clock: Callable[[], float]) -> None:
+        self._reviews: Reviews[T] = Reviews(bounds, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
+
+    async def find(self, token: str, ask: Callable[[], Awaitable[T | None]], peer: str) -> T | None:
+        """Return the cached result, else the result of `ask`; None for a token that is empty or too long.
+
+        Args:
+            token: The token.
+            ask: Asks the API server.
+            peer: Address of the client, which limits the number of invalid tokens.
+
+        Raises:
+            ApiError: the API server does not respond.
+            BusyError: too many reviews are pending.
+            TooManyRefusalsError: too many tokens from this peer were invalid.
+        """
+        if not token or len(token) > LONGEST_TOKEN:
+            return None
+        return await self._reviews.find(token.encode(errors="replace"), ask, peer)

@@ -12,13 +12,11 @@ from typing import Any
 
 import msgspec
 
-from tranche.auth.review_cache import Bounds, Requests, Reviews, User, ask, review_token
+from tranche.auth.review_cache import Bounds, Requests, Reviews, TokenReviews, User, ask, review_token
 from tranche.runtime.rate_limit import RateLimit
 
 AUDIENCE = "page.tranche.dev"
 """Audience of tokens that are valid for this page only; ``kubectl create token --audience`` creates them."""
-LONGEST_TOKEN = 16 * 2**10
-"""Maximum token size in bytes; tokens of some identity providers have several thousand."""
 TOKENS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, max_accepted=1000, parallel=8, max_pending=200)
 RIGHTS = Bounds(
     trusted_seconds=60.0,
@@ -30,8 +28,6 @@ RIGHTS = Bounds(
 )
 REVIEWS_PER_SECOND, REVIEWS_BURST = 50.0, 500
 """Rate limit of access reviews by user to find the namespaces that a user may see; without rights, each costs one."""
-REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
-"""Rate limit of invalid tokens by peer address."""
 AUTHORIZATION = "authorization.k8s.io/v1"
 GROUP = "tranche.dev"
 
@@ -62,25 +58,13 @@ class AccessReviewer:
     def __init__(self, client: Requests, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._users: Reviews[User] = Reviews(TOKENS, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
+        self._users: TokenReviews[User] = TokenReviews(TOKENS, clock)
         self._rights: Reviews[bool] = Reviews(RIGHTS, clock)
         self._budget = RateLimit(REVIEWS_PER_SECOND, REVIEWS_BURST)
 
     async def identify(self, token: str, peer: str = "") -> User | None:
-        """Return the user of a token; None if the token is not valid here.
-
-        Args:
-            token: The token.
-            peer: Address of the client, which limits the number of invalid tokens.
-
-        Raises:
-            ApiError: the API server does not respond.
-            BusyError: too many reviews are pending.
-            TooManyRefusalsError: too many tokens from this peer were invalid.
-        """
-        if not token or len(token) > LONGEST_TOKEN:
-            return None
-        return await self._users.find(token.encode(errors="replace"), lambda: self._review(token), peer)
+        """Return the user of a token, None if it is not valid here; raises the errors of `TokenReviews.find`."""
+        return await self._users.find(token, lambda: self._review(token), peer)
 
     async def may(self, user: User, verb: str, resource: str, namespace: str = "", name: str = "") -> bool:
         """Return whether RBAC allows the user an action.

@@ -11,15 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tranche.auth.review_cache import Bounds, Requests, Reviews, review_token
+from tranche.auth.review_cache import Bounds, Requests, TokenReviews, review_token
 from tranche.planner_api.messages import KEY_VARIABLE
-from tranche.runtime.rate_limit import RateLimit
 
 AUDIENCE = "planner.tranche.dev"
 """Audience of the token of the API process; tokens for the API server or for reports are rejected."""
-LONGEST_TOKEN = 16 * 2**10
-REFUSALS_PER_SECOND, REFUSALS_BURST = 1.0, 64
-"""Rate limit of invalid tokens by peer address."""
 BOUNDS = Bounds(trusted_seconds=60.0, refused_seconds=10.0, max_accepted=100, parallel=2, max_pending=20)
 
 
@@ -53,7 +49,7 @@ class PeerGate:
         self._client = client
         self._user = f"system:serviceaccount:{account}"
         self._key = os.environ.get(KEY_VARIABLE, "")
-        self._reviews: Reviews[bool] = Reviews(BOUNDS, clock, RateLimit(REFUSALS_PER_SECOND, REFUSALS_BURST))
+        self._reviews: TokenReviews[bool] = TokenReviews(BOUNDS, clock)
 
     async def admits(self, authorization: str, peer: str = "") -> bool:
         """Return whether a request with this Authorization header comes from an API process.
@@ -62,18 +58,15 @@ class PeerGate:
             authorization: The header.
             peer: Address of the client, which limits the number of invalid tokens.
 
-        Raises:
-            ApiError: the API server does not respond.
-            BusyError: too many reviews are pending.
-            TooManyRefusalsError: too many tokens from this peer were invalid.
+        Raises the errors of `TokenReviews.find`.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+        if scheme.lower() != "bearer":
             return False
         if self._key and hmac.compare_digest(token.encode(errors="replace"), self._key.encode()):
             return True
-        return bool(await self._reviews.find(token.encode(errors="replace"), lambda: self._review(token), peer))
+        return bool(await self._reviews.find(token, lambda: self._review(token), peer))
 
     async def _review(self, token: str) -> bool | None:
         status = await review_token(self._client, token, AUDIENCE)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tranche.auth import review_cache
-from tranche.auth.pod_token import REFUSALS_BURST, TokenReviewer
-from tranche.auth.review_cache import Bounds, Reviews, TooManyRefusalsError
+from tranche.auth.pod_token import TokenReviewer
+from tranche.auth.review_cache import REFUSALS_BURST, Bounds, Reviews, TooManyRefusalsError
 from tranche.auth.user_access import REVIEWS_BURST, AccessReviewer
 from tranche.kube.api.names import REPORT_AUDIENCE
 

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tranche.auth.review_cache import BusyError, TooManyRefusalsError
+from tranche.auth.review_cache import REFUSALS_BURST, BusyError, TooManyRefusalsError
 from tranche.kube.client.errors import ApiError
 from tranche.model import (
     ChunkGrant,
@@ -26,7 +26,7 @@ from tranche.planner_api.app import PlannerViews, create_planner_app
 from tranche.planner_api.client import PlannerClient
 from tranche.planner_api.leader_address import ANNOTATION, LeaderAddress
 from tranche.planner_api.messages import KEY_VARIABLE, OUTLOOK, ExpectedPlace, Outlook, Trained
-from tranche.planner_api.peer_token import AUDIENCE, BOUNDS, REFUSALS_BURST, PeerGate, PeerToken
+from tranche.planner_api.peer_token import AUDIENCE, BOUNDS, PeerGate, PeerToken
 from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
 from tranche.runtime.http_server import serve
 
