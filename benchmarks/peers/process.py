@@ -1,11 +1,10 @@
 """Process of a system under test, with administrator rights, which ends with its context."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tranche_testcluster import Cluster, spawn
+from tranche_testcluster import Cluster, spawn, stop
 
 STOP_SECONDS = 5.0
 
@@ -18,9 +17,4 @@ def started(cluster: Cluster, name: str, *command: str) -> Iterator[int]:
     try:
         yield process.pid
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop([process], STOP_SECONDS)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
@@ -39,3 +39,16 @@ def spawn(
             cwd=cwd,
             start_new_session=True,
         )
+
+
+def stop(processes: Iterable[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Terminate processes, all at once, and kill those that have not ended after this many seconds."""
+    stopping = list(processes)
+    for process in stopping:
+        process.terminate()
+    for process in stopping:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -20,7 +20,7 @@ from typing import Any, Self
 from support.full_stack import Whole
 from support.waiting import WAIT_SECONDS
 from support.yaml_text import load_yaml
-from tranche_testcluster import Cluster, ensure, free_port, spawn
+from tranche_testcluster import Cluster, ensure, free_port, spawn, stop
 
 STOP_SECONDS = 10.0
 PORT_FLAGS = (
@@ -115,14 +115,7 @@ class Release:
 
     def stop(self) -> None:
         """Stop them as the kubelet does, all at once."""
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(self.processes.values(), STOP_SECONDS)
         self.processes.clear()
 
     def address(self, url: str) -> str:

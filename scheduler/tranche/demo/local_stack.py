@@ -24,7 +24,7 @@ import yaml
 
 import tranche
 from tranche.planner_api.messages import KEY_VARIABLE
-from tranche_testcluster import Cluster, ClusterError, free_port, spawn
+from tranche_testcluster import Cluster, ClusterError, free_port, spawn, stop
 
 SYSTEM_NAMESPACE = "tranche-system"
 READY_SECONDS = 120.0
@@ -222,15 +222,8 @@ class Stack:
         os.killpg(self.processes[name].pid, number)
 
     def stop(self) -> None:
-        """Stop the processes in order; the cluster keeps running."""
-        for process in reversed(self.processes.values()):
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """Stop the processes, the last one first; the cluster keeps running."""
+        stop(reversed(self.processes.values()), STOP_SECONDS)
         self.processes.clear()
 
     def _start(self, name: str, command: list[str], *probes: str) -> None:
