@@ -37,7 +37,7 @@ def fail(request: Review) -> None:
 
 
 def hang(request: Review) -> dict[str, Any]:
-    """Answer after the webhook's time-out."""
+    """Answer after the webhook's timeout."""
     time.sleep(HANG_SECONDS)
     return {"allowed": True}
 

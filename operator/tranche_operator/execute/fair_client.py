@@ -83,7 +83,7 @@ class FairClient(ApiClient):
         self._writes = FairShare(PARALLEL_WRITES)
 
     async def request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """Send a request as `ApiClient.request` does; the time-out begins when a write has its turn."""
+        """Send a request as `ApiClient.request` does; the timeout begins when a write has its turn."""
         if method == "GET":
             return await super().request(method, path, **options)
         async with self._writes.place(collection_of(path)):

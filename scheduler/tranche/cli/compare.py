@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RATIO_HEADINGS = ("average ratio", "p99 ratio")
 """Headings of the ratios, in the order of `comparison.RATIOS`."""
 DASK_SECONDS = 5.0
-"""Connection time-out of the Dask scheduler, in seconds."""
+"""Connection timeout of the Dask scheduler, in seconds."""
 
 
 @click.command(cls=OneLineCommand)

@@ -21,7 +21,7 @@ ENDED = ("Succeeded", "Failed")
 API = "/apis/tranche.dev/v1alpha1"
 BUSY_LINK = re.compile(r'^tranche_link_busy_seconds{source="([^"]*)",target="([^"]*)"} (\S+)$', re.M)
 METRICS_SECONDS = 2.0
-"""Time-out of a metrics request, in seconds."""
+"""Timeout of a metrics request, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

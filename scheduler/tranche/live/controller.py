@@ -66,7 +66,7 @@ from tranche.runtime.supervision import run_until_first_exit
 
 logger = logging.getLogger(__name__)
 TIMEOUT_SHARE = 0.2
-"""Largest share of the time that checks of time-outs take. With 50,000 pods, each takes a tenth of a second or more,
+"""Largest share of the time that checks of timeouts take. With 50,000 pods, each takes a tenth of a second or more,
 and each change of a job with closing windows requests one."""
 
 
@@ -309,7 +309,7 @@ class Controller:
         self._unpublished -= {window for window in self._unpublished if window[0] == key}
 
     def step(self) -> None:
-        """Process queued changes, reports and chunk requests, then refresh time-outs, estimates and sites."""
+        """Process queued changes, reports and chunk requests, then refresh timeouts, estimates and sites."""
         self._changes.apply_all()
         if reports := self.reports.drain():
             self._handle(reports)

@@ -15,7 +15,7 @@ LARGEST_KNOWN_TERM = 2**30
 """Plans with a larger term are ignored when the Lease has been deleted. Terms count changes of the leader, and the
 Lease's counter is an int32."""
 LATE_WRITE_SECONDS = 60.0
-"""Time after a take-over in which writes of the previous leader may arrive: the time-out of its requests, doubled."""
+"""Time after a take-over in which writes of the previous leader may arrive: the timeout of its requests, doubled."""
 
 
 class InvalidPlanError(ValueError):

@@ -174,7 +174,7 @@ class GuardedProtocol(H11Protocol):
             self._wait_for("body", self._table.limits.body_seconds)
         elif state is h11.IDLE and receiving:
             self._wait_for("head", self._table.limits.head_seconds)
-        else:  # a complete request, or the keep-alive time-out of uvicorn applies
+        else:  # a complete request, or the keep-alive timeout of uvicorn applies
             self._wait_for("", 0.0)
 
     def _wait_for(self, part: str, seconds: float) -> None:

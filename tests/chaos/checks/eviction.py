@@ -1,4 +1,4 @@
-"""Check that the beneficiary of each eviction starts. Pure, over the history of jobs and pods.
+"""Check that the preemptor of each eviction starts. Pure, over the history of jobs and pods.
 
 A window that closes names the job that preempts it. Afterwards a worker of that job must start to run, with all
 parameter servers of the job; of a gang, all pods that are planned together. A gang has started with its chief, too, if
@@ -24,7 +24,7 @@ _JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
 LATE_REVISIONS = 300
 """Number of revisions after which the planner must know of a deletion: more than 10 s, the longest network fault."""
 START_SECONDS = 60.0
-"""Time in which a beneficiary may be deleted before its pods start: longer than a grace period and the longest fault
+"""Time in which a preemptor may be deleted before its pods start: longer than a grace period and the longest fault
 that delays a start."""
 
 
@@ -146,7 +146,7 @@ def check_evictions(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> 
 def _is_excused(
     eviction: _Eviction, needless: Mapping[str, list[tuple[int, bool]]], times: Mapping[int, float]
 ) -> bool:
-    """Return whether the beneficiary needed no pod shortly before the eviction, or soon after it."""
+    """Return whether the preemptor needed no pod shortly before the eviction, or soon after it."""
     revision = eviction.revision
     for at, excuses_earlier in needless.get(eviction.job, ()):
         if at <= revision <= at + LATE_REVISIONS:

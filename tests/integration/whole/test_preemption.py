@@ -105,7 +105,7 @@ def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> N
         told = refusals(history, "protected")[0]
         assert (told["status"], told["reason"]) == ("True", "DisruptionBudget")
         assert "protected-worker-0-1" in told["message"]
-        assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a time-out"
+        assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a timeout"
         assert whole.status("open")["progress"]["preemptions"] == 1
         (same,) = whole.pods("protected")
         assert same["metadata"]["uid"] == pod["metadata"]["uid"]

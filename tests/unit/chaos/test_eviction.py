@@ -8,9 +8,9 @@ from chaos.checks.eviction import LATE_REVISIONS, Bound, check_bounds
 from chaos.checks.history import JOBS, PODS, check
 from support.history_builder import History
 
-BENEFICIARY = "default/dogs"
+PREEMPTOR = "default/dogs"
 BEGIN, LAST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:01Z"
-"""Time of the eviction; the last time at which the end of the beneficiary excuses it; and a second later."""
+"""Time of the eviction; the last time at which the end of the preemptor excuses it; and a second later."""
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def history() -> History:
     """One window, which closes for another job."""
     made = History()
     made.job((1, [0]), revision=2)
-    made.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY, time=BEGIN)
+    made.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR, time=BEGIN)
     return made
 
 
@@ -28,7 +28,7 @@ def dogs(history: History, *, plan: dict[str, Any] | None = None, time: str = ""
     data = {} if fields.pop("gang", False) else {"data": {"chunks": 1, "batchesPerChunk": 1}}
     spec = {"workers": {"maxReplicas": 1}, **data, **fields.pop("spec", {})}
     status = {**({"plan": {"jobUid": "d", "term": 1, "revision": 1, **plan}} if plan else {}), **fields}
-    history.write(JOBS, BENEFICIARY, {"metadata": meta, "spec": spec, "status": status})
+    history.write(JOBS, PREEMPTOR, {"metadata": meta, "spec": spec, "status": status})
 
 
 def dogs_run(history: History, attempt: int = 1, role: str = "worker", phase: str = "Running") -> None:
@@ -69,20 +69,20 @@ def test_eviction_for_job_that_ran_only_before_is_found() -> None:
     dogs(history)
     dogs_run(history)
     history.job((1, [0]), revision=2)
-    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR)
     assert "never started" in check(history.changes)[0]
 
 
 @pytest.mark.parametrize("later", [None, 2])
 def test_start_before_a_late_write_of_the_victim_counts(later: int | None) -> None:
-    """The plan of the victim is written after the pod of the beneficiary, which was planned with it, runs."""
+    """The plan of the victim is written after the pod of the preemptor, which was planned with it, runs."""
     history = History()
     history.job((1, [0]), revision=2)
     dogs(history, plan={"workers": entries(1), "revision": 3})
     dogs_run(history)
     if later is not None:
         dogs(history, plan={"workers": entries(1, later), "revision": 4})
-    history.job((1, [0]), revision=5, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=5, state="Closing", preempted_by=PREEMPTOR)
     found = [each for each in check(history.changes) if "never started" in each]
     assert bool(found) is (later is not None)
 
@@ -94,7 +94,7 @@ def test_start_before_the_former_plan_of_the_victim_is_found(former: int, count:
     dogs(history, plan={"workers": entries(1), "revision": 2})
     dogs_run(history)
     history.job((1, [0]), revision=former)
-    history.job((1, [0]), revision=4, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=4, state="Closing", preempted_by=PREEMPTOR)
     assert sum("never started" in found for found in check(history.changes)) == count
 
 
@@ -116,7 +116,7 @@ def test_continuing_worker_of_beneficiary_is_no_start() -> None:
     dogs(history)
     dogs_run(history)
     history.job((1, [0]), revision=2)
-    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR)
     dogs_run(history)
     assert "never started" in check(history.changes)[0]
     dogs_run(history, attempt=2)
@@ -143,7 +143,7 @@ def test_gang_whose_chief_succeeds_has_started(history: History) -> None:
     dogs_run(history, 4, "chief", "Succeeded")
     assert check(history.changes) == []
     history.job((2, [0]), revision=9)
-    history.job((2, [0]), revision=10, state="Closing", preempted_by=BENEFICIARY, time=BEGIN)
+    history.job((2, [0]), revision=10, state="Closing", preempted_by=PREEMPTOR, time=BEGIN)
     dogs_run(history, 4, "chief", "Succeeded")
     assert "which never started" in check(history.changes)[0]
 
@@ -179,7 +179,7 @@ def test_success_of_a_worker_that_ran_before_is_no_start() -> None:
     )
     dogs_run(history, 1)
     history.job((1, [0]), revision=2)
-    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR)
     dogs_run(history, 1, phase="Succeeded")
     assert "never started" in check(history.changes)[0]
 
@@ -187,7 +187,7 @@ def test_success_of_a_worker_that_ran_before_is_no_start() -> None:
 def test_success_without_a_start_excuses_no_earlier_eviction(history: History) -> None:
     dogs(history, time=BEGIN)
     dogs(history, phase="Succeeded", time=BEGIN)
-    history.write(JOBS, BENEFICIARY, None)
+    history.write(JOBS, PREEMPTOR, None)
     assert "never started" in check(history.changes)[0]
 
 
@@ -195,7 +195,7 @@ def test_success_excuses_an_eviction_that_follows_it() -> None:
     history = History()
     dogs(history, phase="Succeeded")
     history.job((1, [0]), revision=2)
-    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR)
     assert check(history.changes) == []
 
 
@@ -203,7 +203,7 @@ def test_success_excuses_an_eviction_that_follows_it() -> None:
 def test_deletion_a_minute_after_the_eviction_is_no_excuse(history: History, deleted: str, count: int) -> None:
     dogs(history, time=BEGIN)
     dogs(history, metadata={"deletionTimestamp": deleted}, time=deleted)
-    history.write(JOBS, BENEFICIARY, None)
+    history.write(JOBS, PREEMPTOR, None)
     assert len(check(history.changes)) == count
 
 
@@ -219,7 +219,7 @@ def test_job_that_a_fault_keeps_from_starting_has_a_bound_only(history: History)
 
 def test_deleted_beneficiary_is_excused(history: History) -> None:
     dogs(history)
-    history.write(JOBS, BENEFICIARY, None)
+    history.write(JOBS, PREEMPTOR, None)
     assert check(history.changes) == []
 
 
@@ -228,10 +228,10 @@ def test_deletion_is_known_after_some_revisions(late: int, count: int) -> None:
     history = History()
     dogs(history)
     history.job((1, [0]), revision=2)
-    history.write(JOBS, BENEFICIARY, None)
+    history.write(JOBS, PREEMPTOR, None)
     for _ in range(late - 1):
         history.write(JOBS, "default/others", None)
-    history.job((1, [0]), revision=3, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), revision=3, state="Closing", preempted_by=PREEMPTOR)
     assert len(check(history.changes)) == count
 
 
@@ -242,7 +242,7 @@ def test_eviction_for_foreign_pod_is_not_judged() -> None:
 
 
 def test_bound_counts_an_eviction_once_within_its_revisions(history: History) -> None:
-    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=PREEMPTOR)
     last = history.changes[-1].revision
     assert list(check_bounds(history.changes, [Bound("dogs", 2, 0, last)])) == []
     assert list(check_bounds(history.changes, [Bound("dogs", 0, 0, 2)])) == []
@@ -252,7 +252,7 @@ def test_bound_counts_an_eviction_once_within_its_revisions(history: History) ->
 
 def test_bound_does_not_count_evictions_for_a_quota(history: History) -> None:
     why = "which has less work left, for the quota default/tight"
-    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY, why=why)
+    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=PREEMPTOR, why=why)
     assert len(list(check_bounds(history.changes, [Bound("dogs", 0, 0, 99)]))) == 1  # the one of revision 3
     assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, 99)])) == []
 
@@ -260,7 +260,7 @@ def test_bound_does_not_count_evictions_for_a_quota(history: History) -> None:
 def test_bound_counts_a_gang_that_is_stopped_whole_once() -> None:
     history = History(members=2)
     history.job((1, [0]), (2, [1]))
-    history.job((1, [0]), (2, [1]), revision=2, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), (2, [1]), revision=2, state="Closing", preempted_by=PREEMPTOR)
     last = history.changes[-1].revision
     assert list(check_bounds(history.changes, [Bound("dogs", 1, 0, last)])) == []
     (found,) = check_bounds(history.changes, [Bound("dogs", 0, 0, last)])
@@ -269,7 +269,7 @@ def test_bound_counts_a_gang_that_is_stopped_whole_once() -> None:
 
 @pytest.mark.parametrize("why", ["has no room for it any more", "does not take its pod any more"])
 def test_bound_allows_another_eviction_after_room_is_lost(history: History, why: str) -> None:
-    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=BENEFICIARY)
+    history.job((1, [0]), (2, [1]), revision=4, state="Closing", preempted_by=PREEMPTOR)
     lost = {"attempt": 1, "reason": "NotStarted", "why": f"node n {why}"}
     dogs(history, plan={"jobUid": "d", "term": 1, "revision": 1}, progress={"attempts": [lost]})
     last = history.changes[-1].revision

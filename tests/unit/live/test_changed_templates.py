@@ -195,7 +195,7 @@ def closing(plan: dict[str, Any]) -> dict[str, list[bool]]:
 def test_corrected_template_replaces_pods_that_have_not_started(
     spec: dict[str, Any], path: list[str], started: list[str], expected: dict[str, list[bool]], takeover: bool
 ) -> None:
-    """No planner may lead while the template is corrected; the pods then wait for no time-out either."""
+    """No planner may lead while the template is corrected; the pods then wait for no timeout either."""
     site = SiteObject.model_validate({"metadata": {"name": "cluster"}, "spec": {"nodeSelector": {"zone": "good"}}})
     elsewhere = SiteObject.model_validate({"metadata": {"name": "elsewhere"}, "spec": {"nodeSelector": {"zone": "x"}}})
     first = asyncio.run(taken_over(resource("j", **spec), sites=(site, elsewhere), policy="chunk"))

@@ -437,7 +437,7 @@ class TestLostPlaces:
         return asyncio.run(taken_over(one, policy="chunk", nodes=nodes, gpus=1, sites=sites))
 
     def check(self, controller: Controller) -> JobState:
-        """Let the controller look at its time-outs, a second later."""
+        """Let the controller look at its timeouts, a second later."""
         reported(controller, "quotas", "default/none", None)
         return controller.planner.cluster.jobs["default/j"]
 
@@ -477,7 +477,7 @@ class TestLostPlaces:
         assert not self.check(controller).has_closing_servers
 
     def test_server_leaves_a_site_that_creates_no_nodes_any_more(self) -> None:
-        """The operator creates no pod for it, so that no other time-out ends the wait."""
+        """The operator creates no pod for it, so that no other timeout ends the wait."""
         spec = {"tier": "Cloud", "unlimited": True, "nodeSelector": {"zone": "cloud"}}
         cloud = SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})
         controller = self.controller(cloud, nodes=0)

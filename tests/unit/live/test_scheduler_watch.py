@@ -50,7 +50,7 @@ def pod(name: str, spec: dict[str, Any] | None = None, *conditions: dict[str, st
 
 
 class Watch:
-    """Time-outs of one job's pods."""
+    """Timeouts of one job's pods."""
 
     def __init__(self, p: Planner, pods: list[Pod]) -> None:
         self.planner = p
@@ -223,7 +223,7 @@ def victim(node: str = "n0") -> Pod:
 
 
 def watch_with_victim(spec: dict[str, Any] | None = None, condition: dict[str, str] = FULL) -> Watch:
-    """Return time-outs of a pod that was judged while its room was taken, which is free after 10 s."""
+    """Return timeouts of a pod that was judged while its room was taken, which is free after 10 s."""
     stopping = victim()
     watch = watch_of(pod("a-worker-0-1", spec, condition), stopping)
     assert watch.due(0.0) == []

@@ -295,7 +295,7 @@ CLOUD = Site("cloud", tier=Tier.CLOUD, unlimited=True)
 
 @pytest.mark.parametrize("event", [SiteRemoved("cloud"), SiteChanged(Site("cloud"))], ids=["removed", "limited"])
 def test_windows_leave_a_site_that_creates_no_nodes_any_more(event: SiteRemoved | SiteChanged) -> None:
-    """The operator creates no pods for them, so that no time-out ends the wait."""
+    """The operator creates no pods for them, so that no timeout ends the wait."""
     p = planner("chunk", [node("n1")], sites=[Site("edge-a"), CLOUD])
     opening = of_type(OpenWindow, p.handle(JobSubmitted(job("a", chunks=3)), 0.0))
     there = {i.window.attempt for i in opening if i.window.site == "cloud"}

@@ -7,15 +7,15 @@ from tranche.model import Link, PodShape, Resources, Site
 from tranche.planner import JobSubmitted, PlaceParameterServer
 from tranche.policies.queue.chunk import Chunk
 
-CHALLENGER = job("challenger", chunks=5, seconds=60.0)
+PREEMPTOR = job("preemptor", chunks=5, seconds=60.0)
 RUNNING = job("running", chunks=6, seconds=600.0, restart_seconds=30.0, restart_declared=True)
 
 
 def test_preemption_needs_a_gain_above_the_loss() -> None:
     p = planner("chunk:aging=0", [node("n1", gpus=0)])
-    p.handle_all([JobSubmitted(RUNNING), JobSubmitted(CHALLENGER)], 0.0)
-    running, challenger = p.cluster.jobs[RUNNING.key], p.cluster.jobs[CHALLENGER.key]
-    threshold = Chunk(aging=0.0).min_remaining_to_preempt(challenger, 60.0, running, 0.0)
+    p.handle_all([JobSubmitted(RUNNING), JobSubmitted(PREEMPTOR)], 0.0)
+    running, preemptor = p.cluster.jobs[RUNNING.key], p.cluster.jobs[PREEMPTOR.key]
+    threshold = Chunk(aging=0.0).min_remaining_to_preempt(preemptor, 60.0, running, 0.0)
     assert threshold == pytest.approx((60 + 30) * 300 / 3600)
     assert 5.0 < threshold < 600.0
 
@@ -23,8 +23,8 @@ def test_preemption_needs_a_gain_above_the_loss() -> None:
 @pytest.mark.parametrize(("waited", "work"), [(0.0, 300.0), (1.0, 300 / 1.1**7)])
 def test_job_that_waited_theta_ideals_counts_half(waited: float, work: float) -> None:
     p = planner("chunk:aging=30", [node("n1", gpus=0)])
-    p.handle(JobSubmitted(CHALLENGER), 0.0)
-    state = p.cluster.jobs[CHALLENGER.key]
+    p.handle(JobSubmitted(PREEMPTOR), 0.0)
+    state = p.cluster.jobs[PREEMPTOR.key]
     now = waited * 30 * state.ideal_seconds
     assert Chunk(aging=30.0).rank(state, p.cluster, now)[0] == pytest.approx(work)
 

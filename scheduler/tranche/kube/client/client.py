@@ -103,7 +103,7 @@ class ApiClient:
             body: Request body, if any.
             content_type: Content type of the body; one of the patch types for PATCH.
             params: Query parameters.
-            timeout: Time-out for the whole request, in seconds.
+            timeout: Timeout for the whole request, in seconds.
 
         Raises:
             ApiError: the status is not 2xx; `Unreachable` if no response arrived in time.

@@ -35,7 +35,7 @@ class ApiError(Exception):
 
 
 class Unreachable(ApiError):  # noqa: N818 (says what happened, like ConnectionRefused)
-    """No response: network, TLS, time-out, or credentials that cannot be read. A retry may succeed."""
+    """No response: network, TLS, timeout, or credentials that cannot be read. A retry may succeed."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(0, reason, message)

@@ -133,7 +133,7 @@ class Leadership:
             await self._sleep(min(wait, self._settings.retry_seconds))
 
     async def keep(self) -> None:
-        """Renew the Lease forever; the first renewal, at once, replaces the long duration of the takeover.
+        """Renew the Lease forever; the first renewal, at once, replaces the long duration of the take-over.
 
         After the answer to a renewal was lost, the next one conflicts: the Lease is read and renewed again at once.
         Renewals begin `renewal_seconds` apart, however long their answers take.

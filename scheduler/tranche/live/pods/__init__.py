@@ -1,1 +1,1 @@
-"""Pods of jobs: planner events from changes and time-outs, and checks of absent pods, nodes and kube-scheduler."""
+"""Pods of jobs: planner events from changes and timeouts, and checks of absent pods, nodes and kube-scheduler."""

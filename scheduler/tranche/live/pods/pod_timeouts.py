@@ -1,4 +1,4 @@
-"""Time-outs of pods that get no node, are never created, do not start or do not stop.
+"""Timeouts of pods that get no node, are never created, do not start or do not stop.
 
 The windows on a node that is unreachable for longer than its site tolerates end too, so that their chunks are planned
 again. Pods that still run there belong to superseded attempts, and their progress is not counted.
@@ -242,7 +242,7 @@ class Timeouts:
         return wait.unchanged is None or self._confirmed_unchanged(wait.unchanged)
 
     def _stays_settled(self, state: JobState, run: TrackedWindow, settled: _Settled, silent: Container[str]) -> bool:
-        """Return whether the pod of a window is as at the last check, and so is all that a time-out depends on."""
+        """Return whether the pod of a window is as at the last check, and so is all that a timeout depends on."""
         return (
             self._pods.get(settled.key) is settled.pod
             and settled.job_uid == state.job.uid

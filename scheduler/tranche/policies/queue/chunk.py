@@ -4,8 +4,8 @@ Source: ours [I] (decision 5): the order of SRPT over jobs, because a job's last
 binding: a chunk is bound to a slot only when it starts, at whatever site has a copy of its data
 (`tranche.planner.scheduling.data_replication`); the rest of a chunk moves to an idle GPU of a faster kind
 (`tranche.planner.scheduling.faster_gpu`); cost-aware preemption: a running worker is stopped only if
-``rest / W_challenger > (p_challenger + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
-``W_running > W_challenger`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
+``rest / W_preemptor > (p_preemptor + ρ) / W_running``, W the work left of a job; a gang, whose work is one piece, if
+``W_running > W_preemptor`` and both starts, in GPU-seconds; aging: W is divided by ``1 + wait / (θ · ideal)``, where
 wait is the time without a window and ideal the JCT on an empty cluster. The work left is an estimate: see
 `tranche.state.remaining_work`. Measurements: docs/explanation/policy-study.md; worked numbers:
 docs/explanation/algorithms.md.
@@ -195,10 +195,10 @@ class Chunk(QueuePolicy):
         """
         if state.job.priority > victim.job.priority:
             return -inf
-        challenger, running = self._work(state, now), self._work(victim, now)
+        preemptor, running = self._work(state, now), self._work(victim, now)
         if victim.job.is_indivisible:
-            return -inf if running > challenger + _start_cost(victim) + _start_cost(state) else inf
-        return (seconds + victim.restart_seconds) * challenger / running if running else inf
+            return -inf if running > preemptor + _start_cost(victim) + _start_cost(state) else inf
+        return (seconds + victim.restart_seconds) * preemptor / running if running else inf
 
     def _work(self, state: JobState, now: float) -> float:
         return self._rest(state, now) / self._divisor(state, now)
