@@ -39,7 +39,7 @@ from tranche.live.site_status import SiteStatuses
 from tranche.live.status_renewal import EstimateRenewal, ProgressRenewal
 from tranche.live.status_writer import Priority, StatusWriter
 from tranche.metrics.scheduler import Metrics
-from tranche.model import Site, WindowState
+from tranche.model import WindowState
 from tranche.planner import (
     ChunksRequested,
     CloseWindow,
@@ -134,20 +134,14 @@ class Controller:
 
     def _create_timeouts(self) -> pod_timeouts.Timeouts:
         return pod_timeouts.Timeouts(
-            self.settings.missing_pod_seconds,
-            self.settings.unschedulable_seconds,
+            self.settings,
+            self.planner.cluster,
             self.watches.pods.store,
             UnreachableNodes(self.watches.nodes.store, self.watches.sites.store),
-            self._unpublished,
-            self._checks.confirmed_absent,
-            self._may_be_created,
-            unlimited_site=self._unlimited_site,
-            node_start_seconds=self.settings.node_start_seconds,
-            scheduler=self._scheduler,
-            start_limits=self.settings.start_limits,
-            gpu_resources=self.settings.gpu_resources,
-            has_place=self.planner.cluster.has_place,
-            confirmed_unchanged=self._checks.confirmed_unchanged,
+            self._scheduler,
+            self._checks,
+            unpublished=self._unpublished,
+            may_be_created=self._may_be_created,
         )
 
     def _may_be_created(self, job: str, attempt: int) -> bool:
@@ -193,11 +187,6 @@ class Controller:
         finally:
             self.metrics.set_leading(leads=False)
             await leadership.release()
-
-    def _unlimited_site(self, site: str) -> Site | None:
-        """Return an unlimited site by its name; None for other sites."""
-        known = self.planner.cluster.sites.get(site)
-        return known if known is not None and known.unlimited else None
 
     def _look_for_timeouts(self) -> None:
         self._next_timeouts = 0.0

@@ -10,14 +10,13 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, reported, resource, taken_over, written
+from support.watched_pods import limits, timeouts_of
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import Plan
-from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.site_membership import UNDECLARED_TOLERANCE_SECONDS
 from tranche.kube.convert.trainingjob import plan_status, read_plan, to_job
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods.pod_events import events_of
-from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.scheduler_watch import SchedulerWatch
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import JobPlan, PlannedStaging, Resources
@@ -99,12 +98,11 @@ class TestTimeouts:
         one["spec"]["nodeName"] = node
         one["status"] |= status
         found = msgspec.convert(one, Pod)
-        timeouts = Timeouts(
-            0.5,
-            30.0,
+        timeouts = timeouts_of(
+            controller.planner,
             {found.key: found},
             UnreachableNodes(nodes, {}),
-            start_limits={StartProblem.IMAGE_PULL: pull_seconds},
+            limits(missing_pod_seconds=0.5, image_pull_seconds=pull_seconds),
             scheduler=SchedulerWatch(30.0, 630.0),
         )
         states = list(controller.planner.cluster.jobs.values())

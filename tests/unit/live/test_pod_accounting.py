@@ -10,6 +10,7 @@ import pytest
 
 from support.builders import job, node, planner
 from support.live_controller import NOW, reported, resource, taken_over, written
+from support.watched_pods import ServerPods, timeouts_of
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
@@ -263,7 +264,7 @@ class TestStoppingPods:
 
     def timeouts(self, controller: Controller, one: Pod, node: NodeObject | None = None) -> Timeouts:
         nodes = {"n1": node} if node is not None else {}
-        return Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes(nodes, {}))
+        return timeouts_of(controller.planner, {one.key: one}, UnreachableNodes(nodes, {}))
 
     def test_pod_is_overdue_after_grace_and_slack(self) -> None:
         states = list(self.closing().planner.cluster.jobs.values())
@@ -274,14 +275,10 @@ class TestStoppingPods:
 
     def test_pod_that_a_dead_watch_shows_is_not_overdue(self) -> None:
         """It has stopped, and the pod that replaces it would be stopped to make room for it."""
-        states, server_pods = list(self.closing().planner.cluster.jobs.values()), dict[str, Pod]()
-        timeouts = Timeouts(
-            5.0,
-            30.0,
-            {pod().key: pod()},
-            UnreachableNodes({}, {}),
-            confirmed_unchanged=lambda one: server_pods.get(one.key) == one,
-        )
+        controller, server_pods = self.closing(), dict[str, Pod]()
+        states = list(controller.planner.cluster.jobs.values())
+        checks = ServerPods(lambda one: server_pods.get(one.key) == one)
+        timeouts = timeouts_of(controller.planner, {pod().key: pod()}, checks=checks)
         timeouts.due(states, NOW, 0.0)
         assert timeouts.due(states, NOW + 60, 60.0) == []
         server_pods[pod().key] = pod()
@@ -321,7 +318,7 @@ class TestStoppingPods:
         (planned,) = (server.planned for server in state.servers)
         role = "chief" if is_gang else "ps"
         one = deleted_pod(f"j-{role}-0-{planned.attempt}", role=role, attempt=planned.attempt)
-        timeouts = Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes({}, {}))
+        timeouts = timeouts_of(p, {one.key: one})
         assert timeouts.due([state], NOW, 0.0) == []
         assert timeouts.due([state], NOW + 39, 39.0) == []
         (event,) = timeouts.due([state], NOW + 40, 40.0)
@@ -343,7 +340,7 @@ class TestStoppingPods:
         states = list(controller.planner.cluster.jobs.values())
         waiting = msgspec.structs.replace(pod(), spec=msgspec.structs.replace(pod().spec, node_name=""))
         store = {waiting.key: waiting}
-        timeouts = Timeouts(5.0, 30.0, store, UnreachableNodes({}, {}))
+        timeouts = timeouts_of(controller.planner, store)
         timeouts.due(states, NOW, 0.0)
         store[waiting.key] = pod()
         assert timeouts.due(states, NOW + 39, 39.0) == []
@@ -417,7 +414,7 @@ class TestSilentNodes:
         server.planned = replace(server.planned, node="n0", site="edge")
         one = pod(f"j-ps-0-{server.planned.attempt}", role="ps", attempt=server.planned.attempt)
         one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name="n0"))
-        timeouts = Timeouts(5.0, 30.0, {one.key: one}, UnreachableNodes({name: silent(NOW) for name in quiet}, {}))
+        timeouts = timeouts_of(p, {one.key: one}, UnreachableNodes({name: silent(NOW) for name in quiet}, {}))
         states = list(p.cluster.jobs.values())
         assert timeouts.due(states, NOW + seconds - 1, 0.0) == []
         (lost_server,) = timeouts.due(states, NOW + seconds, 1.0)

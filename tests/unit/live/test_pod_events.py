@@ -18,14 +18,14 @@ from support.watched_pods import (
     running,
     site,
     stamp,
+    timeouts_of,
 )
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import TrainingJob
 from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage
 from tranche.live.pods import pod_events
-from tranche.live.pods.pod_timeouts import RELEASE_SECONDS, Timeouts
-from tranche.live.pods.unreachable_nodes import UnreachableNodes
+from tranche.live.pods.pod_timeouts import RELEASE_SECONDS
 from tranche.model import Resources
 from tranche.planner import (
     ChiefEnded,
@@ -78,7 +78,7 @@ def test_worker_ends_with_its_pod_and_not_with_its_container(end: Pod | None) ->
 def test_worker_ends_without_report_of_its_pods_end(code: int, outcome: str) -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": exited(code)}, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": exited(code)})
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.next_due == RELEASE_SECONDS

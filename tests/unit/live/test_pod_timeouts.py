@@ -18,6 +18,7 @@ from support.watched_pods import (
     running,
     site,
     stamp,
+    timeouts_of,
 )
 from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.resources import SiteObject
@@ -47,7 +48,7 @@ def test_timeouts_report_unbound_pod_and_end_podless_window() -> None:
     p.handle(JobSubmitted(job("a")), NOW)
     stuck = pod("a-worker-0-1", **UNSCHEDULABLE)
     known = {"default/a-worker-0-1": stuck}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, known)
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.next_due == 30.0
@@ -69,9 +70,7 @@ def test_podless_window_ends_after_its_closing_plan_is_written() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     written_open = {("default/a", 1)}
-    timeouts = Timeouts(
-        5.0, 30.0, {}, UnreachableNodes({}, {}), may_be_created=lambda key, attempt: (key, attempt) in written_open
-    )
+    timeouts = timeouts_of(p, {}, may_be_created=lambda key, attempt: (key, attempt) in written_open)
     states = list(p.cluster.jobs.values())
     p.handle(JobChanged(job("a", suspended=True, generation=2)), NOW)
     for elapsed in (0.0, 5.0, 60.0):
@@ -88,7 +87,7 @@ def test_timeouts_report_unbound_chief_and_end_podless_chief() -> None:
     p.handle(JobSubmitted(job("a", is_gang=True, chief=worker(0))), NOW)
     known = {"default/a-chief-0-1": pod("a-chief-0-1", role="chief", **UNSCHEDULABLE)}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Pending", spec={"nodeName": "n1"})
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, known)
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + 29, 29.0) == []
@@ -106,17 +105,11 @@ def test_timeouts_report_unbound_server_of_chunked_job() -> None:
     p.handle(JobSubmitted(job("a", servers=1, server=worker(0))), NOW)
     known = {"default/a-ps-0-1": pod("a-ps-0-1", role="ps", **UNSCHEDULABLE)}
     known["default/a-worker-0-2"] = pod("a-worker-0-2", phase="Running", spec={"nodeName": "n1"})
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, known)
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + 29, 29.0) == []
     assert timeouts.due(states, NOW + 30, 30.0) == [WorkerUnschedulable("default/a", 1, MESSAGE)]
-
-
-def at_cloud(known: dict[str, Pod], site: Site) -> Timeouts:
-    """Return the timeouts of pods at an unlimited site."""
-    unlimited = {site.name: site}
-    return Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), unlimited_site=unlimited.get, node_start_seconds=900.0)
 
 
 def requiring(*terms: dict[str, str]) -> dict[str, Any]:
@@ -148,7 +141,7 @@ def test_pod_with_former_labels_of_cloud_is_planned_again(terms: tuple[dict[str,
     name, helper = f"a-worker-0-{run.window.attempt}", f"a-ps-0-{state.servers[0].planned.attempt}"
     more: dict[str, Any] = {"spec": requiring(*terms)} if terms else {}
     pods = (pod(name, **UNSCHEDULABLE, **more), pod(helper, role="ps", **UNSCHEDULABLE, **more))
-    timeouts = at_cloud({one.key: one for one in pods}, site)
+    timeouts = timeouts_of(p, {one.key: one for one in pods})
     assert timeouts.due([state], NOW, 0.0) == []
     events = timeouts.due([state], NOW + SELECTOR_SECONDS, SELECTOR_SECONDS)
     assert [type(event) for event in events] == [WorkerUnschedulable] * (2 if outdated else 0)
@@ -162,7 +155,7 @@ def test_pod_with_former_labels_waits_longer_after_failures() -> None:
     state.placement.failures = 2
     (run,) = state.runs.values()
     one = pod(f"a-worker-0-{run.window.attempt}", spec=requiring({"zone": "old"}), **UNSCHEDULABLE)
-    timeouts = at_cloud({one.key: one}, site)
+    timeouts = timeouts_of(p, {one.key: one})
     assert timeouts.due([state], NOW, 0.0) == []
     assert timeouts.due([state], NOW + 19.0, 19.0) == []
     assert len(timeouts.due([state], NOW + 20.0, 20.0)) == 1
@@ -181,7 +174,7 @@ def test_a_pod_at_an_unlimited_site_may_wait_for_a_node(startup: float, limit: f
     known = {f"default/{name}": pod(name, **UNSCHEDULABLE)}
     helper = f"a-ps-0-{state.servers[0].planned.attempt}"
     known[f"default/{helper}"] = pod(helper, role="ps", **UNSCHEDULABLE)
-    timeouts = at_cloud(known, sites[1])
+    timeouts = timeouts_of(p, known)
     assert timeouts.due([state], NOW, 0.0) == []
     assert timeouts.due([state], NOW + limit - 1, limit - 1) == []
     events = timeouts.due([state], NOW + limit, limit)
@@ -202,7 +195,7 @@ def test_timeouts_ignore_pod_of_deleted_namesake() -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     old = pod("a-worker-0-1", metadata={"ownerReferences": []}, **UNSCHEDULABLE)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": old}, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": old})
     states = list(p.cluster.jobs.values())
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + 31, 31.0) == []
@@ -224,7 +217,7 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving(grace: int, seconds: 
         metadata={"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": grace},
     )
     known = {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE), "default/v": leaving}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, known)
     states = list(p.cluster.jobs.values())
     timeouts.due(states, NOW, 0.0)
     assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
@@ -235,9 +228,7 @@ def test_a_pod_waits_longer_where_a_victim_is_still_saving(grace: int, seconds: 
 def test_wall_clock_step_does_not_change_timeouts(step: float) -> None:
     p = planner("chunk-faithful", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
-    timeouts = Timeouts(
-        5.0, 30.0, {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE)}, UnreachableNodes({}, {})
-    )
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": pod("a-worker-0-1", **UNSCHEDULABLE)})
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + step, 29.0) == []
@@ -265,7 +256,7 @@ def test_pods_on_silent_node_are_lost_after_site_tolerance(tolerance: str | None
         name: msgspec.structs.replace(one, spec=BOUND.spec)
         for name, one in {"default/a-worker-0-2": worker_pod, "default/a-ps-0-1": server_pod}.items()
     }
-    timeouts = Timeouts(5.0, 30.0, placed, UnreachableNodes(nodes, sites))
+    timeouts = timeouts_of(p, placed, UnreachableNodes(nodes, sites))
     states = list(p.cluster.jobs.values())
     assert (next(iter(states[0].runs)), states[0].servers[0].planned.attempt) == (2, 1)
     if seconds:
@@ -292,7 +283,7 @@ def gang_on_silent_nodes(nodes: dict[str, NodeObject], **fields: Any) -> tuple[P
         one = pod(f"a-worker-{run.window.index}-{attempt}", spec={"nodeName": run.window.node}, **running())
         pods[one.key] = one
     unreachable = UnreachableNodes(nodes, {"edge-a": declared.model_copy(update={"spec": spec})})
-    return p, Timeouts(5.0, 30.0, pods, unreachable)
+    return p, timeouts_of(p, pods, unreachable)
 
 
 def due_in(p: Planner, timeouts: Timeouts, seconds: float) -> list[Any]:
@@ -367,7 +358,8 @@ def starting(**state: Any) -> Pod:
     return pod("a-worker-0-1", spec={"nodeName": "n1"}, phase="Pending", conditions=[scheduled], **statuses)
 
 
-LIMITS = ControllerSettings().start_limits
+STARTING = ControllerSettings(missing_pod_seconds=5.0, unschedulable_seconds=30.0)
+"""Limits with those of starts."""
 
 
 @pytest.mark.parametrize(
@@ -383,7 +375,7 @@ def test_bound_pod_that_does_not_start_fails_after_a_limit(reason: str, seconds:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     known = {"default/a-worker-0-1": starting(reason=reason, message="why") if reason else starting()}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    timeouts = timeouts_of(p, known, settings=STARTING)
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW, 0.0) == []
     assert timeouts.due(states, NOW + seconds - 1, seconds - 1) == []
@@ -399,7 +391,7 @@ def test_unstarted_pod_of_a_silent_site_waits_for_its_tolerance(state: dict[str,
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     unreachable = UnreachableNodes({"n1": silent(NOW)}, sites)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": starting(**state)}, unreachable, start_limits=LIMITS)
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": starting(**state)}, unreachable, STARTING)
     states = list(p.cluster.jobs.values())
     assert [event for at in (0, 1800, 3599) for event in timeouts.due(states, NOW + at, at)] == []
     lost = WorkerEnded("default/a", 1, "Lost", NOW + 3600, stopped_by="node n1 does not respond")
@@ -416,7 +408,7 @@ def test_time_to_start_begins_again_after_a_silence(
     p.handle(JobSubmitted(job("a")), NOW)
     nodes = {"n1": silent(NOW)}
     known = {"default/a-worker-0-1": starting(**state)}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes(nodes, {}), start_limits=LIMITS)
+    timeouts = timeouts_of(p, known, UnreachableNodes(nodes, {}), STARTING)
     states = list(p.cluster.jobs.values())
     times = [] if restarted else [0, 250]
     assert [event for at in times for event in timeouts.due(states, NOW + at, at)] == []
@@ -438,7 +430,7 @@ def test_pod_waits_for_a_volume_on_a_silent_node(claims: bool) -> None:
     later = msgspec.structs.replace(later, spec=msgspec.structs.replace(later.spec, volumes=earlier.spec.volumes))
     known = {later.key: later, earlier.key: earlier}
     nodes = {"n1": observed("n1", "edge-a"), "n2": silent(NOW)}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes(nodes, {}), start_limits=LIMITS)
+    timeouts = timeouts_of(p, known, UnreachableNodes(nodes, {}), STARTING)
     assert due_in(p, timeouts, 0) == []
     expected = PodStartFailed("default/a", 1, "ContainerCreating", "", "Creation")
     if not claims:
@@ -454,7 +446,7 @@ def test_another_reason_for_not_starting_has_its_own_time() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     known = {"default/a-worker-0-1": starting(reason="ContainerCreating")}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    timeouts = timeouts_of(p, known, settings=STARTING)
     states = list(p.cluster.jobs.values())
     assert timeouts.due(states, NOW + 500, 500.0) == []
     known["default/a-worker-0-1"] = starting(reason="ErrImagePull")
@@ -468,7 +460,7 @@ def test_time_without_reason_counts_from_binding_after_restart() -> None:
     p = planner("chunk", [node("n1")])
     p.handle(JobSubmitted(job("a")), NOW)
     known = {"default/a-worker-0-1": starting(reason="ContainerCreating")}
-    timeouts = Timeouts(5.0, 30.0, known, UnreachableNodes({}, {}), start_limits=LIMITS)
+    timeouts = timeouts_of(p, known, settings=STARTING)
     assert len(timeouts.due(p.cluster.jobs.values(), NOW + 1800, 7.0)) == 1
 
 
@@ -485,7 +477,7 @@ def test_second_silence_of_a_node_counts_from_its_own_begin() -> None:
     p.handle(WorkerStarted("default/a", 1, NOW), NOW)
     nodes = {"n1": observed("n1", "edge-a")}
     trains = msgspec.structs.replace(pod("a-worker-0-1", **running()), spec=BOUND.spec)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": trains}, UnreachableNodes(nodes, {}))
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": trains}, UnreachableNodes(nodes, {}))
     ended: dict[int, list[Any]] = {}
     for second in range(0, 1200, 10):
         nodes["n1"] = not_ready("False", NOW) if 100 <= second < 300 or second >= 500 else observed("n1", "edge-a")
@@ -501,7 +493,7 @@ def test_pod_deleted_on_silent_node_is_overdue_after_its_return() -> None:
     nodes = {"n1": not_ready("False", NOW)}
     metadata = {"deletionTimestamp": stamp(NOW), "deletionGracePeriodSeconds": 30}
     stops = msgspec.structs.replace(pod("a-worker-0-1", metadata=metadata, **running()), spec=BOUND.spec)
-    timeouts = Timeouts(5.0, 30.0, {"default/a-worker-0-1": stops}, UnreachableNodes(nodes, {}))
+    timeouts = timeouts_of(p, {"default/a-worker-0-1": stops}, UnreachableNodes(nodes, {}))
     assert timeouts.due(p.cluster.jobs.values(), NOW, 0.0) == []
     nodes["n1"] = observed("n1", "edge-a")
     states = p.cluster.jobs.values()

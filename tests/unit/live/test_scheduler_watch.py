@@ -7,12 +7,10 @@ import msgspec
 import pytest
 
 from support.builders import gang, job, node, planner
+from support.watched_pods import ServerPods, limits, timeouts_of
 from tranche.kube.api.core_types import Pod, PodStatus
-from tranche.kube.convert.container_start import StartProblem
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.live.pods.pod_timeouts import Timeouts
 from tranche.live.pods.scheduler_watch import SchedulerWatch
-from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.model import Site
 from tranche.planner import (
     JobSubmitted,
@@ -55,19 +53,14 @@ class Watch:
     def __init__(self, p: Planner, pods: list[Pod]) -> None:
         self.planner = p
         self.pods = {pod.key: pod for pod in pods}
-        watch = SchedulerWatch(30.0, 630.0)
-        sites = {"cloud": Site("cloud", unlimited=True, start_seconds=60.0)}
         self.server_pods = self.pods
         """Pods as the API server has them; by default those of the watch."""
-        self.timeouts = Timeouts(
-            0.5,
-            30.0,
+        self.timeouts = timeouts_of(
+            p,
             self.pods,
-            UnreachableNodes({}, {}),
-            unlimited_site=sites.get,
-            scheduler=watch,
-            start_limits={StartProblem.IMAGE_PULL: 600.0},
-            confirmed_unchanged=lambda pod: self.server_pods.get(pod.key) == pod,
+            settings=limits(missing_pod_seconds=0.5, image_pull_seconds=600.0),
+            scheduler=SchedulerWatch(30.0, 630.0),
+            checks=ServerPods(lambda pod: self.server_pods.get(pod.key) == pod),
         )
 
     def put(self, one: Pod) -> None:
@@ -361,6 +354,6 @@ def test_a_look_at_timers_goes_through_the_pods_once() -> None:
     windows = [(run.window.index, attempt) for attempt, run in p.cluster.jobs["default/a"].runs.items()]
     watch = Watch(p, [pod(f"a-worker-{index}-{attempt}", {}, JUDGED) for index, attempt in windows])
     counted = Counted(watch.pods)
-    timeouts = Timeouts(0.5, 30.0, counted, UnreachableNodes({}, {}))
+    timeouts = timeouts_of(p, counted)
     timeouts.due(p.cluster.jobs.values(), 0.0, 0.0)
     assert counted.looks == 1

@@ -7,17 +7,14 @@ again. Pods that still run there belong to superseded attempts, and their progre
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import inf
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.names import (
     GANG_GATE,
-    GPU_RESOURCES,
     ROLE_CHIEF,
     ROLE_SERVER,
     ROLE_WORKER,
-    GpuResources,
     pod_name,
     staging_pod_name,
 )
@@ -36,6 +33,7 @@ from tranche.live.pods.scheduler_watch import (
 )
 from tranche.live.pods.unreachable_nodes import UnreachableNodes
 from tranche.live.pods.volume_waits import VolumeWaits
+from tranche.live.settings import ControllerSettings
 from tranche.model import PlannedServer, Site, Window
 from tranche.planner import (
     Event,
@@ -48,6 +46,7 @@ from tranche.planner import (
 )
 from tranche.planner.helper_end import helper_end
 from tranche.planner.job_actions import NOT_TAKEN
+from tranche.state.cluster import ClusterState
 from tranche.state.helper import Server
 from tranche.state.job import JobState
 from tranche.state.staging import Staging
@@ -102,24 +101,14 @@ class _Settled(NamedTuple):
     job_uid: str
 
 
-def _has_nodes(site: str) -> Site | None:
-    return None
+class PodChecks(Protocol):
+    """Confirmation by the API server of what the watch shows; `PodChecker` implements it."""
 
+    def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
+        """Return whether the job has no pod of that name."""
 
-def _always(namespace: str, name: str, job_uid: str) -> bool:
-    return True
-
-
-def _never(job: str, attempt: int) -> bool:
-    return False
-
-
-def _as_seen(pod: Pod) -> bool:
-    return True
-
-
-def _stays(state: JobState, planned: PlannedServer) -> bool:
-    return True
+    def confirmed_unchanged(self, pod: Pod) -> bool:
+        """Return whether a pod is as the watch shows it."""
 
 
 class Timeouts:
@@ -127,52 +116,38 @@ class Timeouts:
 
     def __init__(
         self,
-        missing_seconds: float,
-        unschedulable_seconds: float,
+        settings: ControllerSettings,
+        cluster: ClusterState,
         pods: Mapping[str, Pod],
         unreachable: UnreachableNodes,
-        unpublished: Container[tuple[str, int]] = (),
-        confirmed_absent: Callable[[str, str, str], bool] = _always,
-        may_be_created: Callable[[str, int], bool] = _never,
+        scheduler: SchedulerWatch,
+        checks: PodChecks,
         *,
-        unlimited_site: Callable[[str], Site | None] = _has_nodes,
-        node_start_seconds: float = 900.0,
-        start_limits: Mapping[StartProblem, float] = MappingProxyType({}),
-        scheduler: SchedulerWatch | None = None,
-        gpu_resources: GpuResources = GPU_RESOURCES,
-        has_place: Callable[[JobState, PlannedServer], bool] = _stays,
-        confirmed_unchanged: Callable[[Pod], bool] = _as_seen,
+        unpublished: Container[tuple[str, int]],
+        may_be_created: Callable[[str, int], bool],
     ) -> None:
         """Create without reading anything.
 
         Args:
-            missing_seconds: Time that the pod of a closing window may be missing.
-            unschedulable_seconds: Time for which kube-scheduler may find no node for a pod.
+            settings: Limits of the conditions, and the resource names of the planned GPUs.
+            cluster: Sites and nodes of the planner.
             pods: Pods of the watch, by key.
             unreachable: Nodes beyond their disconnect tolerance.
+            scheduler: Check of kube-scheduler.
+            checks: Confirmation by the API server, where the watch may have missed a change.
             unpublished: Windows (job, attempt) that are in no written plan: when they close, no pod can exist.
-            confirmed_absent: Whether the API server confirms that a job (UID last) has no pod (namespace and name).
-            may_be_created: Whether the written plan has an attempt open, so that the operator may still create its pod.
-            unlimited_site: Site whose nodes an autoscaler creates; None for other sites.
-            node_start_seconds: Time that a pod may have no node at such a site; at least twice its `start_seconds`.
-            start_limits: Longest start of the containers of a bound pod, by kind of reason; missing: no limit.
-            scheduler: Check of kube-scheduler; the default never finds it silent.
-            gpu_resources: Resource names of the planned GPUs.
-            has_place: Whether the planned node or site of a parameter server or chief still takes its pod.
-            confirmed_unchanged: Whether the API server confirms that a pod is as the watch shows it.
+            may_be_created: Returns whether the written plan has an attempt open, so that the operator may still create
+                its pod.
         """
-        self._confirmed_unchanged = confirmed_unchanged
-        self._has_place = has_place
-        self._missing_seconds, self._unschedulable_seconds = missing_seconds, unschedulable_seconds
+        self._settings = settings
+        self._cluster = cluster
         self._pods = pods
         self._unreachable = unreachable
+        self._scheduler = scheduler
+        self._checks = checks
         self._unpublished = unpublished
-        self._confirmed_absent = confirmed_absent
         self._may_be_created = may_be_created
-        self._unlimited_site = unlimited_site
-        self._node_start_seconds = node_start_seconds
-        self._start_limits = start_limits
-        self._scheduler = scheduler or SchedulerWatch(inf, inf)
+        self._start_limits = settings.start_limits
         self._graces: dict[str, float] | None = None  # longest one of terminating pods by node, in the present check
         self._open_pods: list[Pod] = []
         self._cut_off: dict[str, bool] = {}  # by gang, in the present check
@@ -180,7 +155,7 @@ class Timeouts:
         self._closing: set[str | None] = set()
         """Pods of open windows and helpers that are not settled, and nodes of closing ones, in the present check."""
         self._settled: dict[tuple[str, int], _Settled] = {}  # by job and attempt, from the last check
-        self._verdicts = OutdatedVerdicts(gpu_resources)
+        self._verdicts = OutdatedVerdicts(settings.gpu_resources)
         self._outdated: set[str] = set()  # UIDs of the pods with an outdated verdict in the present check
         self._since: dict[tuple[str, int, type[Event], str], float] = {}
         self.next_due = 0.0
@@ -238,8 +213,8 @@ class Timeouts:
     def _is_confirmed(self, state: JobState, wait: _Wait) -> bool:
         """Return whether the API server confirms the condition, as far as the watch may have missed its end."""
         if wait.missing:
-            return self._confirmed_absent(state.job.namespace, wait.missing, state.job.uid)
-        return wait.unchanged is None or self._confirmed_unchanged(wait.unchanged)
+            return self._checks.confirmed_absent(state.job.namespace, wait.missing, state.job.uid)
+        return wait.unchanged is None or self._checks.confirmed_unchanged(wait.unchanged)
 
     def _stays_settled(self, state: JobState, run: TrackedWindow, settled: _Settled, silent: Container[str]) -> bool:
         """Return whether the pod of a window is as at the last check, and so is all that a timeout depends on."""
@@ -355,7 +330,7 @@ class Timeouts:
         """
         if self._may_be_created(state.job.key, attempt):
             return None
-        return _Wait(self._missing_seconds, end, name)
+        return _Wait(self._settings.missing_pod_seconds, end, name)
 
     def _watch_server(self, state: JobState, server: Server, now: float) -> _Wait | None:
         planned = server.planned
@@ -363,7 +338,7 @@ class Timeouts:
         pod = self._pod(state, name)
         lost = replace(helper_end(state.job.key, planned), stopped_by=GONE)
         is_placed = pod is not None and (pod.spec.node_name or is_over(pod))
-        if not (server.closing or is_placed or self._has_place(state, planned)):
+        if not (server.closing or is_placed or self._cluster.has_place(state, planned)):
             where = f"node {planned.node}" if planned.node is not None else f"site {planned.site}"
             return _Wait(0.0, WorkerUnschedulable(state.job.key, planned.attempt, f"{where} {NOT_TAKEN}"))
         if pod is None:
@@ -391,7 +366,7 @@ class Timeouts:
         when the node returns: while it does not respond, the kubelet reports no start, and the tolerance of its site
         applies. It also begins again when the pod need not wait any more for a volume on a node that does not respond.
         """
-        delay = start_delay(pod) if self._start_limits else None
+        delay = start_delay(pod)
         if delay is None or is_over(pod) or pod.metadata.deletion_timestamp is not None:
             return None
         if self._unreachable.is_silent(pod.spec.node_name):
@@ -399,7 +374,7 @@ class Timeouts:
         window = (state.job.key, planned.attempt)
         if delay.kind is StartProblem.CREATION and self._volumes.waits(window, pod):
             return None
-        limit = self._start_limits.get(delay.kind, inf)
+        limit = self._start_limits[delay.kind]
         scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
         begin = max(since.timestamp(), self._unreachable.ready_since(pod.spec.node_name)) if since is not None else now
@@ -426,9 +401,9 @@ class Timeouts:
         if not reason and planned.node is not None and self._verdicts.check(pod, is_held=self._is_held(planned.node)):
             self._outdated.add(pod.metadata.uid)
             reason = f"kube-scheduler has not judged it again since room became free: {unschedulable_message(pod)}"
-        limit = self._scheduler.provisioning_seconds if reason else self._unschedulable_seconds
+        limit = self._scheduler.provisioning_seconds if reason else self._settings.unschedulable_seconds
         if site is not None:
-            limit = max(limit, self._node_start_seconds, 2 * site.start_seconds)
+            limit = max(limit, self._settings.node_start_seconds, 2 * site.start_seconds)
         elif not reason:
             limit += self._longest_grace(planned.node)
         event = WorkerUnschedulable(state.job.key, planned.attempt, reason or unschedulable_message(pod))
@@ -468,9 +443,14 @@ class Timeouts:
         """
         limit, site = self._scheduler.provisioning_seconds, self._unlimited_site(staging.site)
         if site is not None:
-            limit = max(limit, self._node_start_seconds, 2 * site.start_seconds)
+            limit = max(limit, self._settings.node_start_seconds, 2 * site.start_seconds)
         reason = _without_verdict(pod) or unschedulable_message(pod)
         return _Wait(limit, end._replace(outcome="Failed", reason=reason), for_scheduler=True, unchanged=pod)
+
+    def _unlimited_site(self, name: str) -> Site | None:
+        """Return an unlimited site, whose nodes an autoscaler creates; None for other sites."""
+        site = self._cluster.sites.get(name)
+        return site if site is not None and site.unlimited else None
 
     def _pod(self, state: JobState, name: str) -> Pod | None:
         """Return the job's pod of that name; not a pod of a deleted job with the same name."""
