@@ -23,7 +23,15 @@ from tranche.cli.output import (
     progress_bar,
     write,
 )
-from tranche.cli.simulate import data_notes, refuse, refuse_oversized, report_title, setting_caption, setting_notes
+from tranche.cli.simulate import (
+    data_notes,
+    refuse,
+    refuse_oversized,
+    report_title,
+    setting_caption,
+    setting_facts,
+    setting_notes,
+)
 from tranche.cli.workload_options import Setting, WorkloadOptions, setting, workload_options
 
 if TYPE_CHECKING:
@@ -138,14 +146,7 @@ def _facts(
         "cluster": chosen.cluster,
         "options": chosen.options,
         "mode": chosen.mode,
-        "period_seconds": options.period,
-        "restart_seconds": options.restart_seconds,
-        "estimate_sigma": options.estimate_sigma,
-        "speed_sigma": options.speed_sigma,
-        "link_sigma": options.link_sigma,
-        "unsized": options.unsized,
-        "speed_factor": options.speed_factor,
-        "network": chosen.network,
+        **setting_facts(options, chosen),
         "comparisons": [_comparison_facts(comparison) for comparison in comparisons],
         "simulations": [_cell_facts(chosen, outcome) for outcome in result.outcomes],
         "failures": [{"simulation": failure.name, "reason": failure.reason} for failure in result.failures],

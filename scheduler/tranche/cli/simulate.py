@@ -141,6 +141,20 @@ def _facts(
         "cluster": chosen.cluster,
         "options": chosen.options,
         "capacity_gpus": result.capacity_gpus,
+        **setting_facts(options, chosen),
+        "lower_bound_seconds": outcome.bound_seconds,
+        "sites": [asdict(site) for site in result.sites],
+        "never_fit": [job_name(key) for key in result.unfinished],
+        "reasons": dict(outcome.reasons),
+        "skipped_rows": list(chosen.skipped),
+        "command": command,
+        "version": tranche.__version__,
+    }
+
+
+def setting_facts(options: WorkloadOptions, chosen: Setting) -> dict[str, Any]:
+    """Return the values of the JSON output that describe the simulator."""
+    return {
         "period_seconds": options.period,
         "restart_seconds": options.restart_seconds,
         "estimate_sigma": options.estimate_sigma,
@@ -149,13 +163,6 @@ def _facts(
         "unsized": options.unsized,
         "speed_factor": options.speed_factor,
         "network": chosen.network,
-        "lower_bound_seconds": outcome.bound_seconds,
-        "sites": [asdict(site) for site in result.sites],
-        "never_fit": [job_name(key) for key in result.unfinished],
-        "reasons": dict(outcome.reasons),
-        "skipped_rows": list(chosen.skipped),
-        "command": command,
-        "version": tranche.__version__,
     }
 
 
