@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from math import inf
 
-from tranche.model import AttemptRecord, WindowState
-from tranche.model.attempt_record import short_log, short_reason
+from tranche.model import AttemptRecord, PlannedServer, WindowState
+from tranche.model.attempt_record import short_reason
 from tranche.planner import data_staging, learning
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
@@ -472,37 +472,19 @@ def drop_servers(context: PlannerContext, state: JobState) -> None:
         return
     why = _why_stopped(state)
     for server in gone:
-        note_server(state, server, "Stopped", None, context.now, why=why)
+        progress_ledger.note(state, replace(server_record(server.planned, "Stopped", context.now), why=why))
     remove_servers(context, state, gone)
     for server in gone:
         context.capacity_freed(server.planned.node)
 
 
-def note_server(
-    state: JobState,
-    server: Server,
-    outcome: str,
-    exit_code: int | None,
-    ended: float,
-    *,
-    why: str = "",
-    preempted_by: str = "",
-    started: float | None = None,
-    log: str = "",
-) -> None:
-    """Record the end of a parameter server or chief."""
-    planned = server.planned
-    record = AttemptRecord(
+def server_record(planned: PlannedServer, outcome: str, ended: float) -> AttemptRecord:
+    """Return the record of a parameter server or chief that has ended at this time, in seconds."""
+    return AttemptRecord(
         index=planned.index,
         attempt=planned.attempt,
         node=planned.node or planned.site,
         reason=outcome,
-        exit_code=exit_code,
         role="chief" if planned.is_chief else "ps",
-        preempted_by=preempted_by,
-        why=why,
-        started=started,
         ended=ended,
-        log=short_log(log),
     )
-    progress_ledger.note(state, record)

@@ -1,5 +1,8 @@
 """Handlers for ended parameter servers and chiefs: those of chunked jobs are replaced, those of a gang end the gang."""
 
+from dataclasses import replace
+
+from tranche.model.attempt_record import short_log
 from tranche.planner import node_exclusion
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
@@ -10,11 +13,11 @@ from tranche.planner.job_actions import (
     count_end,
     finish,
     how_failed,
-    note_server,
     pause_after_disruption,
     pause_after_failure,
     remove_servers,
     roll_back_to_checkpoint,
+    server_record,
     stop,
     stop_gang,
     why_gang_stops,
@@ -35,8 +38,15 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
     remove_servers(context, state, [server])
     context.capacity_freed(server.planned.node)
     by, why = progress_ledger.cause_of(server.planned, event)
-    code, began = event.exit_code, event.started
-    note_server(state, server, event.outcome, code, context.now, why=why, preempted_by=by, started=began, log=event.log)
+    record = replace(
+        server_record(server.planned, event.outcome, context.now),
+        exit_code=event.exit_code,
+        preempted_by=by,
+        why=why,
+        started=event.started,
+        log=short_log(event.log),
+    )
+    progress_ledger.note(state, record)
     _note_node_problem(context, state, server, event)
     stopped = event.outcome in ("Preempted", "Lost") or (event.outcome == "Succeeded" and not state.job.is_gang)
     if stopped and not (server.closing or state.finished):

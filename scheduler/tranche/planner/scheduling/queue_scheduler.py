@@ -129,11 +129,10 @@ class SchedulingCycle:
         found = self._next()
         if found is None:
             return False
-        (rank, _, number, one, state), may_preempt = found
+        candidate, may_preempt = found
+        rank, _, number, one, state = candidate
         queue, now, before = self.queue, self.now, len(state.runs)
-        preempted = _serve(
-            self.context, queue, state, one.site, rank, now, may_preempt=may_preempt, is_first=not self.passed_over
-        )
+        preempted = _serve(self.context, queue, candidate, now, may_preempt=may_preempt, is_first=not self.passed_over)
         if queue.policy.fills_progressively() and len(state.runs) > before and wants_at(state, one.site, now):
             if (again := queue.candidate(one, number, now)) is not None:
                 heappush(self.heap, again)
@@ -256,20 +255,13 @@ def _blocks(cluster: ClusterState, state: JobState, now: float) -> bool:
 
 
 def _serve(
-    context: PlannerContext,
-    queue: JobQueue,
-    state: JobState,
-    site: str,
-    rank: TieredRank,
-    now: float,
-    *,
-    may_preempt: bool,
-    is_first: bool,
+    context: PlannerContext, queue: JobQueue, candidate: Candidate, now: float, *, may_preempt: bool, is_first: bool
 ) -> bool:
-    """Open the windows that the job can get at the site ("": any site); returns whether a job was preempted for it.
+    """Open the windows that the head of a class can get at its site; returns whether a job was preempted for it.
 
     `is_first` is False if the cycle has already passed over a job that waits.
     """
+    rank, state, site = candidate.rank, candidate.state, candidate.demand_class.site
     job, policy = state.job, queue.policy
     workers, state.awaits_faster = job.min_available, False
     if context.cluster.is_unlimited(site):
@@ -283,7 +275,7 @@ def _serve(
     free = sum([node.free_gpus for node in nodes])
     if free >= workers * job.gpus:
         if is_first and gpu_choice.has_kinds(context.cluster, state):
-            is_first = all(other is state for _, other in queue.heads_before((rank, state.arrival), now))
+            is_first = all(other is state for _, other in queue.heads_before(candidate.position, now))
         _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit, first=is_first)
         if state.awaits_faster or not may_preempt or not wants_at(state, site, now):
             return False
