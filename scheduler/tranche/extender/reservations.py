@@ -1,6 +1,6 @@
 """Index of node capacity, usage and reservations of plans, updated from watch changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tranche.kube.api.core_types import NodeObject, Pod
@@ -255,7 +255,7 @@ class Reservations:
         plan, over = job.status.plan, job.status.phase in ("Succeeded", "Failed")
         if plan is None or over or job.metadata.deletion_timestamp is not None:
             return {}
-        entries = [(role, entry) for role, entry in _entries(plan) if entry.node and not is_closing(entry)]
+        entries = [(role, entry) for role, entry in plan.entries_by_role() if entry.node and not is_closing(entry)]
         if not entries:
             return {}
         try:
@@ -319,27 +319,11 @@ class Reservations:
 
 def find_entry(plan: Plan, identity: Identity) -> Entry | None:
     """Return the plan entry (worker window, parameter server or chief) of a pod; None if there is none."""
-    entries: Iterator[Entry] = iter(())
-    if identity.role == ROLE_WORKER:
-        entries = iter(plan.workers)
-    elif identity.role == ROLE_SERVER:
-        entries = iter(plan.parameter_servers)
-    elif identity.role == ROLE_CHIEF and plan.chief is not None:
-        entries = iter([plan.chief])
-    return next(
-        (entry for entry in entries if entry.attempt == identity.attempt and entry.index == identity.index), None
-    )
+    sought = identity.role, identity.index, identity.attempt
+    entries = plan.entries_by_role()
+    return next((entry for role, entry in entries if (role, entry.index, entry.attempt) == sought), None)
 
 
 def is_closing(entry: Entry) -> bool:
     """Return whether the entry's pod must stop."""
     return entry.state == "Closing"
-
-
-def _entries(plan: Plan) -> Iterator[tuple[str, Entry]]:
-    for window in plan.workers:
-        yield ROLE_WORKER, window
-    for server in plan.parameter_servers:
-        yield ROLE_SERVER, server
-    if plan.chief is not None:
-        yield ROLE_CHIEF, plan.chief

@@ -19,7 +19,7 @@ from tranche.kube.api.names import (
     pod_name,
     staging_pod_name,
 )
-from tranche.kube.api.resources import Condition, PlannedParameterServer, PlannedWindow, TrainingJob
+from tranche.kube.api.resources import Condition, TrainingJob
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pod_shape import pod_requests
 from tranche.kube.convert.pod_state import is_over, started_at
@@ -66,14 +66,10 @@ def planned_pods(resource: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[tup
     plan = resource.status.plan
     if plan is None:
         return
-    entries: list[tuple[str, int, str]] = []
     name = resource.metadata.name
-    for role, group in (
-        (ROLE_WORKER, plan.workers),
-        (ROLE_SERVER, plan.parameter_servers),
-        (ROLE_CHIEF, [plan.chief] if plan.chief is not None else []),
-    ):
-        entries += [(role, one.attempt, pod_name(name, role, one.index, one.attempt)) for one in group]
+    entries = [
+        (role, one.attempt, pod_name(name, role, one.index, one.attempt)) for role, one in plan.entries_by_role()
+    ]
     entries += [
         (ROLE_STAGING, one.attempt, staging_pod_name(name, one.site, one.attempt))
         for one in plan.staging
@@ -257,12 +253,7 @@ def _admission(resource: TrainingJob) -> tuple[object, ...]:
 def _still_there(job: TrainingJob, pods: Mapping[str, Pod]) -> Iterator[int]:
     """Yield the closing attempts whose pods are not terminating yet."""
     plan = job.status.plan
-    entries: list[tuple[str, PlannedWindow | PlannedParameterServer]] = []
-    if plan is not None:
-        entries += [(ROLE_WORKER, window) for window in plan.workers]
-        entries += [(ROLE_SERVER, server) for server in plan.parameter_servers]
-        entries += [(ROLE_CHIEF, plan.chief)] if plan.chief is not None else []
-    for role, entry in entries:
+    for role, entry in plan.entries_by_role() if plan is not None else ():
         name = pod_name(job.metadata.name, role, entry.index, entry.attempt)
         pod = pods.get(f"{job.metadata.namespace}/{name}") if entry.state == "Closing" else None
         if pod is not None and pod.metadata.deletion_timestamp is None and not is_over(pod):

@@ -4,7 +4,7 @@ The bounds are far above real values; they keep an object within etcd's size lim
 budget.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -26,6 +26,7 @@ from tranche.kube.api.fields import (
     by_key,
     rules,
 )
+from tranche.kube.api.names import ROLE_CHIEF, ROLE_SERVER, ROLE_WORKER
 from tranche.model.attempt_record import KEPT_ATTEMPTS, KEPT_VICTIMS
 
 Preemptor = Annotated[str, Field(max_length=321)]
@@ -257,7 +258,14 @@ class Plan(Resource):
     @property
     def entries(self) -> Sequence[PlannedWindow | PlannedParameterServer]:
         """Windows, parameter servers and the chief."""
-        return (*self.workers, *self.parameter_servers, *((self.chief,) if self.chief is not None else ()))
+        return tuple(entry for _, entry in self.entries_by_role())
+
+    def entries_by_role(self) -> Iterator[tuple[str, PlannedWindow | PlannedParameterServer]]:
+        """Yield windows, parameter servers and the chief, each with the role of its pod."""
+        yield from ((ROLE_WORKER, window) for window in self.workers)
+        yield from ((ROLE_SERVER, server) for server in self.parameter_servers)
+        if self.chief is not None:
+            yield ROLE_CHIEF, self.chief
 
 
 class PartialChunk(Resource):
