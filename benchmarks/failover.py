@@ -20,7 +20,7 @@ from tranche_testcluster import Cluster, free_port
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.arrivals import Arrivals
-from support.full_stack import Whole
+from support.full_stack import System
 
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "asked to end": signal.SIGTERM}
 REPLICAS = {"scheduler": "scheduler-2", "operator": "operator-2"}
@@ -31,40 +31,40 @@ SETTLED_SECONDS = 10.0
 """Time for which jobs arrive before a round, so that each program is at work."""
 
 
-def continuation(whole: Whole, program: str, arrivals: Arrivals) -> Callable[[], bool]:
+def continuation(system: System, program: str, arrivals: Arrivals) -> Callable[[], bool]:
     """Return the function that says whether a program continues under a later leader than now."""
-    term, before = whole.term(program), len(arrivals.names)
+    term, before = system.term(program), len(arrivals.names)
 
     def has_pod_of_arrival() -> bool:
-        pods = whole.cluster.request("GET", "/api/v1/namespaces/default/pods")[1]["items"]
+        pods = system.cluster.request("GET", "/api/v1/namespaces/default/pods")[1]["items"]
         arrived = arrivals.names[before:]
         return any(pod["metadata"].get("labels", {}).get("tranche.dev/job") in arrived for pod in pods)
 
-    return (lambda: whole.has_plan_after(term)) if program == "scheduler" else has_pod_of_arrival
+    return (lambda: system.has_plan_after(term)) if program == "scheduler" else has_pod_of_arrival
 
 
-def restart(whole: Whole, name: str) -> None:
+def restart(system: System, name: str) -> None:
     """Kill what is left of a replica and start it again."""
     with suppress(ProcessLookupError):
-        whole.stack.signal(name, signal.SIGKILL)
-    whole.stack.processes.pop(name).wait()
+        system.stack.signal(name, signal.SIGKILL)
+    system.stack.processes.pop(name).wait()
     if name.startswith("scheduler"):
-        whole.stack.start_scheduler(name, whole.stack.port if name == "scheduler" else free_port())
+        system.stack.start_scheduler(name, system.stack.port if name == "scheduler" else free_port())
     else:
-        whole.stack.start_operator(name, free_port())
+        system.stack.start_operator(name, free_port())
 
 
-def failover(whole: Whole, arrivals: Arrivals, program: str, number: signal.Signals) -> float:
+def failover(system: System, arrivals: Arrivals, program: str, number: signal.Signals) -> float:
     """Send a signal to the leading replica of a program, and return the seconds until another one continues."""
     settled = time.monotonic() + SETTLED_SECONDS
-    arrivals.until(lambda: time.monotonic() > settled and bool(whole.leader(program)), LIMIT_SECONDS)
-    name, continues = whole.leader(program), continuation(whole, program, arrivals)
+    arrivals.until(lambda: time.monotonic() > settled and bool(system.leader(program)), LIMIT_SECONDS)
+    name, continues = system.leader(program), continuation(system, program, arrivals)
     if number == signal.SIGTERM:  # as the kubelet: only the first process of the container
-        whole.stack.processes[name].send_signal(number)
+        system.stack.processes[name].send_signal(number)
     else:
-        whole.stack.signal(name, number)
+        system.stack.signal(name, number)
     seconds = arrivals.until(continues, LIMIT_SECONDS)
-    restart(whole, name)
+    restart(system, name)
     return seconds
 
 
@@ -85,10 +85,10 @@ def main() -> int:
         with Stack(cluster, operator_options=(f"--lease-namespace={SYSTEM_NAMESPACE}",)) as stack:
             stack.start_scheduler(REPLICAS["scheduler"], free_port())
             stack.start_operator(REPLICAS["operator"], free_port())
-            whole = Whole(cluster, stack)
-            arrivals = Arrivals(whole)
+            system = System(cluster, stack)
+            arrivals = Arrivals(system)
             for _, program, event in product(range(options.rounds), REPLICAS, SIGNALS):
-                seconds = failover(whole, arrivals, program, SIGNALS[event])
+                seconds = failover(system, arrivals, program, SIGNALS[event])
                 measured.setdefault((program, event), []).append(seconds)
                 print(f"{program} {event}: {seconds:.1f} s", flush=True)
     print("\n| leading replica of | is | seconds until another one continues |\n| :-- | :-- | --: |")

@@ -17,34 +17,34 @@ from tranche.demo.local_stack import Stack, apply_manifests
 from tranche_testcluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from support.full_stack import Whole
+from support.full_stack import System
 
 LONG_SECONDS = 3600.0
 WAIT_SECONDS = 600.0
 
 
-def done(whole: Whole, name: str) -> int:
+def done(system: System, name: str) -> int:
     """Return the number of chunks in the job's ledger."""
-    return int((whole.status(name).get("progress", {}).get("chunks") or "0/0").partition("/")[0])
+    return int((system.status(name).get("progress", {}).get("chunks") or "0/0").partition("/")[0])
 
 
-def without(whole: Whole, chunks: int, seconds: float) -> float:
+def without(system: System, chunks: int, seconds: float) -> float:
     """Measure with a pod a chunk."""
     began = time.monotonic()
-    whole.submit("silent", chunks=chunks, seconds=seconds)
-    whole.until("all chunks are done", lambda: done(whole, "silent") == chunks, WAIT_SECONDS)
+    system.submit("silent", chunks=chunks, seconds=seconds)
+    system.until("all chunks are done", lambda: done(system, "silent") == chunks, WAIT_SECONDS)
     took = time.monotonic() - began
-    whole.delete("silent")
+    system.delete("silent")
     return took
 
 
-def asking(whole: Whole, chunks: int, seconds: float) -> float:
+def asking(system: System, chunks: int, seconds: float) -> float:
     """Measure with one pod; kwok never ends it."""
     began = time.monotonic()
-    whole.submit("asking", chunks=chunks, seconds=LONG_SECONDS)
-    pod = whole.until("its worker runs", lambda: running(whole), WAIT_SECONDS)
+    system.submit("asking", chunks=chunks, seconds=LONG_SECONDS)
+    pod = system.until("its worker runs", lambda: running(system), WAIT_SECONDS)
     attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
-    url, bearer = f"{whole.stack.report_url}/v1/jobs/default/asking/next", token(whole, pod)
+    url, bearer = f"{system.stack.report_url}/v1/jobs/default/asking/next", token(system, pod)
     mine, fence = [0], attempt
     while mine:
         time.sleep(seconds * len(mine))
@@ -54,22 +54,22 @@ def asking(whole: Whole, chunks: int, seconds: float) -> float:
             grant = json.load(answer)
         mine, fence = grant["chunks"], grant["fence"]
     took = time.monotonic() - began
-    assert done(whole, "asking") == chunks - 1, "the last one is counted with the end of its pod"
-    whole.delete("asking")
+    assert done(system, "asking") == chunks - 1, "the last one is counted with the end of its pod"
+    system.delete("asking")
     return took
 
 
-def running(whole: Whole) -> dict[str, Any] | None:
+def running(system: System) -> dict[str, Any] | None:
     """Return the worker's pod."""
-    return next((pod for pod in whole.pods("asking") if pod["status"]["phase"] == "Running"), None)
+    return next((pod for pod in system.pods("asking") if pod["status"]["phase"] == "Running"), None)
 
 
-def token(whole: Whole, pod: dict[str, Any]) -> str:
+def token(system: System, pod: dict[str, Any]) -> str:
     """Return a token as the kubelet projects it into the pod."""
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     spec = {"audiences": ["tranche.dev"], "expirationSeconds": 3600, "boundObjectRef": bound}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
-    return str(whole.cluster.request("POST", path, {"spec": spec})[1]["status"]["token"])
+    return str(system.cluster.request("POST", path, {"spec": spec})[1]["status"]["token"])
 
 
 def main() -> None:
@@ -82,9 +82,9 @@ def main() -> None:
         apply_manifests(cluster)
         cluster.add_site("edge-a", nodes=1, gpus=1)
         with Stack(cluster) as stack:
-            whole = Whole(cluster, stack)
+            system = System(cluster, stack)
             seconds = {
-                measure.__name__: measure(whole, options.chunks, options.seconds) for measure in (without, asking)
+                measure.__name__: measure(system, options.chunks, options.seconds) for measure in (without, asking)
             }
     trained = options.chunks * options.seconds
     for name, took in seconds.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.browser import DESK, PHONE, opened, require_chromium, started
-from support.full_stack import Whole, declare_site
+from support.full_stack import System, declare_site
 from tranche.demo.local_stack import Stack, apply_manifests
 from tranche.demo.page_account import NAME, NAMESPACE, create_visitor, visitor_token
 from tranche_testcluster import Cluster
@@ -37,18 +37,18 @@ def main() -> None:
         # With this role, the page shows the buttons of actions.
         cluster.kubectl("create", "clusterrolebinding", "demo-editor", "--clusterrole=edit", account)
         with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack, started() as browser:
-            whole = Whole(cluster, stack)
-            whole.submit("tabular", chunks=3, seconds=4.0, zone="edge-a")
+            system = System(cluster, stack)
+            system.submit("tabular", chunks=3, seconds=4.0, zone="edge-a")
             data = {"chunks": 12, "batchesPerChunk": 50, "chunkSize": "64Mi", "site": "edge-a"}
-            whole.submit("resnet-50", chunks=12, seconds=90.0, data=data)
-            whole.submit("bert-large", chunks=8, seconds=120.0)
-            whole.until_phase("bert-large", "Running")
-            whole.submit("urgent", chunks=4, seconds=60.0, priorityClassName="tranche-high")
-            whole.until_phase("urgent", "Running")
-            whole.submit("vit-base", chunks=6, seconds=80.0, gpus=2)
-            whole.submit("gpt-mini", chunks=2, seconds=150.0, gpus=4)
-            whole.until_phase("tabular", "Succeeded")
-            whole.until("a plan", lambda: whole.status("gpt-mini").get("plan", {}).get("estimatedCompletion"))
+            system.submit("resnet-50", chunks=12, seconds=90.0, data=data)
+            system.submit("bert-large", chunks=8, seconds=120.0)
+            system.until_phase("bert-large", "Running")
+            system.submit("urgent", chunks=4, seconds=60.0, priorityClassName="tranche-high")
+            system.until_phase("urgent", "Running")
+            system.submit("vit-base", chunks=6, seconds=80.0, gpus=2)
+            system.submit("gpt-mini", chunks=2, seconds=150.0, gpus=4)
+            system.until_phase("tabular", "Succeeded")
+            system.until("a plan", lambda: system.status("gpt-mini").get("plan", {}).get("estimatedCompletion"))
             time.sleep(3)
             token = visitor_token(cluster)
             for name, size, dark in (("desk", DESK, False), ("dark", DESK, True), ("phone", PHONE, True)):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from support.full_stack import Whole
+from support.full_stack import System
 
 ARRIVAL_SECONDS = 3.0
 """Time between two arrivals: 20 in each minute."""
@@ -12,8 +12,8 @@ ARRIVAL_SECONDS = 3.0
 class Arrivals:
     """Jobs of one second that arrive at a steady pace."""
 
-    def __init__(self, whole: Whole, name: str = "arrival", *, zone: str | None = None) -> None:
-        self.whole, self.name, self.zone, self.names = whole, name, zone, list[str]()
+    def __init__(self, system: System, name: str = "arrival", *, zone: str | None = None) -> None:
+        self.system, self.name, self.zone, self.names = system, name, zone, list[str]()
         self._next = time.monotonic()
 
     def submit_due(self) -> None:
@@ -21,7 +21,7 @@ class Arrivals:
         if time.monotonic() >= self._next:
             self._next += ARRIVAL_SECONDS
             self.names.append(f"{self.name}-{len(self.names)}")
-            self.whole.submit(self.names[-1], seconds=1.0, zone=self.zone)
+            self.system.submit(self.names[-1], seconds=1.0, zone=self.zone)
 
     def until(self, true: Callable[[], bool], seconds: float) -> float:
         """Submit jobs until a function returns true; return the seconds that this took.

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.full_stack import API, Whole, declare_site
+from support.full_stack import API, System, declare_site
 from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
@@ -79,12 +79,12 @@ def run(program: Path) -> Iterator[Run]:
         targets = {"tranche-scheduler": scheduler_ports, "tranche-operator": (tranche.health_port,)}
         addresses = {name: [f"127.0.0.1:{port}" for port in ports] for name, ports in targets.items()}
         prometheus = stack.enter_context(Prometheus(program, folder, addresses))
-        whole = Whole(cluster, tranche)
-        _warm_up(whole)
+        system = System(cluster, tranche)
+        _warm_up(system)
         began, before = time.time(), {name: scrape(*ports) for name, ports in targets.items()}
         time.sleep(SHOWN_SECONDS)
         with History(str(cluster.kubeconfig), JOBS, PODS) as history:
-            _work(whole)
+            _work(system)
             time.sleep(SHOWN_SECONDS)
         memory = _memory({name: process.pid for name, process in tranche.processes.items()})
         after = {name: scrape(*ports) for name, ports in targets.items()}
@@ -122,42 +122,42 @@ def _prepare(cluster: Cluster) -> None:
     eventually(lambda: cluster.request("GET", path)[0] == 200, "the namespace gets its ServiceAccount")
 
 
-def _warm_up(whole: Whole) -> None:
+def _warm_up(system: System) -> None:
     """Run a job of each namespace, so that their series exist: on a loaded machine a few scrapes may fail."""
     for namespace in ("default", "vision"):
-        whole.submit("warm", seconds=0.2, namespace=namespace)
-    whole.until("warm", lambda: _over(whole) == 2)
+        system.submit("warm", seconds=0.2, namespace=namespace)
+    system.until("warm", lambda: _over(system) == 2)
     for namespace in ("default", "vision"):
-        whole.cluster.request("DELETE", f"{API}/namespaces/{namespace}/trainingjobs/warm")
-    whole.until("all clear", lambda: not whole.cluster.request("GET", PODS)[1]["items"])
+        system.cluster.request("DELETE", f"{API}/namespaces/{namespace}/trainingjobs/warm")
+    system.until("all clear", lambda: not system.cluster.request("GET", PODS)[1]["items"])
     time.sleep(SHOWN_SECONDS)
 
 
-def _work(whole: Whole) -> None:
+def _work(system: System) -> None:
     """Submit jobs that wait, copy data, are preempted, and one that fits nowhere."""
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     annotations = {"kwok.tranche.dev/run-seconds": "3"}
     staging = {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}}
     data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": staging}
-    with stopped(whole.cluster.pid(KUBE_SCHEDULER)):  # so that scrapes see pods between planning and binding
-        whole.submit(TOO_LARGE, gpus=16, seconds=5.0)
-        whole.submit("copied", chunks=5, seconds=5.0, data=data)
-        whole.submit("long", chunks=2, seconds=14.0, zone="edge-a", namespace="vision", checkpoint_seconds=0.2)
-        whole.until("a worker is to be bound", lambda: whole.cluster.request("GET", PODS)[1]["items"])
+    with stopped(system.cluster.pid(KUBE_SCHEDULER)):  # so that scrapes see pods between planning and binding
+        system.submit(TOO_LARGE, gpus=16, seconds=5.0)
+        system.submit("copied", chunks=5, seconds=5.0, data=data)
+        system.submit("long", chunks=2, seconds=14.0, zone="edge-a", namespace="vision", checkpoint_seconds=0.2)
+        system.until("a worker is to be bound", lambda: system.cluster.request("GET", PODS)[1]["items"])
         time.sleep(SHOWN_SECONDS)
-    _refused(whole.stack.url)
+    _refused(system.stack.url)
     running = f"{PODS}?labelSelector=tranche.dev/job=long&fieldSelector=status.phase=Running"
-    whole.until("a worker to preempt", lambda: whole.cluster.request("GET", running)[1]["items"])
+    system.until("a worker to preempt", lambda: system.cluster.request("GET", running)[1]["items"])
     for number in range(10):
         time.sleep(1.5)
         namespace = ("default", "vision")[number % 2]
         zone = "edge-a" if number % 3 == 0 else None
-        whole.submit(f"job-{number}", chunks=2 + number % 3, seconds=2.0 + number % 4, zone=zone, namespace=namespace)
-    whole.until("all jobs over", lambda: _over(whole) == 12)
+        system.submit(f"job-{number}", chunks=2 + number % 3, seconds=2.0 + number % 4, zone=zone, namespace=namespace)
+    system.until("all jobs over", lambda: _over(system) == 12)
 
 
-def _over(whole: Whole) -> int:
-    items = whole.cluster.request("GET", JOBS)[1]["items"]
+def _over(system: System) -> int:
+    items = system.cluster.request("GET", JOBS)[1]["items"]
     return sum(job.get("status", {}).get("phase") == "Succeeded" for job in items)
 
 

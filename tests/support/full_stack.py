@@ -32,7 +32,7 @@ def full_stack(
     *,
     declared: Mapping[str, Mapping[str, Any]] | None = None,
     cluster: Mapping[str, Any] | None = None,
-) -> Iterator["Whole"]:
+) -> Iterator["System"]:
     """Run tranche on a cluster of its own.
 
     Args:
@@ -48,7 +48,7 @@ def full_stack(
         for name, fields in (declared or {}).items():
             declare_site(started, name, **fields)
         with Stack(started, policy, scheduler_options=options) as stack:
-            yield Whole(started, stack)
+            yield System(started, stack)
 
 
 def declare_site(cluster: Cluster, name: str, **fields: Any) -> None:
@@ -147,7 +147,7 @@ class Jobs:
             self.until(f"pods of {name} gone", lambda name=name: not self.pods(name))  # type: ignore[misc]
 
 
-class Whole(Jobs):
+class System(Jobs):
     """Cluster of simulated nodes with tranche on it."""
 
     def __init__(self, cluster: Cluster, stack: Stack) -> None:

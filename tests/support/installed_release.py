@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from support.full_stack import Whole
+from support.full_stack import System
 from support.waiting import WAIT_SECONDS
 from support.yaml_text import load_yaml
 from tranche_testcluster import Cluster, ensure, free_port, spawn, stop
@@ -255,7 +255,7 @@ class Release:
         return self.cluster.directory / f"release-{name}.{suffix}"
 
 
-class Installed(Whole):
+class Installed(System):
     """Cluster with an installed release on it, without a local stack."""
 
     def __init__(self, cluster: Cluster, release: Release) -> None:

@@ -40,7 +40,7 @@ class Process:
         self.process.terminate()
         return self.process.wait(30)
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 from tranche_testcluster.binaries import binary_cache
 
 LOGGED = ("large", "broken")
@@ -17,7 +17,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
+def system() -> Iterator[System]:
     names = [f"{job}-worker-{index}-{attempt}" for job in LOGGED for index in (0, 1) for attempt in (1, 2, 3)]
     logs = {f"default/{name}": f"{name} begins\nloss 0.50\nloss 0.25\n" for name in names}
     with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}, cluster={"pod_logs": logs}) as made:
@@ -25,7 +25,7 @@ def whole() -> Iterator[Whole]:
 
 
 @pytest.fixture(scope="module")
-def kubectl(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def kubectl(system: System, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run the real kubectl as the cluster's administrator, or with another kubeconfig."""
     folder = tmp_path_factory.mktemp("bin")
     script = folder / "kubectl-tranche"
@@ -37,7 +37,7 @@ def kubectl(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Run:
         environment = {
             **os.environ,
             "PATH": f"{folder}:{os.environ['PATH']}",
-            "KUBECONFIG": str(kubeconfig or whole.cluster.kubeconfig),
+            "KUBECONFIG": str(kubeconfig or system.cluster.kubeconfig),
             "PYTHONWARNINGS": "error",
         }
         command = [str(program), *words]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import System
 from support.waiting import WAIT_SECONDS
 from tranche.client import Client, ClusterError, JobFailed, ManifestError, NoSuchJob, WaitedTooLong
 from tranche.web.job_views import JobDetail
@@ -17,64 +17,64 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/notebooks.md"
 
 
 @pytest.fixture
-def client(whole: Whole) -> Iterator[Client]:
-    with Client(kubeconfig=str(whole.cluster.kubeconfig)) as made:
+def client(system: System) -> Iterator[Client]:
+    with Client(kubeconfig=str(system.cluster.kubeconfig)) as made:
         yield made
 
 
-def test_the_page_shows_what_happens(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(whole.cluster.kubeconfig))
+def test_the_page_shows_what_happens(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(system.cluster.kubeconfig))
     text = PAGE.read_text().replace("\n```", "\n\n")
     found = doctest.DocTestParser().get_doctest(text, {}, "notebooks", None, 0)
     said: list[str] = []
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=said.append)
     assert (result.failed, result.attempted > 10) == (0, True), "".join(said)
-    whole.delete("digits")
+    system.delete("digits")
 
 
-def test_waiting_tells_each_state_and_ends_with_the_job(whole: Whole, client: Client) -> None:
-    whole.submit("followed", seconds=600.0)
+def test_waiting_tells_each_state_and_ends_with_the_job(system: System, client: Client) -> None:
+    system.submit("followed", seconds=600.0)
     seen: list[JobDetail] = []
 
     def note(job: JobDetail) -> None:
         """Note a state, and end the worker when it is seen to run."""
         seen.append(job)
         if job.phase == "Running":
-            whole.end_workers("followed")
+            system.end_workers("followed")
 
     done = client.wait("followed", timeout=WAIT_SECONDS, progress=True, on_change=note)
     assert done.phase == "Succeeded"
     assert seen[-1] == done
     assert "Running" in {job.phase for job in seen}
-    whole.delete("followed")
+    system.delete("followed")
 
 
-def test_a_failed_job_raises_and_says_why(whole: Whole, client: Client) -> None:
-    whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
+def test_a_failed_job_raises_and_says_why(system: System, client: Client) -> None:
+    system.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
     with pytest.raises(JobFailed, match=r"broken in namespace default has failed: .*backoffLimit"):
         client.wait("broken", timeout=WAIT_SECONDS)
-    whole.delete("broken")
+    system.delete("broken")
 
 
-def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(whole: Whole, client: Client) -> None:
-    whole.submit("endless", seconds=300.0)
+def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(system: System, client: Client) -> None:
+    system.submit("endless", seconds=300.0)
     with pytest.raises(WaitedTooLong, match=r"has not ended after 0\.5 s; it continues"):
         client.wait("endless", timeout=0.5)
-    threading.Timer(1.0, whole.delete, ("endless",)).start()
+    threading.Timer(1.0, system.delete, ("endless",)).start()
     with pytest.raises(NoSuchJob):
         client.wait("endless", timeout=WAIT_SECONDS)
-    whole.until("gone", lambda: not whole.job("endless"))
+    system.until("gone", lambda: not system.job("endless"))
 
 
-def test_waiting_outlives_a_broken_connection(whole: Whole) -> None:
-    whole.submit("resumed", chunks=1, seconds=10.0)
-    with whole.cluster.proxy() as proxy:
-        kubeconfig = whole.cluster.service_account_kubeconfig("tranche-system", "tranche-operator", url=proxy.url)
+def test_waiting_outlives_a_broken_connection(system: System) -> None:
+    system.submit("resumed", chunks=1, seconds=10.0)
+    with system.cluster.proxy() as proxy:
+        kubeconfig = system.cluster.service_account_kubeconfig("tranche-system", "tranche-operator", url=proxy.url)
         with Client("default", kubeconfig=str(kubeconfig)) as client:
-            whole.until_phase("resumed", "Running")
+            system.until_phase("resumed", "Running")
             threading.Timer(0.5, proxy.cut).start()
             assert client.wait("resumed", timeout=WAIT_SECONDS).phase == "Succeeded"
-    whole.delete("resumed")
+    system.delete("resumed")
 
 
 def test_a_client_works_where_an_event_loop_runs_already(client: Client) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from integration.client.conftest import Run
 from support.access_reviews import await_permission
-from support.full_stack import Whole
+from support.full_stack import System
 from tranche.client import Client
 from tranche.kube.client.leader_election import LEASE, leases_path
 
@@ -22,23 +22,23 @@ def test_kubectl_lists_the_plugin(kubectl: Run) -> None:
     assert "kubectl-tranche" in found.stdout
 
 
-def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubectl: Run) -> None:
-    whole.submit("ahead", chunks=2, seconds=1200.0)
-    whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=4000.0)
+def test_queue_and_why_match_status_and_name_the_constraint(system: System, kubectl: Run) -> None:
+    system.submit("ahead", chunks=2, seconds=1200.0)
+    system.until_phase("ahead", "Running")
+    system.submit("behind", chunks=2, seconds=4000.0)
     try:
-        whole.until("planned", lambda: whole.status("behind").get("plan", {}).get("estimatedStart"))
-        sentence = whole.status("behind")["plan"]["explanation"]
+        system.until("planned", lambda: system.status("behind").get("plan", {}).get("estimatedStart"))
+        sentence = system.status("behind")["plan"]["explanation"]
         assert "behind default/ahead, which has less work left" in sentence
 
         def agrees() -> bool:  # unless the sentence was written again in between
             before = kubectl("tranche", "why", "behind")
             assert before.returncode == 0
             assert re.fullmatch(r"planned completion .*Z \(80 %: .*Z to .*Z\)\n", before.stderr)
-            return bool(before.stdout.strip() == whole.status("behind")["plan"]["explanation"])
+            return bool(before.stdout.strip() == system.status("behind")["plan"]["explanation"])
 
-        whole.until("the command shows the sentence of the plan", agrees)
-        whole.until_phase("behind", "Waiting")
+        system.until("the command shows the sentence of the plan", agrees)
+        system.until_phase("behind", "Waiting")
         table = kubectl("tranche", "queue").stdout.splitlines()
         assert table[0].split() == ["NAME", "PHASE", "DONE", "TRAINED", "START", "COMPLETION", "WHY"]
         assert [line.split()[:3] for line in table[1:]] == [["ahead", "Running", "0/2"], ["behind", "Waiting", "0/2"]]
@@ -48,7 +48,7 @@ def test_queue_and_why_match_status_and_name_the_constraint(whole: Whole, kubect
             "no running or waiting TrainingJobs in namespace kube-system\n"
         )
     finally:
-        whole.delete("behind", "ahead")
+        system.delete("behind", "ahead")
 
 
 def _shown(plan: dict[str, Any]) -> dict[str, Any]:
@@ -61,24 +61,24 @@ def _shown(plan: dict[str, Any]) -> dict[str, Any]:
     return {"workers": workers} | {field: plan.get(field) for field in fields}
 
 
-def _plan_and_text(whole: Whole, kubectl: Run) -> tuple[dict[str, Any], str] | None:
+def _plan_and_text(system: System, kubectl: Run) -> tuple[dict[str, Any], str] | None:
     """The written plan of the job `steady`, as far as the plugin shows it, and what the plugin prints.
 
     None if it has no forecast yet, or was changed in between.
     """
-    plan = whole.status("steady")["plan"]
+    plan = system.status("steady")["plan"]
     if "completionInterval" not in plan:
         return None
     text = kubectl("tranche", "plan", "steady").stdout
-    return (_shown(plan), text) if _shown(whole.status("steady")["plan"]) == _shown(plan) else None
+    return (_shown(plan), text) if _shown(system.status("steady")["plan"]) == _shown(plan) else None
 
 
-def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, kubectl: Run) -> None:
-    whole.submit("steady", chunks=2, seconds=3000.0)
+def test_plan_shows_windows_with_their_nodes_and_what_is_planned(system: System, kubectl: Run) -> None:
+    system.submit("steady", chunks=2, seconds=3000.0)
     try:
-        whole.until_phase("steady", "Running")
-        plan, text = whole.until(
-            "a plan with a forecast that is not renewed meanwhile", partial(_plan_and_text, whole, kubectl)
+        system.until_phase("steady", "Running")
+        plan, text = system.until(
+            "a plan with a forecast that is not renewed meanwhile", partial(_plan_and_text, system, kubectl)
         )
         assert f"why                 {plan['explanation']}" in text
         end = plan["estimatedCompletion"].replace("T", " ")
@@ -89,50 +89,50 @@ def test_plan_shows_windows_with_their_nodes_and_what_is_planned(whole: Whole, k
         detail = json.loads(kubectl("tranche", "plan", "steady", "-o", "json").stdout)
         assert detail["windows"][0]["node"] == plan["workers"][0][5]
     finally:
-        whole.delete("steady")
+        system.delete("steady")
 
 
-def test_plan_lists_the_place_and_window_of_each_chunk(whole: Whole, kubectl: Run) -> None:
-    whole.submit("wide", chunks=5, seconds=900.0)
+def test_plan_lists_the_place_and_window_of_each_chunk(system: System, kubectl: Run) -> None:
+    system.submit("wide", chunks=5, seconds=900.0)
     try:
-        whole.until_phase("wide", "Running")
-        whole.until_running("wide", 2)
+        system.until_phase("wide", "Running")
+        system.until_running("wide", 2)
         told = kubectl("tranche", "plan", "wide", "--chunks", "-o", "json")
         assert (told.returncode, told.stderr) == (0, "")
         plan = json.loads(told.stdout)
         assert (plan["policy"], plan["note"]) == ("chunk", "")
         assert [one["chunk"] for one in plan["chunks"]] == list(range(5))
-        places = {c: (w["site"], w["node"]) for w in workers(whole, "wide") for c in w["chunks"]}
+        places = {c: (w["site"], w["node"]) for w in workers(system, "wide") for c in w["chunks"]}
         running = {one["chunk"]: (one["site"], one["node"]) for one in plan["chunks"] if one["state"] == "Running"}
         assert running == places
         assert all(one["start"] < one["end"] for one in plan["chunks"])
         table = kubectl("tranche", "plan", "wide", "--chunks").stdout.splitlines()
         assert table[0].split() == ["CHUNK", "STATE", "SITE", "NODE", "SLOT", "START", "END"]
-        reader = whole.cluster.service_account_kubeconfig("default", "default")
+        reader = system.cluster.service_account_kubeconfig("default", "default")
         refused = kubectl("tranche", "plan", "wide", "--chunks", "-n", "default", kubeconfig=reader)
         assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     finally:
-        whole.delete("wide")
+        system.delete("wide")
 
 
-def workers(whole: Whole, job: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = whole.status(job)["plan"]["workers"]
+def workers(system: System, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = system.status(job)["plan"]["workers"]
     return found
 
 
-def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run) -> None:
-    whole.submit("large", chunks=2, seconds=60.0)
-    whole.until_running("large", 2)
-    whole.until_trained("large", 1)
-    whole.submit("small", chunks=1, seconds=1.0)
+def test_history_shows_preempted_and_resumed_attempts(system: System, kubectl: Run) -> None:
+    system.submit("large", chunks=2, seconds=60.0)
+    system.until_running("large", 2)
+    system.until_trained("large", 1)
+    system.submit("small", chunks=1, seconds=1.0)
     try:
-        whole.until_phase("small", "Succeeded")
-        whole.until_running("large", 2)
-        whole.until_trained("large", 1)  # its start and its end have whole seconds
-        whole.complete("large")
-        whole.until("the last event", lambda: "Completed" in known_events(kubectl, "large"))
+        system.until_phase("small", "Succeeded")
+        system.until_running("large", 2)
+        system.until_trained("large", 1)  # its start and its end have whole seconds
+        system.complete("large")
+        system.until("the last event", lambda: "Completed" in known_events(kubectl, "large"))
         known = json.loads(kubectl("tranche", "history", "large", "-o", "json").stdout)
-        ledger = whole.status("large")["progress"]["attempts"]
+        ledger = system.status("large")["progress"]["attempts"]
         assert {one["attempt"] for one in known["attempts"]} == {one["attempt"] for one in ledger}
         ended = {one["attempt"]: one for one in known["attempts"]}
         stopped = next(one for one in ledger if one["reason"] == "Preempted")
@@ -158,7 +158,7 @@ def test_history_shows_preempted_and_resumed_attempts(whole: Whole, kubectl: Run
         assert f"log of {last['pod']}:\n  loss 0.25\n" in short
         assert "log of" not in kubectl("tranche", "history", "large", "--log-lines", "0").stdout
     finally:
-        whole.delete("large", "small")
+        system.delete("large", "small")
 
 
 def known_events(kubectl: Run, job: str) -> set[str]:
@@ -166,59 +166,59 @@ def known_events(kubectl: Run, job: str) -> set[str]:
     return {event["reason"] for event in json.loads(kubectl("tranche", "history", job, "-o", "json").stdout)["events"]}
 
 
-def test_history_shows_failed_attempt_log_or_why_it_is_missing(whole: Whole, kubectl: Run) -> None:
-    whole.submit("broken", seconds=0.5, exit_code=3, runPolicy={"backoffLimit": 0})  # a third attempt would remove it
+def test_history_shows_failed_attempt_log_or_why_it_is_missing(system: System, kubectl: Run) -> None:
+    system.submit("broken", seconds=0.5, exit_code=3, runPolicy={"backoffLimit": 0})  # a third attempt would remove it
     try:
-        whole.until("a failure", lambda: whole.status("broken").get("progress", {}).get("failures"))
+        system.until("a failure", lambda: system.status("broken").get("progress", {}).get("failures"))
         known = json.loads(kubectl("tranche", "history", "broken", "-o", "json").stdout)
         first = known["attempts"][0]
         assert (first["outcome"], first["exitCode"]) == ("Failed", 3)
         assert first["log"] == [f"{first['pod']} begins", "loss 0.50", "loss 0.25"]
         rules = ("--verb=get,list", "--resource=trainingjobs.tranche.dev,pods,events")
-        whole.cluster.kubectl("create", "serviceaccount", "reader")
-        whole.cluster.kubectl("create", "role", "reader", *rules)
-        whole.cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
-        await_permission(whole.cluster, "system:serviceaccount:default:reader", [], "list pods")
-        reader = whole.cluster.service_account_kubeconfig("default", "reader")
+        system.cluster.kubectl("create", "serviceaccount", "reader")
+        system.cluster.kubectl("create", "role", "reader", *rules)
+        system.cluster.kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:reader")
+        await_permission(system.cluster, "system:serviceaccount:default:reader", [], "list pods")
+        reader = system.cluster.service_account_kubeconfig("default", "reader")
         refused = kubectl("tranche", "history", "broken", "-n", "default", kubeconfig=reader).stdout
         assert f'no log of {first["pod"]}: pods "{first["pod"]}" is forbidden' in refused
     finally:
-        whole.delete("broken")
+        system.delete("broken")
 
 
-def test_queue_says_that_no_scheduler_leads(whole: Whole, kubectl: Run) -> None:
+def test_queue_says_that_no_scheduler_leads(system: System, kubectl: Run) -> None:
     assert not kubectl("tranche", "queue").stderr
     spec = {"holderIdentity": "gone", "leaseDurationSeconds": 8, "renewTime": "2026-01-01T00:00:00.000000Z"}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": spec}
-    status, _ = whole.cluster.request("POST", leases_path("default"), lease)
+    status, _ = system.cluster.request("POST", leases_path("default"), lease)
     assert status == 201
-    with Client(kubeconfig=str(whole.cluster.kubeconfig)) as client:
+    with Client(kubeconfig=str(system.cluster.kubeconfig)) as client:
         assert client.scheduler_absence("default").startswith("no scheduler has led since 2026-01-01 00:00:00Z")
         assert not client.scheduler_absence()
 
 
-def counted(whole: Whole) -> float:
+def counted(system: System) -> float:
     """GPU-seconds that the live planner has counted for the namespace default."""
-    with urllib.request.urlopen(f"{whole.stack.planner_url}/metrics") as answer:
+    with urllib.request.urlopen(f"{system.stack.planner_url}/metrics") as answer:
         text = answer.read().decode()
     found = re.search(r'(?m)^tranche_namespace_gpu_seconds_total\{namespace="default"\} (\S+)$', text)
     return float(found[1]) if found else 0.0
 
 
-def test_usage_exports_what_jobs_held_by_job_and_namespace(whole: Whole, kubectl: Run) -> None:
-    before = counted(whole)
-    whole.submit("billed", chunks=2, seconds=1.0)
+def test_usage_exports_what_jobs_held_by_job_and_namespace(system: System, kubectl: Run) -> None:
+    before = counted(system)
+    system.submit("billed", chunks=2, seconds=1.0)
     try:
-        whole.until_phase("billed", "Succeeded")
-        whole.until("both counted", lambda: whole.status("billed")["progress"]["chunks"] == "2/2")
-        progress = whole.status("billed")["progress"]
+        system.until_phase("billed", "Succeeded")
+        system.until("both counted", lambda: system.status("billed")["progress"]["chunks"] == "2/2")
+        progress = system.status("billed")["progress"]
         told = kubectl("tranche", "usage", "-o", "json")
         assert (told.returncode, told.stderr) == (0, "")
         (job,) = json.loads(told.stdout)
         assert (job["name"], job["phase"], job["uid"]) == (
             "billed",
             "Succeeded",
-            whole.job("billed")["metadata"]["uid"],
+            system.job("billed")["metadata"]["uid"],
         )
         assert job["trainedGpuSeconds"] == progress["attainedSeconds"] > 0
         held = sum(site["gpuSeconds"] for site in progress["sites"])
@@ -231,11 +231,11 @@ def test_usage_exports_what_jobs_held_by_job_and_namespace(whole: Whole, kubectl
         assert json.loads(kubectl("tranche", "usage", "--until", "2026-01-01", "-o", "json").stdout) == []
         wrong = kubectl("tranche", "usage", "--since", "yesterday")
         assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-        added = counted(whole) - before
+        added = counted(system) - before
         assert added == pytest.approx(job["heldGpuSeconds"], abs=1.0), "a status has whole seconds"
     finally:
-        whole.delete("billed")
-    assert counted(whole) - before == pytest.approx(added), "the counter includes deleted jobs"
+        system.delete("billed")
+    assert counted(system) - before == pytest.approx(added), "the counter includes deleted jobs"
 
 
 @pytest.mark.parametrize("command", ["why", "plan", "history", "plan --chunks"])
@@ -249,17 +249,17 @@ def test_an_unknown_job_is_one_line_and_exit_status_3(kubectl: Run, command: str
         assert (answer.returncode, answer.stdout, answer.stderr.count("\n")) == (3, "", 1)
 
 
-def test_bad_flags_credentials_or_rights_give_one_error_line(whole: Whole, kubectl: Run, tmp_path: Path) -> None:
+def test_bad_flags_credentials_or_rights_give_one_error_line(system: System, kubectl: Run, tmp_path: Path) -> None:
     wrong = kubectl("tranche", "queue", "--colour")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     absent = kubectl("tranche", "queue", "--context", "elsewhere")
     assert absent.returncode == 1
     assert "use --kubeconfig or --context" in absent.stderr
-    stranger = whole.cluster.service_account_kubeconfig("default", "default")
+    stranger = system.cluster.service_account_kubeconfig("default", "default")
     refused = kubectl("tranche", "queue", kubeconfig=stranger)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert refused.stderr.startswith("Error: cannot list TrainingJobs: trainingjobs.tranche.dev is forbidden")
-    config = json.loads(whole.cluster.kubeconfig.read_text())
+    config = json.loads(system.cluster.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     away = tmp_path / "away"
     away.write_text(json.dumps(config))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from integration.client.conftest import Run
-from support.full_stack import Whole
+from support.full_stack import System
 from tranche.cli.main import main
 
 SECRET = "hunter2"
@@ -19,10 +19,10 @@ def succeeded(pod: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def exported(whole: Whole, kubectl: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(system: System, kubectl: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One TrainingJob, and two pods of the cluster's own scheduler, with a secret in each."""
     environment = {"env": [{"name": "TOKEN", "value": SECRET}]}
-    whole.submit("ours", chunks=2, seconds=1.0, container=environment)
+    system.submit("ours", chunks=2, seconds=1.0, container=environment)
     for name in ("theirs-0", "theirs-1"):
         limits = {"nvidia.com/gpu": "1"}
         container = {"name": "t", "image": "x", "resources": {"limits": limits}, **environment}
@@ -33,10 +33,10 @@ def exported(whole: Whole, kubectl: Run, tmp_path_factory: pytest.TempPathFactor
         }
         spec = {"restartPolicy": "Never", "containers": [container], "nodeName": f"edge-a-{name[-1]}"}
         pod = {"metadata": metadata, "spec": spec}
-        assert whole.cluster.request("POST", "/api/v1/namespaces/default/pods", pod)[0] == 201
-    whole.until_phase("ours", "Succeeded")
+        assert system.cluster.request("POST", "/api/v1/namespaces/default/pods", pod)[0] == 201
+    system.until_phase("ours", "Succeeded")
     theirs = "/api/v1/namespaces/default/pods?labelSelector=training.kubeflow.org/job-name=theirs"
-    whole.until("theirs succeed", lambda: all(map(succeeded, whole.cluster.request("GET", theirs)[1]["items"])))
+    system.until("theirs succeed", lambda: all(map(succeeded, system.cluster.request("GET", theirs)[1]["items"])))
     answer = kubectl("tranche", "export", "-A")
     assert (answer.returncode, answer.stderr) == (0, "")
     path = tmp_path_factory.mktemp("export") / "export.json"
@@ -58,18 +58,18 @@ def test_simulate_runs_the_jobs_of_an_export_on_its_nodes(exported: Path) -> Non
     assert (facts["jobs"], facts["capacity_gpus"], facts["mode"]) == (2, 2, "recorded")
 
 
-def test_replay_compares_an_export_with_what_was(exported: Path, whole: Whole) -> None:
+def test_replay_compares_an_export_with_what_was(exported: Path, system: System) -> None:
     result = CliRunner().invoke(main, ["replay", str(exported), "--format", "json", "--quiet"])
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout)
-    status = whole.status("ours")
+    status = system.status("ours")
     assert facts["counted"] + facts["running"] == 2
     assert facts["rows"][0]["label"] == "as it was"
     assert status["completionTime"]
 
 
-def test_export_without_list_permission_reports_error(whole: Whole, kubectl: Run) -> None:
-    stranger = whole.cluster.service_account_kubeconfig("default", "default")
+def test_export_without_list_permission_reports_error(system: System, kubectl: Run) -> None:
+    stranger = system.cluster.service_account_kubeconfig("default", "default")
     refused = kubectl("tranche", "export", kubeconfig=stranger)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith("Error: cannot list TrainingJobs: ")

@@ -10,7 +10,7 @@ import pytest
 
 from integration.client.conftest import Run
 from support.access_reviews import await_permission
-from support.full_stack import API, Whole
+from support.full_stack import API, System
 from tranche.model.explanation_text import as_what_if
 
 CLOSE_SECONDS = 2.0
@@ -37,9 +37,9 @@ def manifest(name: str, chunks: int, seconds: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("chunks", "seconds"), [(2, 600.0), (1, 4.0)], ids=["waits", "preempts"])
-def test_whatif_answer_equals_plan_of_submitted_job(whole: Whole, kubectl: Run, chunks: int, seconds: float) -> None:
-    whole.submit("now", chunks=2, seconds=600.0)
-    whole.until_running("now", 2)
+def test_whatif_answer_equals_plan_of_submitted_job(system: System, kubectl: Run, chunks: int, seconds: float) -> None:
+    system.submit("now", chunks=2, seconds=600.0)
+    system.until_running("now", 2)
     asked = manifest("asked", chunks, seconds)
     before = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)
     asked_at = time.monotonic()
@@ -48,23 +48,23 @@ def test_whatif_answer_equals_plan_of_submitted_job(whole: Whole, kubectl: Run, 
     guess = json.loads(told.stdout)
     assert (guess["policy"], guess["note"]) == ("chunk", "")
     try:
-        assert not whole.job("asked")
+        assert not system.job("asked")
         after = json.loads(kubectl("get", "trainingjobs,pods,leases", "-A", "-o", "json").stdout)
         assert names(after) == names(before)
-        assert whole.cluster.request("POST", f"{API}/namespaces/default/trainingjobs", asked)[0] == 201
+        assert system.cluster.request("POST", f"{API}/namespaces/default/trainingjobs", asked)[0] == 201
         later = time.monotonic() - asked_at
 
         def agrees() -> bool:  # soon: a job preempts no others before its pods have passed admission
-            plan = whole.status("asked").get("plan", {})
+            plan = system.status("asked").get("plan", {})
             assert "estimatedCompletion" in plan
             for mine, its in (("plannedStart", "estimatedStart"), ("plannedCompletion", "estimatedCompletion")):
                 assert moment(guess[mine]) == pytest.approx(moment(plan[its]), abs=CLOSE_SECONDS + later)
             assert guess["workers"] == len(plan["workers"])
             return unmoved(guess["explanation"]) == unmoved(as_what_if(plan["explanation"], guess["workers"]))
 
-        whole.until("the plan of the what-if", agrees)
+        system.until("the plan of the what-if", agrees)
     finally:
-        whole.delete("asked", "now")
+        system.delete("asked", "now")
 
 
 def unmoved(sentence: str) -> str:
@@ -76,7 +76,7 @@ def names(listed: dict[str, Any]) -> set[tuple[str, str]]:
     return {(item["kind"], item["metadata"]["name"]) for item in listed["items"]}
 
 
-def test_whatif_without_readable_lease_says_policy_is_assumed(whole: Whole, kubectl: Run) -> None:
+def test_whatif_without_readable_lease_says_policy_is_assumed(system: System, kubectl: Run) -> None:
     text = json.dumps(manifest("asked", 1, 1.0))
     there = kubectl("tranche", "whatif", "-f", "-", "--system-namespace", "elsewhere", text=text)
     assert there.returncode == 0
@@ -84,15 +84,15 @@ def test_whatif_without_readable_lease_says_policy_is_assumed(whole: Whole, kube
     assert there.stderr == "assuming policy chunk: the Lease elsewhere/tranche-scheduler cannot be read\n"
 
 
-def test_whatif_without_permission_names_the_missing_right(whole: Whole, kubectl: Run) -> None:
-    stranger = whole.cluster.service_account_kubeconfig("default", "default")
+def test_whatif_without_permission_names_the_missing_right(system: System, kubectl: Run) -> None:
+    stranger = system.cluster.service_account_kubeconfig("default", "default")
     text = json.dumps(manifest("asked", 1, 1.0))
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert refused.stderr.startswith("Error: cannot create TrainingJobs: trainingjobs.tranche.dev is forbidden")
     kubectl("create", "role", "submitter", "--verb=create", "--resource=trainingjobs.tranche.dev", "-n", "default")
     kubectl("create", "rolebinding", "submitter", "--role=submitter", "--serviceaccount=default:default")
-    await_permission(whole.cluster, "system:serviceaccount:default:default", [], "create trainingjobs.tranche.dev")
+    await_permission(system.cluster, "system:serviceaccount:default:default", [], "create trainingjobs.tranche.dev")
     refused = kubectl("tranche", "whatif", "-f", "-", kubeconfig=stranger, text=text)
     assert refused.stderr.startswith("Error: cannot read the whole cluster, which a what-if requires: ")
 

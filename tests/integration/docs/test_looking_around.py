@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from support.full_stack import Whole
+from support.full_stack import System
 from support.installed_cluster import installed_cluster
 from support.waiting import WAIT_SECONDS
 from tranche.demo.local_stack import Stack
@@ -28,19 +28,19 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
         create_sites(cluster)
         create_visitor(cluster)
         with Stack(cluster, scheduler_options=["--journal", str(journal_of(cluster))]) as ours:
-            whole = Whole(cluster, ours)
+            system = System(cluster, ours)
             lines = look_around(cluster, ours)
             (described,) = [line for line in lines if line.startswith("kubectl describe trainingjob ")]
-            whole.submit(described.split()[-1])
-            whole.until_phase(described.split()[-1], "Succeeded")
+            system.submit(described.split()[-1])
+            system.until_phase(described.split()[-1], "Succeeded")
             completed = "/api/v1/namespaces/default/events?fieldSelector=reason=Completed"
-            whole.until("its last event", lambda: cluster.request("GET", completed)[1]["items"])
+            system.until("its last event", lambda: cluster.request("GET", completed)[1]["items"])
             said = typed(lines, tmp_path)
             ours.signal("scheduler", signal.SIGKILL)
-            restart = printed_restart(whole)
+            restart = printed_restart(system)
             with restarted(restart, lines):
-                whole.submit("later")
-                whole.until_phase("later", "Succeeded")
+                system.submit("later")
+                system.until_phase("later", "Succeeded")
     assert said["kubectl get trainingjobs -o wide"].count("Succeeded") == 1
     assert said["kubectl get sites"].count("\n") == 5
     assert "no running or waiting TrainingJobs" in said["kubectl tranche queue"]
@@ -53,15 +53,15 @@ def test_an_empty_shell_gets_all_it_needs(tmp_path: Path) -> None:
     assert "restored" in logs
 
 
-def printed_restart(whole: Whole) -> str:
+def printed_restart(system: System) -> str:
     """Return the command that the demo prints after its scheduler was killed."""
     console, reported = Console(file=io.StringIO(), width=80), set[str]()
 
     def output() -> str:
-        report_ended(console, whole.stack, reported)
+        report_ended(console, system.stack, reported)
         return str(console.file.getvalue())  # type: ignore[attr-defined]
 
-    told = whole.until("the end is reported", output).splitlines()
+    told = system.until("the end is reported", output).splitlines()
     assert told[1] == "scheduler was killed by signal 9. To start it again, type in another terminal:"
     assert len(told) == 3, told
     return str(told[2])

@@ -54,7 +54,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 
 @pytest.fixture(scope="module")
-def whole(helm: Run, audit: Audit) -> Iterator[Installed]:
+def system(helm: Run, audit: Audit) -> Iterator[Installed]:
     """The installed release with its programs, on two sites; the API server checks the right to set an owner."""
     flags = [*audit.flags(), "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
     with Cluster(extra_flags={"kube-apiserver": flags}) as cluster:
@@ -92,25 +92,25 @@ def site(name: str, other: str) -> dict[str, Any]:
     return {"apiVersion": "tranche.dev/v1alpha1", "kind": "Site", "metadata": {"name": name}, "spec": spec}
 
 
-def report(whole: Installed, job: str) -> None:
+def report(system: Installed, job: str) -> None:
     """Report for a job's parameter server, with a token as the kubelet projects it."""
-    (pod,) = (p for p in whole.pods(job) if p["metadata"]["labels"]["tranche.dev/role"] == "ps")
+    (pod,) = (p for p in system.pods(job) if p["metadata"]["labels"]["tranche.dev/role"] == "ps")
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     spec = {"audiences": ["tranche.dev"], "expirationSeconds": 600, "boundObjectRef": bound}
-    status, answer = whole.cluster.request(
+    status, answer = system.cluster.request(
         "POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": spec}
     )
     assert status == 201, answer
     attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
     body = json.dumps({"attempt": attempt, "applied": {"0": 5}, "checkpointed": {"0": 5}}).encode()
-    url = f"{whole.release.report_url}/v1/jobs/default/{job}/progress"
+    url = f"{system.release.report_url}/v1/jobs/default/{job}/progress"
     headers = {"Authorization": f"Bearer {answer['status']['token']}"}
     asked = urllib.request.Request(url, body, headers)
 
     def is_taken() -> bool:
         """The status is 503 while the API's own watch has not shown the pod."""
         try:
-            with urllib.request.urlopen(asked, timeout=10, context=whole.release.report_context()) as reply:
+            with urllib.request.urlopen(asked, timeout=10, context=system.release.report_context()) as reply:
                 return bool(reply.status == 204)
         except urllib.error.HTTPError as error:
             with error:
@@ -121,78 +121,78 @@ def report(whole: Installed, job: str) -> None:
     eventually(is_taken, "the report is taken")
 
 
-def do_everything(whole: Installed) -> None:
+def do_everything(system: Installed) -> None:
     """Use every right: reports, data staging, preemption with a budget, a job with a TTL, and a failing job."""
     budget = {"metadata": {"name": "shop"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "shop"}}}}
-    assert whole.cluster.request("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)[0] == 201
-    whole.submit("served", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
-    whole.until(
-        "server and worker run", lambda: [p["status"]["phase"] for p in whole.pods("served")] == ["Running"] * 2
+    assert system.cluster.request("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)[0] == 201
+    system.submit("served", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
+    system.until(
+        "server and worker run", lambda: [p["status"]["phase"] for p in system.pods("served")] == ["Running"] * 2
     )
-    report(whole, "served")
-    whole.delete("served")
+    report(system, "served")
+    system.delete("served")
 
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     pod = {"metadata": {"annotations": {"kwok.tranche.dev/run-seconds": "1"}}, "spec": {"containers": [container]}}
     data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": {"template": pod}}
-    whole.submit("staged", chunks=5, seconds=4.0, data=data, runPolicy={"ttlSecondsAfterFinished": 1})
+    system.submit("staged", chunks=5, seconds=4.0, data=data, runPolicy={"ttlSecondsAfterFinished": 1})
 
-    whole.submit("long", chunks=10, seconds=60.0, priorityClassName="tranche-low")
-    whole.until("its workers run", lambda: any(p["status"]["phase"] == "Running" for p in whole.pods("long")))
-    whole.submit("urgent", chunks=8, seconds=1.0, priorityClassName="tranche-high")
-    whole.until_phase("urgent", "Succeeded")
-    whole.until("staged is over and gone", lambda: not whole.job("staged"))
-    assert whole.status("long")["progress"]["preemptions"] > 0
-    whole.delete("long", "urgent")
+    system.submit("long", chunks=10, seconds=60.0, priorityClassName="tranche-low")
+    system.until("its workers run", lambda: any(p["status"]["phase"] == "Running" for p in system.pods("long")))
+    system.submit("urgent", chunks=8, seconds=1.0, priorityClassName="tranche-high")
+    system.until_phase("urgent", "Succeeded")
+    system.until("staged is over and gone", lambda: not system.job("staged"))
+    assert system.status("long")["progress"]["preemptions"] > 0
+    system.delete("long", "urgent")
 
-    whole.submit("failing", exit_code=1, runPolicy={"backoffLimit": 0, "cleanPodPolicy": "All"})
-    whole.until_phase("failing", "Failed")
-    whole.until("its pods are deleted", lambda: not whole.pods("failing"))
-    whole.submit("waiting", seconds=1.0, gpus=9)
-    whole.until("an event says why it waits", lambda: events(whole, "waiting"))
-    visit(whole, "waiting")
-    whole.delete("failing", "waiting")
+    system.submit("failing", exit_code=1, runPolicy={"backoffLimit": 0, "cleanPodPolicy": "All"})
+    system.until_phase("failing", "Failed")
+    system.until("its pods are deleted", lambda: not system.pods("failing"))
+    system.submit("waiting", seconds=1.0, gpus=9)
+    system.until("an event says why it waits", lambda: events(system, "waiting"))
+    visit(system, "waiting")
+    system.delete("failing", "waiting")
 
 
-def visit(whole: Installed, job: str) -> None:
+def visit(system: Installed, job: str) -> None:
     """Look at a job, ask for the plan of another, set the weight and delete it, as a user with the role edit."""
-    whole.cluster.kubectl("create", "serviceaccount", "visitor")
-    whole.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=edit", "--serviceaccount=default:visitor")
-    await_permission(whole.cluster, "system:serviceaccount:default:visitor", [], "create trainingjobs.tranche.dev")
-    token = whole.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
-    url = f"{whole.release.page_url}/v1/jobs/default/{job}"
+    system.cluster.kubectl("create", "serviceaccount", "visitor")
+    system.cluster.kubectl("create", "rolebinding", "visitor", "--clusterrole=edit", "--serviceaccount=default:visitor")
+    await_permission(system.cluster, "system:serviceaccount:default:visitor", [], "create trainingjobs.tranche.dev")
+    token = system.cluster.kubectl("create", "token", "visitor", "--audience=page.tranche.dev").strip()
+    url = f"{system.release.page_url}/v1/jobs/default/{job}"
     headers = {"Authorization": f"Bearer {token}", "Tranche-Request": "page", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(f"{url}/events", headers=headers)) as reply:
         assert json.load(reply)["events"]
     asked = {"apiVersion": API.removeprefix("/apis/"), "kind": "TrainingJob", "metadata": {"name": "asked"}}
-    asked["spec"] = whole.job(job)["spec"]
+    asked["spec"] = system.job(job)["spec"]
     what_if = json.dumps({"manifest": json.dumps(asked), "namespace": "default"}).encode()
     with urllib.request.urlopen(
-        urllib.request.Request(f"{whole.release.page_url}/v1/what-if", what_if, headers)
+        urllib.request.Request(f"{system.release.page_url}/v1/what-if", what_if, headers)
     ) as reply:
         assert json.load(reply)["note"] == ""
-    uid = whole.job(job)["metadata"]["uid"]
+    uid = system.job(job)["metadata"]["uid"]
     for action in ({"action": "weight", "weight": 2}, {"action": "delete"}):
         body = json.dumps({**action, "uid": uid}).encode()
         with urllib.request.urlopen(urllib.request.Request(f"{url}/actions", body, headers)) as reply:
             assert json.load(reply) == {"done": action["action"]}
 
 
-def events(whole: Installed, job: str) -> list[dict[str, Any]]:
-    items = whole.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
+def events(system: Installed, job: str) -> list[dict[str, Any]]:
+    items = system.cluster.request("GET", "/api/v1/namespaces/default/events")[1]["items"]
     return [event for event in items if event["involvedObject"].get("name") == job]
 
 
 @pytest.fixture(scope="module")
-def asked(whole: Installed, audit: Audit) -> list[Asked]:
+def asked(system: Installed, audit: Audit) -> list[Asked]:
     """All that was asked while everything was done."""
-    do_everything(whole)
+    do_everything(system)
     return list(audit.asked())
 
 
-def rights(whole: Installed, kind: str, name: str) -> set[Right]:
+def rights(system: Installed, kind: str, name: str) -> set[Right]:
     folder = f"namespaces/{SYSTEM}/roles" if kind == "Role" else "clusterroles"
-    status, role = whole.cluster.request("GET", f"{RBAC}/{folder}/{name}")
+    status, role = system.cluster.request("GET", f"{RBAC}/{folder}/{name}")
     assert status == 200, role
     return granted(role)
 
@@ -207,10 +207,10 @@ def test_nothing_that_the_programs_ask_for_is_refused(asked: list[Asked]) -> Non
     ("kind", "account"), [("ClusterRole", "tranche-scheduler"), ("ClusterRole", "tranche-operator")]
 )
 def test_every_right_of_a_program_is_used_or_a_test_says_when(
-    asked: list[Asked], whole: Installed, kind: str, account: str
+    asked: list[Asked], system: Installed, kind: str, account: str
 ) -> None:
     used = {one.right for one in asked if one.account == account and one.program == "tranche"}
-    given = rights(whole, kind, account)
+    given = rights(system, kind, account)
     given -= {right for name, right in SOMETIMES if name == account}
     rare = {right for right in given if right in RARE}
     assert sorted(map(str, given - used - rare)) == []
@@ -218,18 +218,18 @@ def test_every_right_of_a_program_is_used_or_a_test_says_when(
 
 
 @pytest.mark.parametrize("account", ["tranche-scheduler", "tranche-operator"])
-def test_rules_of_a_role_are_all_used(asked: list[Asked], whole: Installed, account: str) -> None:
+def test_rules_of_a_role_are_all_used(asked: list[Asked], system: Installed, account: str) -> None:
     leases, own = "leases.coordination.k8s.io", ("secrets", "configmaps")
     used = {one.right for one in asked if one.account == account and one.right.resource == leases}
     used |= {
         one.right for one in asked if one.account == account and one.program == "tranche" and one.right.resource in own
     }
-    assert rights(whole, "Role", account) == used
+    assert rights(system, "Role", account) == used
 
 
-def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Installed) -> None:
-    objects = whole.cluster.request("GET", f"{RBAC}/clusterrolebindings?labelSelector=app.kubernetes.io/name=tranche")
-    local = whole.cluster.request("GET", f"{RBAC}/rolebindings?labelSelector=app.kubernetes.io/name=tranche")
+def test_every_binding_is_what_allowed_something(asked: list[Asked], system: Installed) -> None:
+    objects = system.cluster.request("GET", f"{RBAC}/clusterrolebindings?labelSelector=app.kubernetes.io/name=tranche")
+    local = system.cluster.request("GET", f"{RBAC}/rolebindings?labelSelector=app.kubernetes.io/name=tranche")
     kinds = (("ClusterRoleBinding", objects, ""), ("RoleBinding", local, "/{namespace}"))
     bindings = {
         f'{kind} "{o["metadata"]["name"]}{suffix.format(**o["metadata"])}"'
@@ -241,15 +241,15 @@ def test_every_binding_is_what_allowed_something(asked: list[Asked], whole: Inst
     assert {one for one in bindings if f"RBAC: allowed by {one}" not in reasons} == set()
 
 
-def test_helm_test_hook_reaches_both_programs_through_services(whole: Installed, helm: Run) -> None:
-    hooks = helm("get", "hooks", "tranche", "-n", SYSTEM, f"--kubeconfig={whole.cluster.kubeconfig}").stdout
+def test_helm_test_hook_reaches_both_programs_through_services(system: Installed, helm: Run) -> None:
+    hooks = helm("get", "hooks", "tranche", "-n", SYSTEM, f"--kubeconfig={system.cluster.kubeconfig}").stdout
     (pod,) = (one for one in load_all_yaml(hooks) if one and one["kind"] == "Pod")
     (container,) = pod["spec"]["containers"]
     program, *options = container["command"]
     script, *urls = container["args"]
     assert (program, len(urls)) == ("python", 6)
-    here = [whole.release.address(url) for url in urls]
-    environment = {**os.environ, "TRANCHE_CA": str(whole.release.report_ca())}
+    here = [system.release.address(url) for url in urls]
+    environment = {**os.environ, "TRANCHE_CA": str(system.release.report_ca())}
     command = [sys.executable, *options, script, *here]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert answer.returncode == 0, answer.stderr

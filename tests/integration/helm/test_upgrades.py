@@ -59,11 +59,11 @@ def everything(cluster: Cluster) -> Things:
     return {(kind, namespace, name) for kind, namespace, name in found if kind not in TEMPORARY}
 
 
-def attempts(whole: Installed, job: str) -> dict[str, str]:
+def attempts(system: Installed, job: str) -> dict[str, str]:
     """The names and UIDs of the pods that run."""
     return {
         pod["metadata"]["name"]: pod["metadata"]["uid"]
-        for pod in whole.pods(job)
+        for pod in system.pods(job)
         if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
     }
 
@@ -73,33 +73,33 @@ def test_upgrade_keeps_jobs_running_and_uninstall_leaves_crds(helm: Run, own: Cl
     before = everything(own)
     helm("install", *target[:1], str(previous / "helm" / "tranche"), *target[1:])
     with Release(own, sources=previous) as old:
-        whole = Installed(own, old)
-        whole.submit("short", seconds=LONG)
-        whole.submit("long", chunks=3, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
-        whole.until("both run", lambda: attempts(whole, "short") and len(attempts(whole, "long")) == 4)
-        running = attempts(whole, "long")
-        uid = whole.job("long")["metadata"]["uid"]
+        system = Installed(own, old)
+        system.submit("short", seconds=LONG)
+        system.submit("long", chunks=3, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
+        system.until("both run", lambda: attempts(system, "short") and len(attempts(system, "long")) == 4)
+        running = attempts(system, "long")
+        uid = system.job("long")["metadata"]["uid"]
 
         helm("upgrade", target[0], "tranche", *target[1:])
-        assert whole.pods("long")
-        now = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in whole.pods("long")}
+        assert system.pods("long")
+        now = {(pod["metadata"]["name"], pod["metadata"]["uid"]) for pod in system.pods("long")}
         assert now <= set(running.items()), "the upgrade has replaced pods"
-    (worker,) = whole.pods("short")
-    whole.end_worker(worker)  # while no program runs
+    (worker,) = system.pods("short")
+    system.end_worker(worker)  # while no program runs
     # The new programs, with the settings and the rights of the new chart.
     with Release(own) as new:
         assert any("metrics" in name for name in new.ports)
-        whole = Installed(own, new)
-        whole.submit("later", seconds=1.0)
+        system = Installed(own, new)
+        system.submit("later", seconds=1.0)
         for job in ("later", "short", "long"):
-            status = whole.complete(job)
+            status = system.complete(job)
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
-        assert whole.job("long")["metadata"]["uid"] == uid
-        assert {pod["metadata"]["name"] for pod in whole.pods("long")} <= set(running)
+        assert system.job("long")["metadata"]["uid"] == uid
+        assert {pod["metadata"]["name"] for pod in system.pods("long")} <= set(running)
         for name in ("extender", "planner", "api", "operator", "kube-scheduler"):
             assert "orbidden" not in new.log(name)
-        whole.delete("short", "long", "later")
-        whole.until("jobs are gone", lambda: not whole.cluster.request("GET", f"{API}/trainingjobs")[1]["items"])
+        system.delete("short", "long", "later")
+        system.until("jobs are gone", lambda: not system.cluster.request("GET", f"{API}/trainingjobs")[1]["items"])
         left = everything(own) - before
         assert {("Lease", SYSTEM, "tranche-scheduler"), ("Lease", SYSTEM, "tranche-kube-scheduler")} <= left
     helm("uninstall", *target)
@@ -121,26 +121,26 @@ def test_rollback_keeps_jobs_running_and_restores_old_crds(helm: Run, own: Clust
     helm("upgrade", target[0], "tranche", *target[1:])
     assert schemas(own) != before
     with Release(own) as new:
-        whole = Installed(own, new)
-        whole.submit("partly", chunks=8, seconds=LONG)
-        whole.until_running("partly", 6)
-        whole.end_workers("partly")
-        whole.until("a part is done", lambda: whole.status("partly").get("progress", {}).get("chunks") == "6/8")
-        whole.until("the rest runs", lambda: len(attempts(whole, "partly")) == 2)
-        whole.submit("next", chunks=2, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
-        whole.until("both run", lambda: attempts(whole, "partly") and len(attempts(whole, "next")) == 3)
-        running = attempts(whole, "partly")
+        system = Installed(own, new)
+        system.submit("partly", chunks=8, seconds=LONG)
+        system.until_running("partly", 6)
+        system.end_workers("partly")
+        system.until("a part is done", lambda: system.status("partly").get("progress", {}).get("chunks") == "6/8")
+        system.until("the rest runs", lambda: len(attempts(system, "partly")) == 2)
+        system.submit("next", chunks=2, seconds=LONG, parameterServers={"template": {"spec": SERVER}})
+        system.until("both run", lambda: attempts(system, "partly") and len(attempts(system, "next")) == 3)
+        running = attempts(system, "partly")
         helm("rollback", target[0], "1", *target[1:])
         assert schemas(own) == before
-        assert attempts(whole, "partly") == running, "the rollback has replaced pods"
+        assert attempts(system, "partly") == running, "the rollback has replaced pods"
     with Release(own, sources=previous) as old:
-        whole = Installed(own, old)
-        whole.submit("later", seconds=1.0)
+        system = Installed(own, old)
+        system.submit("later", seconds=1.0)
         for job in ("later", "partly", "next"):
-            status = whole.complete(job)
+            status = system.complete(job)
             assert status["progress"].get("failures", 0) == status["progress"].get("preemptions", 0) == 0, job
-        assert whole.status("partly")["progress"]["chunks"] == "8/8"
-        whole.delete("partly", "next", "later")
+        assert system.status("partly")["progress"]["chunks"] == "8/8"
+        system.delete("partly", "next", "later")
     helm("uninstall", *target)
 
 
@@ -149,20 +149,20 @@ def test_job_trains_through_uninstall_and_counts_after_reinstall(helm: Run, own:
     install = ["install", target[0], "tranche", *target[1:]]
     helm(*install)
     with Release(own) as first:
-        whole = Installed(own, first)
-        whole.submit("alone", chunks=2, seconds=LONG)
-        whole.until("it runs", lambda: len(attempts(whole, "alone")) == 2)
-        running = attempts(whole, "alone")
+        system = Installed(own, first)
+        system.submit("alone", chunks=2, seconds=LONG)
+        system.until("it runs", lambda: len(attempts(system, "alone")) == 2)
+        running = attempts(system, "alone")
     helm("uninstall", *target)
-    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in whole.pods("alone")}
+    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in system.pods("alone")}
     assert pods == running
-    whole.end_workers("alone")
-    assert {tuple(pod["metadata"]["finalizers"]) for pod in whole.pods("alone")} == {("tranche.dev/ledger",)}
+    system.end_workers("alone")
+    assert {tuple(pod["metadata"]["finalizers"]) for pod in system.pods("alone")} == {("tranche.dev/ledger",)}
     helm(*install)
     with Release(own) as second:
-        whole = Installed(own, second)
-        status = whole.until_phase("alone", "Succeeded")
+        system = Installed(own, second)
+        status = system.until_phase("alone", "Succeeded")
         assert (status["progress"].get("failures", 0), status["progress"].get("preemptions", 0)) == (0, 0)
-        assert {pod["metadata"]["name"] for pod in whole.pods("alone")} <= set(running)
-        whole.delete("alone")
+        assert {pod["metadata"]["name"] for pod in system.pods("alone")} <= set(running)
+        system.delete("alone")
     helm("uninstall", *target)

@@ -19,7 +19,7 @@ LEASE = f"{leases_path(NAMESPACE)}/{election.LEASE}"
 def replicas(cluster: Cluster, nodes: list[str], tmp_path: Path) -> Iterator[list[Process]]:
     command = operator_command(cluster, f"--lease-namespace={NAMESPACE}")
     first = Process(command, tmp_path / "first.log")
-    eventually(lambda: "this replica reconciles" in first.said())
+    eventually(lambda: "this replica reconciles" in first.log_text())
     second = Process(command, tmp_path / "second.log")
     yield [first, second]
     for replica in (first, second):
@@ -33,15 +33,15 @@ def lease_holder(cluster: Cluster) -> str:
 
 def test_second_replica_takes_over_after_a_crash(lab: Lab, replicas: list[Process]) -> None:
     first, second = replicas
-    eventually(lambda: "waiting for the Lease" in second.said())
+    eventually(lambda: "waiting for the Lease" in second.log_text())
     lab.create()
     lab.plan(window(0, 1))
     lab.has_pods("cats-worker-0-1")
-    assert "this replica reconciles" not in second.said()
+    assert "this replica reconciles" not in second.log_text()
     first.kill()
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: "cats-worker-1-2" in lab.pods(), "the second replica takes over")
-    assert "this replica reconciles" in second.said()
+    assert "this replica reconciles" in second.log_text()
 
 
 def test_terminated_replica_releases_the_lease(lab: Lab, replicas: list[Process]) -> None:
@@ -51,4 +51,4 @@ def test_terminated_replica_releases_the_lease(lab: Lab, replicas: list[Process]
     assert holder
     assert first.terminate() == 0
     assert lease_holder(lab.cluster) != holder
-    eventually(lambda: "this replica reconciles" in second.said(), "the second replica takes the Lease")
+    eventually(lambda: "this replica reconciles" in second.log_text(), "the second replica takes the Lease")

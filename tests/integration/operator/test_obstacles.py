@@ -29,35 +29,35 @@ def waiting(bare: Cluster) -> Iterator[Process]:
 
 
 def test_it_waits_for_the_crd_and_then_for_the_api_server(bare: Cluster, waiting: Process) -> None:
-    eventually(lambda: "waiting: the CRD trainingjobs.tranche.dev is not installed" in waiting.said())
+    eventually(lambda: "waiting: the CRD trainingjobs.tranche.dev is not installed" in waiting.log_text())
     apply_manifests(bare)
-    eventually(lambda: "following the plans of all namespaces" in waiting.said())
+    eventually(lambda: "following the plans of all namespaces" in waiting.log_text())
     lab = Lab(bare, "default")
     lab.create()
     lab.plan(window(0, 1))
     lab.has_pods("cats-worker-0-1")
 
     bare.stop("kube-apiserver", signal.SIGKILL)
-    eventually(lambda: waiting.said().count("WARNING") >= 1)
+    eventually(lambda: waiting.log_text().count("WARNING") >= 1)
     bare.start("kube-apiserver")
     lab.plan(window(0, 1), window(1, 2))
     eventually(lambda: sorted(lab.pods()) == ["cats-worker-0-1", "cats-worker-1-2"])
     assert waiting.process.poll() is None
 
     bare.kubectl("delete", "crd", "trainingjobs.tranche.dev", "--timeout=180s")
-    eventually(lambda: waiting.said().count("the CRD trainingjobs.tranche.dev is not installed") >= 2)
+    eventually(lambda: waiting.log_text().count("the CRD trainingjobs.tranche.dev is not installed") >= 2)
     apply_manifests(bare)
     lab.has_pods()  # their job went with the CRD
     assert waiting.process.poll() is None
-    assert "Traceback" not in waiting.said()
+    assert "Traceback" not in waiting.log_text()
 
 
 def test_operator_without_api_server_starts_and_stops_cleanly(bare: Cluster, tmp_path: Path) -> None:
     command = operator_command(bare)
     bare.stop("kube-apiserver", signal.SIGKILL)
     process = Process(command, tmp_path / "operator.log")
-    eventually(lambda: "waiting: the API server returned an error" in process.said())
-    assert process.terminate() == 0, process.said()
+    eventually(lambda: "waiting: the API server returned an error" in process.log_text())
+    assert process.terminate() == 0, process.log_text()
     bare.start("kube-apiserver")
 
 
@@ -66,5 +66,5 @@ def test_without_a_kubeconfig_it_says_so_and_ends(bare: Cluster, tmp_path: Path)
     command[command.index("--kubeconfig") + 1] = str(tmp_path / "none")
     process = Process(command, tmp_path / "operator.log")
     assert process.process.wait(WAIT_SECONDS) == 1
-    assert "Error: no credentials for an API server" in process.said()
-    assert "Traceback" not in process.said()
+    assert "Error: no credentials for an API server" in process.log_text()
+    assert "Traceback" not in process.log_text()

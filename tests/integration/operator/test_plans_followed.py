@@ -318,5 +318,5 @@ def test_a_window_at_an_unlimited_site_asks_for_its_labels(lab: Lab) -> None:
 
 
 def test_the_operator_had_all_the_rights_it_needed(operator: Process) -> None:
-    assert 'tranche-operator" cannot' not in operator.said()
-    assert "Traceback" not in operator.said()
+    assert 'tranche-operator" cannot' not in operator.log_text()
+    assert "Traceback" not in operator.log_text()

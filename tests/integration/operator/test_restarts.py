@@ -42,8 +42,8 @@ def test_it_stops_cleanly_when_asked_to(lab: Lab, process: Process) -> None:
     lab.create()
     lab.plan(window(0, 1))
     lab.has_pods("cats-worker-0-1")
-    assert process.terminate() == 0, process.said()
-    assert "Traceback" not in process.said()
+    assert process.terminate() == 0, process.log_text()
+    assert "Traceback" not in process.log_text()
 
 
 def test_what_happened_while_it_was_away_is_made_up_for(lab: Lab, process: Process) -> None:
@@ -101,7 +101,7 @@ def test_two_at_once_do_no_harm(lab: Lab, process: Process, cluster: Cluster) ->
     second = Process(process.command[:-2], cluster.directory / "operator-second.log")
     try:
         lab.create(chunks=9, workers=9)
-        eventually(lambda: "following" in second.said())
+        eventually(lambda: "following" in second.log_text())
         for attempt in range(0, 27, 9):
             stopping = [window(index, attempt - 8 + index, "Closing") for index in range(9)] if attempt else []
             lab.plan(*(window(index, attempt + 1 + index) for index in range(9)), *stopping)
@@ -113,7 +113,7 @@ def test_two_at_once_do_no_harm(lab: Lab, process: Process, cluster: Cluster) ->
         eventually(lambda: lab.status().get("activeWorkers") == 9)
     finally:
         second.kill()
-    assert "Traceback" not in second.said() + process.said()
+    assert "Traceback" not in second.log_text() + process.log_text()
 
 
 def _are_there(lab: Lab, names: set[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.access_reviews import await_permission
-from support.full_stack import Whole
+from support.full_stack import System
 from support.installed_cluster import installed_cluster
 from support.waiting import WAIT_SECONDS, eventually
 from tranche_testcluster import Cluster, free_port, spawn
@@ -129,12 +129,12 @@ def test_shadow_mode_records_and_compares_without_writing(shadowed: Shadowed) ->
 
 @pytest.mark.parametrize("shadowed", ["with our kinds"], indirect=True)
 def test_shadow_mode_plans_trainingjobs_and_leaves_status_empty(shadowed: Shadowed) -> None:
-    whole = Whole(shadowed.cluster, None)  # type: ignore[arg-type]
-    whole.submit("ours", chunks=1, seconds=5.0)
+    system = System(shadowed.cluster, None)  # type: ignore[arg-type]
+    system.submit("ours", chunks=1, seconds=5.0)
     decided = shadowed.until(lambda: shadowed.decision("default/ours"))
     assert decided["plannedCompletion"] is None or decided["plannedCompletion"] > decided["at"]
-    assert whole.status("ours") == {}
-    assert not whole.pods("ours")
+    assert system.status("ours") == {}
+    assert not system.pods("ours")
     assert_nothing_was_written(shadowed)
 
 

@@ -13,7 +13,7 @@ from support.installed_cluster import installed_cluster
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import PHONE, Window, opened, require_chromium, started
-from support.full_stack import Whole, declare_site
+from support.full_stack import System, declare_site
 from support.stopped_process import stopped
 from tranche.demo.local_stack import Stack
 from tranche.demo.page_account import create_visitor, visitor_token
@@ -26,11 +26,11 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 class Stage:
     """Three jobs on the demo's cluster: one preempted and running, one that preempted it, one that waits."""
 
-    def __init__(self, whole: Whole, browser: Any) -> None:
-        self.whole = whole
+    def __init__(self, system: System, browser: Any) -> None:
+        self.system = system
         self.browser = browser
-        self.url = whole.stack.page_url
-        self.token = visitor_token(whole.cluster)
+        self.url = system.stack.page_url
+        self.token = visitor_token(system.cluster)
 
     def open(self, **options: Any) -> Any:
         return opened(self.browser, self.url, token=self.token, **options)
@@ -51,18 +51,18 @@ def stage() -> Iterator[Stage]:
         create_visitor(cluster)
         options = ["--estimate-seconds", "1"]
         with Stack(cluster, scheduler_options=options) as stack, started() as browser:
-            whole = Whole(cluster, stack)
-            whole.submit("resnet", chunks=20, seconds=2000.0)
-            whole.until("resnet runs everywhere", lambda: len(running(whole, "resnet")) == 20)
-            whole.submit("urgent", chunks=4, seconds=3000.0, priorityClassName="tranche-high")
-            whole.until_phase("urgent", "Running")
-            whole.submit("waiting", chunks=2, seconds=4500.0, gpus=4)
-            whole.until("a plan", lambda: whole.status("waiting").get("plan", {}).get("estimatedCompletion"))
-            yield Stage(whole, browser)
+            system = System(cluster, stack)
+            system.submit("resnet", chunks=20, seconds=2000.0)
+            system.until("resnet runs everywhere", lambda: len(running(system, "resnet")) == 20)
+            system.submit("urgent", chunks=4, seconds=3000.0, priorityClassName="tranche-high")
+            system.until_phase("urgent", "Running")
+            system.submit("waiting", chunks=2, seconds=4500.0, gpus=4)
+            system.until("a plan", lambda: system.status("waiting").get("plan", {}).get("estimatedCompletion"))
+            yield Stage(system, browser)
 
 
-def running(whole: Whole, name: str) -> list[dict[str, Any]]:
-    return [pod for pod in whole.pods(name) if pod["status"]["phase"] == "Running"]
+def running(system: System, name: str) -> list[dict[str, Any]]:
+    return [pod for pod in system.pods(name) if pod["status"]["phase"] == "Running"]
 
 
 def ready(window: Window) -> None:
@@ -106,7 +106,7 @@ def test_the_timeline_shows_every_window_of_the_running_jobs(stage: Stage) -> No
     with stage.open() as window:
         ready(window)
         for name in ("resnet", "urgent"):
-            planned = stage.whole.status(name)["plan"]["workers"]
+            planned = stage.system.status(name)["plan"]["workers"]
             due = {f"worker {w['index']}, attempt {w['attempt']}," for w in planned if w["state"] == "Open"}
             window.page.wait_for_function(
                 "([name, count]) => document.querySelectorAll(`.bar.running a[href='#/jobs/default/${name}']`).length"
@@ -148,13 +148,13 @@ def test_waiting_job_shows_status_explanation_and_planned_start(stage: Stage) ->
         ready(window)
 
         def agree() -> bool:
-            plan = stage.whole.status("waiting")["plan"]
+            plan = stage.system.status("waiting")["plan"]
             row = window.page.locator(".waiting tbody tr").first
             shown = row.locator("td[data-label='Why it waits']").inner_text()
             start = row.locator("td[data-label='Planned start'] time").get_attribute("datetime")
             return bool(start) and (shown, start) == (plan["explanation"], plan.get("estimatedStart"))
 
-        stage.whole.until("page and status agree", agree)
+        stage.system.until("page and status agree", agree)
         bars = window.page.locator(".bar.later a[href='#/jobs/default/waiting']")
         labels = bars.evaluate_all("bars => bars.map(bar => bar.getAttribute('aria-label'))")
         assert [", 4 GPUs, " in label for label in labels] == [True, True]
@@ -168,14 +168,14 @@ def test_timeline_reaches_to_the_end_of_the_plan(stage: Stage) -> None:
         ready(window)
 
         def agree() -> bool:
-            later = stage.whole.read("timeline/cloud")["lanes"] + [
-                lane for site in "abc" for lane in stage.whole.read(f"timeline/edge-{site}")["lanes"]
+            later = stage.system.read("timeline/cloud")["lanes"] + [
+                lane for site in "abc" for lane in stage.system.read(f"timeline/edge-{site}")["lanes"]
             ]
             ends = [bar["end"] for lane in later for bar in lane["bars"] if bar["job"] == "resnet"]
-            planned = stage.whole.status("resnet")["plan"].get("estimatedCompletion", "")
+            planned = stage.system.status("resnet")["plan"].get("estimatedCompletion", "")
             return bool(planned) and max(ends, default="")[:16] == planned[:16]
 
-        stage.whole.until("the last window ends with the plan", agree)
+        stage.system.until("the last window ends with the plan", agree)
         window.page.wait_for_selector(".bar.later a[href='#/jobs/default/resnet']")
         assert window.page.locator(".legend li").all_inner_texts() == [
             "trains",
@@ -239,14 +239,14 @@ def test_each_site_shows_what_the_jobs_have_used_there(stage: Stage) -> None:
         def agree() -> bool:
             due.clear()
             for name in ("resnet", "urgent", "waiting"):
-                for one in stage.whole.status(name).get("progress", {}).get("sites", []):
+                for one in stage.system.status(name).get("progress", {}).get("sites", []):
                     due[one["site"]] = due.get(one["site"], 0) + one.get("gpuSeconds", 0)
             names = window.page.locator(".site summary .name").all_inner_texts()
             said = dict(zip(names, window.page.locator(".site summary .used").all_inner_texts(), strict=True))
             shown = {name: text.partition(",")[0] for name, text in said.items() if text}
             return shown == {name: f"used so far: {seconds} GPU-seconds" for name, seconds in due.items() if seconds}
 
-        stage.whole.until("page and statuses agree", agree)
+        stage.system.until("page and statuses agree", agree)
         assert sum(due.values()) > 0, "four workers were preempted"
 
 
@@ -256,7 +256,7 @@ def test_a_jobs_page_shows_preemptions_chunks_windows_and_events(stage: Stage) -
         window.page.locator(".running tbody a", has_text="default/resnet").click()
         window.page.wait_for_selector(".job .sentence")
         window.page.wait_for_selector("table:has(caption:text-is('Events')) tbody tr")
-        status = stage.whole.status("resnet")
+        status = stage.system.status("resnet")
         assert status["progress"]["preemptions"] == 4
         facts = dict(
             zip(window.page.locator("dt").all_inner_texts(), window.page.locator("dd").all_inner_texts(), strict=True)
@@ -296,7 +296,7 @@ def test_job_page_uses_sentences_in_place_of_internal_terms(stage: Stage) -> Non
         }
         assert told["Planned"] == "the job has a plan"
         assert told["Running"] == "workers run"
-        reasons = {c["reason"] for c in stage.whole.status("resnet")["conditions"]}
+        reasons = {c["reason"] for c in stage.system.status("resnet")["conditions"]}
         assert reasons & set(told.values()) == set()
 
 
@@ -311,7 +311,7 @@ def test_commands_of_the_job_page_run_and_can_be_copied(stage: Stage) -> None:
         assert {"Logs and ended attempts", "YAML", "Suspend", "Delete"} <= set(commands)
         for name in ("YAML", "Suspend", "Delete"):
             words = shlex.split(commands[name])[1:]
-            assert "resnet" in stage.whole.cluster.kubectl(*words, *([] if name == "YAML" else ["--dry-run=server"]))
+            assert "resnet" in stage.system.cluster.kubectl(*words, *([] if name == "YAML" else ["--dry-run=server"]))
         window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         window.page.get_by_role("button", name="Copy: YAML").click()
         window.page.get_by_text("copied", exact=True).wait_for()
@@ -324,11 +324,11 @@ def test_page_updates_without_reload_and_keeps_focus(stage: Stage) -> None:
         ready(window)
         window.page.evaluate("window.notReloaded = true")
         window.page.locator(".waiting tbody a").first.focus()
-        stage.whole.submit("newcomer", chunks=2, seconds=4500.0, gpus=4)
+        stage.system.submit("newcomer", chunks=2, seconds=4500.0, gpus=4)
         window.page.wait_for_selector(".waiting a[href='#/jobs/default/newcomer']", timeout=120_000)
         assert window.page.evaluate("window.notReloaded")
         assert window.page.evaluate("document.activeElement.textContent") == "default/waiting"
-        stage.whole.delete("newcomer")
+        stage.system.delete("newcomer")
         window.page.wait_for_selector(".waiting a[href='#/jobs/default/newcomer']", state="detached", timeout=120_000)
         no_faults(window, stage)
 
@@ -336,10 +336,10 @@ def test_page_updates_without_reload_and_keeps_focus(stage: Stage) -> None:
 def test_page_shows_scheduler_outage_and_reconnects(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
-        stage.whole.stack.kill("scheduler")
+        stage.system.stack.kill("scheduler")
         window.page.wait_for_selector("#live.off", timeout=120_000)
         assert window.page.locator(".lanes .bar").count() > 0
-        stage.whole.stack.start_scheduler()
+        stage.system.stack.start_scheduler()
         window.page.wait_for_selector("#live.on", timeout=120_000)
         window.expected = ("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "503")
         no_faults(window, stage)
@@ -348,7 +348,7 @@ def test_page_shows_scheduler_outage_and_reconnects(stage: Stage) -> None:
 def test_page_says_that_the_planner_does_not_respond(stage: Stage) -> None:
     with stage.open() as window:
         ready(window)
-        with stopped(stage.whole.children()["planner"]):
+        with stopped(stage.system.children()["planner"]):
             window.page.wait_for_selector("#live.off", timeout=120_000)
             assert "the planner does not respond" in window.page.inner_text("#live")
         window.page.wait_for_selector("#live.on", timeout=120_000)
@@ -482,7 +482,7 @@ def test_no_other_page_may_frame_it(stage: Stage) -> None:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.set_content(f"<iframe src='{stage.url}/'></iframe>")
-        stage.whole.until("the browser refuses", lambda: page.wait_for_timeout(100) or any("frame" in s for s in said))
+        stage.system.until("the browser refuses", lambda: page.wait_for_timeout(100) or any("frame" in s for s in said))
         assert all(frame.locator("#login").count() == 0 for frame in page.frames)
     finally:
         page.close()

@@ -15,7 +15,7 @@ from support.installed_cluster import installed_cluster
 pytest.importorskip("playwright", reason="the development dependencies are older than this test")
 
 from support.browser import opened, require_chromium, started
-from support.full_stack import Whole
+from support.full_stack import System
 from support.konnectivity_tunnel import Tunnel
 from tranche.auth.user_access import AUDIENCE
 from tranche.demo.local_stack import Stack
@@ -31,13 +31,13 @@ PATH = f"/api/v1/namespaces/default/services/{NAME}/proxy"
 class Proxied:
     """A running tranche behind a Service, and `kubectl proxy` of an account that may use that Service only."""
 
-    whole: Whole
+    system: System
     url: str
     """URL of kubectl proxy."""
 
     def ask(self, path: str, who: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Ask the API server itself with the token of an account, and with headers of ours; POST if there is a body."""
-        cluster = self.whole.cluster
+        cluster = self.system.cluster
         bearer = cluster.kubectl("create", "token", who).strip()
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(
@@ -63,18 +63,18 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
         with Stack(cluster, scheduler_options=["--estimate-seconds", "1"]) as stack:
             tunnel.port = stack.page_port  # where the address of the pod below really leads
             expose(cluster)
-            whole = Whole(cluster, stack)
-            whole.submit("steady", chunks=2, seconds=9000.0)
-            whole.until_phase("steady", "Running")
+            system = System(cluster, stack)
+            system.submit("steady", chunks=2, seconds=9000.0)
+            system.until_phase("steady", "Running")
             path = "/api/v1/namespaces/default/endpoints/tranche-page"
-            whole.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))
+            system.until("an address", lambda: cluster.request("GET", path)[1].get("subsets"))
             port = free_port()
             command = [str(binary_cache.ensure("kubectl")["kubectl"]), "proxy", f"--port={port}"]
             kubeconfig = cluster.service_account_kubeconfig("default", "passer")
             process = spawn([*command, f"--kubeconfig={kubeconfig}"], log=folder / "proxy.log")
             try:
-                whole.until("kubectl proxy", lambda: "Starting to serve" in (folder / "proxy.log").read_text())
-                yield Proxied(whole, f"http://127.0.0.1:{port}{PATH}")
+                system.until("kubectl proxy", lambda: "Starting to serve" in (folder / "proxy.log").read_text())
+                yield Proxied(system, f"http://127.0.0.1:{port}{PATH}")
             finally:
                 process.kill()
                 process.wait()
@@ -100,7 +100,7 @@ def expose(cluster: Cluster) -> None:
 def test_service_proxy_drops_authorization_and_keeps_page_token(proxied: Proxied) -> None:
     status, told = proxied.ask("v1/overview", "passer")
     assert (status, told["error"].split(":")[0]) == (401, "a token is required")
-    token = visitor_token(proxied.whole.cluster)
+    token = visitor_token(proxied.system.cluster)
     status, told = proxied.ask("v1/overview", "passer", Tranche_Token=token)
     assert (status, told["user"]) == (200, "system:serviceaccount:default:demo-viewer")
     assert [job["name"] for job in told["running"]["jobs"]] == ["steady"]
@@ -112,8 +112,8 @@ def test_who_may_see_the_jobs_may_still_not_use_the_proxy(proxied: Proxied) -> N
 
 
 def test_actions_through_the_proxy_need_create_and_the_origin(proxied: Proxied) -> None:
-    cluster = proxied.whole.cluster
-    path, uid = "v1/jobs/default/steady/actions", proxied.whole.job("steady")["metadata"]["uid"]
+    cluster = proxied.system.cluster
+    path, uid = "v1/jobs/default/steady/actions", proxied.system.job("steady")["metadata"]["uid"]
     token = cluster.kubectl("create", "token", "actor", f"--audience={AUDIENCE}").strip()
     body = {"action": "weight", "uid": uid, "weight": 3}
     headers = {"Tranche_Token": token, "Content_Type": "application/json"}
@@ -126,12 +126,12 @@ def test_actions_through_the_proxy_need_create_and_the_origin(proxied: Proxied) 
     assert (status, told["error"].split(" (")[0]) == (403, "requests of other sites are refused")
     own = cluster.url
     assert proxied.ask(path, "actor", body, **headers, Origin=own) == (200, {"done": "weight"})
-    assert proxied.whole.job("steady")["spec"]["weight"] == 3
+    assert proxied.system.job("steady")["spec"]["weight"] == 3
 
 
 def test_page_under_kubectl_proxy_requests_only_its_service(proxied: Proxied) -> None:
     require_chromium()
-    token = visitor_token(proxied.whole.cluster)
+    token = visitor_token(proxied.system.cluster)
     with started() as browser, opened(browser, proxied.url, token=token) as window:
         asked: list[str] = []
         window.page.on("request", lambda request: asked.append(request.url))

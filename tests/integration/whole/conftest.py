@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
+def system() -> Iterator[System]:
     with full_stack({"edge-a": {"nodes": 2, "gpus": 1}, "edge-b": {"nodes": 1, "gpus": 8}}) as made:
         yield made

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import System
 from support.kubelet_stand_in import Kubelet, Play, crash, refuse
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -16,10 +16,10 @@ MAX_PODS = 5
 class BadNode:
     """The node edge-a-1, whose kubelet is replaced, and the pods that were bound to it."""
 
-    def __init__(self, whole: Whole, play: Play) -> None:
-        self.kubelet = Kubelet(whole.cluster, "edge-a-1", play)
+    def __init__(self, system: System, play: Play) -> None:
+        self.kubelet = Kubelet(system.cluster, "edge-a-1", play)
         self.bound: set[str] = set()
-        self._whole = whole
+        self._whole = system
 
     def look(self) -> None:
         """Do one round of the kubelet stand-in, and record the UIDs of the pods on the node."""
@@ -29,18 +29,18 @@ class BadNode:
 
 
 @pytest.fixture
-def busy(whole: Whole) -> Iterator[Whole]:
+def busy(system: System) -> Iterator[System]:
     """All other GPUs of edge-a are in use, by a job that may not be preempted."""
-    whole.submit("long", seconds=600.0, node="edge-a-0", preemption={"policy": "Never"})
-    whole.until_phase("long", "Running")
-    yield whole
-    whole.delete("long", *JOBS)
+    system.submit("long", seconds=600.0, node="edge-a-0", preemption={"policy": "Never"})
+    system.until_phase("long", "Running")
+    yield system
+    system.delete("long", *JOBS)
 
 
 @pytest.mark.parametrize(
     "play", [refuse("TopologyAffinityError"), refuse("UnexpectedAdmissionError"), crash], ids=["numa", "devices", "gpu"]
 )
-def test_bad_node_fails_no_job_and_gets_few_pods(busy: Whole, play: Play) -> None:
+def test_bad_node_fails_no_job_and_gets_few_pods(busy: System, play: Play) -> None:
     node = BadNode(busy, play)
     node.kubelet.take()
     try:
@@ -67,10 +67,10 @@ def test_bad_node_fails_no_job_and_gets_few_pods(busy: Whole, play: Play) -> Non
         node.kubelet.release()
 
 
-def _named(whole: Whole) -> bool:
+def _named(system: System) -> bool:
     """Whether the reason why a job waits names the node."""
-    return any("edge-a-1" in whole.status(name).get("plan", {}).get("explanation", "") for name in JOBS)
+    return any("edge-a-1" in system.status(name).get("plan", {}).get("explanation", "") for name in JOBS)
 
 
-def _progress(whole: Whole, name: str) -> dict[str, Any]:
-    return dict(whole.status(name).get("progress", {}))
+def _progress(system: System, name: str) -> dict[str, Any]:
+    return dict(system.status(name).get("progress", {}))

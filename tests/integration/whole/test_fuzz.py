@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, System
 from support.fuzzed_objects import Jobs, node, quota, site, spec_schema
 from support.structural_objects import SEED, drawn
 
@@ -25,19 +25,19 @@ def _printed_seed() -> None:
     logger.warning("SEED=%s", SEED)
 
 
-def faults(whole: Whole) -> list[str]:
+def faults(system: System) -> list[str]:
     """Lines of the logs that report an unexpected exception."""
-    lines = itertools.chain(*(whole.stack.log(name).read_text().splitlines() for name in whole.stack.processes))
+    lines = itertools.chain(*(system.stack.log(name).read_text().splitlines() for name in system.stack.processes))
     return [line for line in lines if any(fault in line for fault in FAULTS) and FORESEEN not in line]
 
 
-def goes_on(whole: Whole) -> None:
+def goes_on(system: System) -> None:
     """A valid job completes, and no process has failed on an unexpected object or restarted."""
-    whole.submit("sound", chunks=2, seconds=0.3)
-    whole.until_phase("sound", "Succeeded")
-    whole.delete("sound")
-    assert faults(whole) == []
-    assert all(process.poll() is None for process in whole.stack.processes.values())
+    system.submit("sound", chunks=2, seconds=0.3)
+    system.until_phase("sound", "Succeeded")
+    system.delete("sound")
+    assert faults(system) == []
+    assert all(process.poll() is None for process in system.stack.processes.values())
 
 
 def told(job: dict[str, Any]) -> bool:
@@ -47,20 +47,20 @@ def told(job: dict[str, Any]) -> bool:
     return {one["type"] for one in conditions if one.get("observedGeneration") == generation} >= CONDITIONS
 
 
-def admitted(whole: Whole, path: str, body: dict[str, Any], seed: str) -> bool:
+def admitted(system: System, path: str, body: dict[str, Any], seed: str) -> bool:
     """Return whether the API server takes it."""
-    status, answer = whole.cluster.request("POST", path, body)
+    status, answer = system.cluster.request("POST", path, body)
     assert status in (201, 400, 403, 422), (seed, answer)
     return bool(status == 201)
 
 
-def clear(whole: Whole, path: str) -> None:
+def clear(system: System, path: str) -> None:
     """Delete all that there are, and wait until they are gone."""
-    whole.cluster.request("DELETE", path)
-    whole.until(f"{path} empty", lambda: not whole.cluster.request("GET", path)[1]["items"])
+    system.cluster.request("DELETE", path)
+    system.until(f"{path} empty", lambda: not system.cluster.request("GET", path)[1]["items"])
 
 
-def test_jobs_of_any_specification(whole: Whole) -> None:
+def test_jobs_of_any_specification(system: System) -> None:
     path, taken = f"{API}/namespaces/default/trainingjobs", 0
     wanted = list(drawn(60, Jobs(), "jobs"))
     for first in range(0, len(wanted), BATCH):
@@ -68,26 +68,26 @@ def test_jobs_of_any_specification(whole: Whole) -> None:
         for number, (seed, spec) in enumerate(wanted[first : first + BATCH], first):
             body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "spec": spec}
             body["metadata"] = {"name": f"fuzz-{number}"}
-            if admitted(whole, path, body, seed):
+            if admitted(system, path, body, seed):
                 specs[f"fuzz-{number}"] = (seed, spec)
 
         def untold(specs: dict[str, tuple[str, Any]] = specs) -> list[str]:
-            items = whole.cluster.request("GET", path)[1]["items"]
+            items = system.cluster.request("GET", path)[1]["items"]
             return [item["metadata"]["name"] for item in items if not told(item)]
 
         try:
-            whole.until("all reported", lambda: not untold())
+            system.until("all reported", lambda: not untold())
         except AssertionError:
-            logger.warning("untold: %s; %s", [specs[name] for name in untold()], faults(whole)[:20])
+            logger.warning("untold: %s; %s", [specs[name] for name in untold()], faults(system)[:20])
             raise
         taken += len(specs)
-        clear(whole, path)
-        whole.until("their pods gone", lambda: not whole.cluster.request("GET", f"{NAMESPACE}/pods")[1]["items"])
-        goes_on(whole)
+        clear(system, path)
+        system.until("their pods gone", lambda: not system.cluster.request("GET", f"{NAMESPACE}/pods")[1]["items"])
+        goes_on(system)
     assert taken > len(wanted) // 3
 
 
-def test_sites_nodes_and_quotas_of_any_kind(whole: Whole) -> None:
+def test_sites_nodes_and_quotas_of_any_kind(system: System) -> None:
     schema = spec_schema("sites")
     paths = {"nodes": "/api/v1/nodes", "sites": f"{API}/sites", "quotas": f"{NAMESPACE}/resourcequotas"}
     taken = dict.fromkeys(paths, 0)
@@ -102,13 +102,13 @@ def test_sites_nodes_and_quotas_of_any_kind(whole: Whole) -> None:
 
     for kind, path in paths.items():
         for number, (seed, made) in enumerate(drawn(30, lambda random: random, kind)):
-            taken[kind] += admitted(whole, path, body(kind, f"fuzz-{number}", made), seed)
+            taken[kind] += admitted(system, path, body(kind, f"fuzz-{number}", made), seed)
     assert all(count > 5 for count in taken.values()), taken
-    whole.submit("among", chunks=1, seconds=0.3)
-    whole.until("told", lambda: told(whole.job("among")))
-    whole.delete("among")
+    system.submit("among", chunks=1, seconds=0.3)
+    system.until("told", lambda: told(system.job("among")))
+    system.delete("among")
     for kind in ("sites", "quotas"):
-        clear(whole, paths[kind])
+        clear(system, paths[kind])
     selector = "type!=kwok"
-    whole.cluster.request("DELETE", f"{paths['nodes']}?labelSelector={selector}")
-    goes_on(whole)
+    system.cluster.request("DELETE", f"{paths['nodes']}?labelSelector={selector}")
+    goes_on(system)

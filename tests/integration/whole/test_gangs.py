@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole
+from support.full_stack import System
 from support.object_history import History, check_gang
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -16,23 +16,23 @@ CHIEF_SECONDS = 600.0
 
 
 @pytest.fixture
-def history(whole: Whole) -> Iterator[History]:
-    with History(str(whole.cluster.kubeconfig), PODS) as made:
+def history(system: System) -> Iterator[History]:
+    with History(str(system.cluster.kubeconfig), PODS) as made:
         yield made
 
 
-def submit_gang(whole: Whole, name: str, members: int, seconds: float, believed: float = 60.0, **more: Any) -> None:
+def submit_gang(system: System, name: str, members: int, seconds: float, believed: float = 60.0, **more: Any) -> None:
     """Submit an all-reduce job; every member trains one batch, which takes less time than its user has estimated."""
     gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": f"{believed:g}s"}
-    whole.submit(name, chunks=members, seconds=50 * seconds, zone="edge-a", **gang, **more)
+    system.submit(name, chunks=members, seconds=50 * seconds, zone="edge-a", **gang, **more)
 
 
-def submit_served(whole: Whole) -> None:
+def submit_served(system: System) -> None:
     """A chunked job of one worker at edge-b, whose parameter server requests the port of `PORT` at edge-a-1."""
     container = {"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}, **PORT}
     spec = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "edge-a-1"}}
-    whole.submit("served", seconds=60.0, zone="edge-b", parameterServers={"template": {"spec": spec}})
-    whole.until("its pods", lambda: len(whole.pods("served")) == 2)
+    system.submit("served", seconds=60.0, zone="edge-b", parameterServers={"template": {"spec": spec}})
+    system.until("its pods", lambda: len(system.pods("served")) == 2)
 
 
 def pauses(plan: dict[str, Any]) -> bool:
@@ -40,56 +40,56 @@ def pauses(plan: dict[str, Any]) -> bool:
     return not plan.get("workers") and explanation.startswith("held until") and "found no place" in explanation
 
 
-def unplanned(whole: Whole, name: str) -> bool:
+def unplanned(system: System, name: str) -> bool:
     """Return whether a job has no window; a worker without its parameter server would hold a GPU for nothing."""
-    plan = whole.status(name)["plan"]
+    plan = system.status(name)["plan"]
     return not plan.get("parameterServers") and not plan.get("workers")
 
 
-def test_all_members_are_created_from_one_plan(whole: Whole, history: History) -> None:
-    submit_gang(whole, "pair", 2, 3.0)
-    whole.until_phase("pair", "Succeeded")
+def test_all_members_are_created_from_one_plan(system: System, history: History) -> None:
+    submit_gang(system, "pair", 2, 3.0)
+    system.until_phase("pair", "Succeeded")
     check_gang(history.events[PODS], 2)
-    whole.delete("pair")
+    system.delete("pair")
 
 
-def test_a_gang_that_does_not_fit_costs_no_pods(whole: Whole) -> None:
-    submit_gang(whole, "three", 3, 3.0)
-    plan = whole.until("a plan", lambda: whole.status("three").get("plan"))
+def test_a_gang_that_does_not_fit_costs_no_pods(system: System) -> None:
+    submit_gang(system, "three", 3, 3.0)
+    plan = system.until("a plan", lambda: system.status("three").get("plan"))
     assert not plan.get("workers")
-    assert not whole.pods("three")
+    assert not system.pods("three")
     resources = {"requests": {"cpu": "20", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
     wide: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "60s"}
-    whole.submit("wide", chunks=2, seconds=50.0, zone="edge-b", container={"resources": resources}, **wide)
-    plan = whole.until("a plan", lambda: whole.status("wide").get("plan"))
+    system.submit("wide", chunks=2, seconds=50.0, zone="edge-b", container={"resources": resources}, **wide)
+    plan = system.until("a plan", lambda: system.status("wide").get("plan"))
     assert not plan.get("workers")
-    assert not whole.pods("wide"), "there are GPUs for both and CPU for one"
-    whole.delete("three", "wide")
+    assert not system.pods("wide"), "there are GPUs for both and CPU for one"
+    system.delete("three", "wide")
 
 
-def test_gang_with_unplaceable_member_releases_all_and_next_runs(whole: Whole) -> None:
+def test_gang_with_unplaceable_member_releases_all_and_next_runs(system: System) -> None:
     taken = {"containers": [{"name": "c", "image": "x", **PORT}], "nodeName": "edge-a-1"}
     guest = {"metadata": {"name": "guest"}, "spec": taken}
-    assert whole.cluster.request("POST", PODS, guest)[0] == 201
-    running = lambda: whole.cluster.request("GET", f"{PODS}/guest")[1]["status"]["phase"] == "Running"  # noqa: E731
-    whole.until("the guest runs", running)
+    assert system.cluster.request("POST", PODS, guest)[0] == 201
+    running = lambda: system.cluster.request("GET", f"{PODS}/guest")[1]["status"]["phase"] == "Running"  # noqa: E731
+    system.until("the guest runs", running)
     try:
-        submit_served(whole)
-        submit_gang(whole, "stuck", 2, 400.0, 500.0, container=PORT)
-        whole.until("one member runs", lambda: whole.status("stuck").get("phase") == "Running")
-        assert len(whole.pods("stuck")) == 2
-        submit_gang(whole, "next", 2, 5.0, 600.0)
-        assert not whole.pods("next")
-        whole.until("it gives up and pauses", lambda: pauses(whole.status("stuck")["plan"]))
-        assert whole.until_phase("next", "Succeeded")["plan"]["attempts"] == 2
-        assert whole.status("stuck")["progress"]["failures"] == 0
-        whole.delete("stuck", "next")
-        whole.until("neither server nor worker is planned between two tries", lambda: unplanned(whole, "served"))
-        whole.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
-        whole.until_phase("served", "Running")
+        submit_served(system)
+        submit_gang(system, "stuck", 2, 400.0, 500.0, container=PORT)
+        system.until("one member runs", lambda: system.status("stuck").get("phase") == "Running")
+        assert len(system.pods("stuck")) == 2
+        submit_gang(system, "next", 2, 5.0, 600.0)
+        assert not system.pods("next")
+        system.until("it gives up and pauses", lambda: pauses(system.status("stuck")["plan"]))
+        assert system.until_phase("next", "Succeeded")["plan"]["attempts"] == 2
+        assert system.status("stuck")["progress"]["failures"] == 0
+        system.delete("stuck", "next")
+        system.until("neither server nor worker is planned between two tries", lambda: unplanned(system, "served"))
+        system.cluster.request("DELETE", f"{PODS}/guest", {"gracePeriodSeconds": 0})
+        system.until_phase("served", "Running")
     finally:
-        whole.cluster.request("DELETE", f"{PODS}/guest")
-        whole.delete("stuck", "next", "served")
+        system.cluster.request("DELETE", f"{PODS}/guest")
+        system.delete("stuck", "next", "served")
 
 
 def part_template(role: str, gpus: int = 0, **annotations: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def part_template(role: str, gpus: int = 0, **annotations: str) -> dict[str, Any
 
 
 def submit_with_chief(
-    whole: Whole, name: str, *, chief_seconds: float = CHIEF_SECONDS, exit_code: int = 0, **spec: Any
+    system: System, name: str, *, chief_seconds: float = CHIEF_SECONDS, exit_code: int = 0, **spec: Any
 ) -> None:
     """Submit two workers for the two GPUs of edge-a, a parameter server, and a chief that runs ``chief_seconds``."""
     chief = part_template("chief", run_seconds=str(chief_seconds), exit_code=str(exit_code))
@@ -118,17 +118,17 @@ def submit_with_chief(
         "estimatedDuration": "30s",
         **spec,
     }
-    whole.submit(name, **gang)
+    system.submit(name, **gang)
 
 
-def roles(whole: Whole, name: str, *phases: str) -> list[str]:
+def roles(system: System, name: str, *phases: str) -> list[str]:
     """Return the roles of the job's pods in one of these phases, sorted."""
-    pods = [pod for pod in whole.pods(name) if pod["status"].get("phase") in phases]
+    pods = [pod for pod in system.pods(name) if pod["status"].get("phase") in phases]
     return sorted(pod["metadata"]["labels"]["tranche.dev/role"] for pod in pods)
 
 
-def attempts(whole: Whole, name: str) -> set[int]:
-    plan = whole.status(name).get("plan", {})
+def attempts(system: System, name: str) -> set[int]:
+    plan = system.status(name).get("plan", {})
     entries = [
         *plan.get("workers", []),
         *plan.get("parameterServers", []),
@@ -140,11 +140,11 @@ def attempts(whole: Whole, name: str) -> set[int]:
 WHOLE = ["chief", "ps", "worker", "worker"]
 
 
-def test_gang_with_chief_starts_together_and_ends_with_the_chief(whole: Whole, history: History) -> None:
-    submit_with_chief(whole, "cats")
-    whole.until("all run", lambda: roles(whole, "cats", "Running") == WHOLE)
+def test_gang_with_chief_starts_together_and_ends_with_the_chief(system: System, history: History) -> None:
+    submit_with_chief(system, "cats")
+    system.until("all run", lambda: roles(system, "cats", "Running") == WHOLE)
     tasks: dict[tuple[str, int], dict[str, Any]] = {}
-    for pod in whole.pods("cats"):
+    for pod in system.pods("cats"):
         env = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
         config = json.loads(env["TF_CONFIG"])
         tasks[config["task"]["type"], config["task"]["index"]] = config["cluster"]
@@ -152,42 +152,42 @@ def test_gang_with_chief_starts_together_and_ends_with_the_chief(whole: Whole, h
         assert config["cluster"][config["task"]["type"]][config["task"]["index"]] == host
     assert sorted(tasks) == [("chief", 0), ("ps", 0), ("worker", 0), ("worker", 1)]
     assert len({json.dumps(cluster) for cluster in tasks.values()}) == 1
-    (chief,) = [pod for pod in whole.pods("cats") if pod["metadata"]["labels"]["tranche.dev/role"] == "chief"]
-    whole.end_worker(chief)
-    status = whole.until_phase("cats", "Succeeded")
+    (chief,) = [pod for pod in system.pods("cats") if pod["metadata"]["labels"]["tranche.dev/role"] == "chief"]
+    system.end_worker(chief)
+    status = system.until_phase("cats", "Succeeded")
     assert "chief" not in status["plan"]
     assert status["progress"]["failures"] == 0
-    whole.until("workers and servers have gone", lambda: not roles(whole, "cats", "Pending", "Running"))
+    system.until("workers and servers have gone", lambda: not roles(system, "cats", "Pending", "Running"))
     check_gang(history.events[PODS], len(WHOLE))
-    whole.delete("cats")
+    system.delete("cats")
 
 
-def test_failed_chief_restarts_the_gang_until_backoff_limit(whole: Whole) -> None:
-    submit_with_chief(whole, "cats", chief_seconds=4.0, exit_code=3, runPolicy={"backoffLimit": 1})
-    first = whole.until("all are planned", lambda: (found := attempts(whole, "cats")) and len(found) == 4 and found)
-    whole.until("it has failed", lambda: whole.status("cats").get("progress", {}).get("failures") == 1)
-    second = whole.until(
+def test_failed_chief_restarts_the_gang_until_backoff_limit(system: System) -> None:
+    submit_with_chief(system, "cats", chief_seconds=4.0, exit_code=3, runPolicy={"backoffLimit": 1})
+    first = system.until("all are planned", lambda: (found := attempts(system, "cats")) and len(found) == 4 and found)
+    system.until("it has failed", lambda: system.status("cats").get("progress", {}).get("failures") == 1)
+    second = system.until(
         "all are planned again",
-        lambda: (found := attempts(whole, "cats")) and len(found) == 4 and not (found & first) and found,
+        lambda: (found := attempts(system, "cats")) and len(found) == 4 and not (found & first) and found,
     )
     assert min(second) > max(first)
-    status = whole.until_phase("cats", "Failed")
+    status = system.until_phase("cats", "Failed")
     assert status["progress"]["failures"] == 2
     assert status["progress"]["attempts"]
-    whole.until("all have gone", lambda: not roles(whole, "cats", "Pending", "Running"))
-    whole.delete("cats")
+    system.until("all have gone", lambda: not roles(system, "cats", "Pending", "Running"))
+    system.delete("cats")
 
 
-def test_preempted_gang_with_chief_and_server_restarts_whole(whole: Whole) -> None:
-    submit_with_chief(whole, "cats", estimatedDuration="2h")
-    whole.until("all run", lambda: roles(whole, "cats", "Running") == WHOLE)
-    before = attempts(whole, "cats")
+def test_preempted_gang_with_chief_and_server_restarts_whole(system: System) -> None:
+    submit_with_chief(system, "cats", estimatedDuration="2h")
+    system.until("all run", lambda: roles(system, "cats", "Running") == WHOLE)
+    before = attempts(system, "cats")
     short: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "10s"}
-    whole.submit("dogs", chunks=2, seconds=400.0, zone="edge-a", priorityClassName="tranche-high", **short)
-    whole.until("all of it has gone", lambda: not roles(whole, "cats", "Pending", "Running"))
-    whole.until("the other one runs", lambda: whole.status("dogs").get("phase") == "Running")
-    assert whole.status("cats")["progress"]["failures"] == 0
-    whole.until_phase("dogs", "Succeeded")
-    whole.until("all run again", lambda: roles(whole, "cats", "Running") == WHOLE)
-    assert min(attempts(whole, "cats")) > max(before)
-    whole.delete("cats", "dogs")
+    system.submit("dogs", chunks=2, seconds=400.0, zone="edge-a", priorityClassName="tranche-high", **short)
+    system.until("all of it has gone", lambda: not roles(system, "cats", "Pending", "Running"))
+    system.until("the other one runs", lambda: system.status("dogs").get("phase") == "Running")
+    assert system.status("cats")["progress"]["failures"] == 0
+    system.until_phase("dogs", "Succeeded")
+    system.until("all run again", lambda: roles(system, "cats", "Running") == WHOLE)
+    assert min(attempts(system, "cats")) > max(before)
+    system.delete("cats", "dogs")

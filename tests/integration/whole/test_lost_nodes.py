@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 from tranche.live.pods.pod_timeouts import RIGID_TOLERANCE_SECONDS
 
 TOLERANCE_SECONDS = 15
@@ -15,7 +15,7 @@ LONG = 6000.0
 
 
 @pytest.fixture(scope="module")
-def sited() -> Iterator[Whole]:
+def sited() -> Iterator[System]:
     """Two sites: one tolerates silence for long, the other for a short time."""
     sites = {name: {"nodes": 2, "gpus": 1} for name in ("patient", "hasty")}
     tolerances = {
@@ -26,43 +26,43 @@ def sited() -> Iterator[Whole]:
         yield made
 
 
-def windows(whole: Whole, job: str) -> list[tuple[int, str]]:
-    return [(w["attempt"], w["node"]) for w in whole.status(job)["plan"]["workers"]]
+def windows(system: System, job: str) -> list[tuple[int, str]]:
+    return [(w["attempt"], w["node"]) for w in system.status(job)["plan"]["workers"]]
 
 
-def run_one(whole: Whole, job: str, zone: str) -> str:
+def run_one(system: System, job: str, zone: str) -> str:
     """A job of one long chunk; the node that trains it."""
-    whole.submit(job, seconds=LONG, zone=zone)
-    whole.until_phase(job, "Running")
-    return windows(whole, job)[0][1]
+    system.submit(job, seconds=LONG, zone=zone)
+    system.until_phase(job, "Running")
+    return windows(system, job)[0][1]
 
 
-def readiness(whole: Whole, node: str) -> dict[str, str]:
+def readiness(system: System, node: str) -> dict[str, str]:
     """Return the condition Ready of a node."""
-    conditions = whole.cluster.request("GET", f"/api/v1/nodes/{node}")[1]["status"]["conditions"]
+    conditions = system.cluster.request("GET", f"/api/v1/nodes/{node}")[1]["status"]["conditions"]
     return dict(next(c for c in conditions if c["type"] == "Ready"))
 
 
-def ready(whole: Whole, node: str) -> str:
-    return readiness(whole, node)["status"]
+def ready(system: System, node: str) -> str:
+    return readiness(system, node)["status"]
 
 
-def silent_seconds(whole: Whole, node: str) -> float:
+def silent_seconds(system: System, node: str) -> float:
     """Return for how long a node has been silent for the cluster, which may be longer than this process knows."""
-    since = datetime.fromisoformat(readiness(whole, node)["lastTransitionTime"])
+    since = datetime.fromisoformat(readiness(system, node)["lastTransitionTime"])
     return (datetime.now(UTC) - since).total_seconds()
 
 
-def resolved(whole: Whole, job: str, host: str) -> list[str]:
+def resolved(system: System, job: str, host: str) -> list[str]:
     """Return the pods to which a host name resolves in the Service of a job."""
     path = f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name={job}"
-    slices = whole.cluster.request("GET", path)[1]["items"]
+    slices = system.cluster.request("GET", path)[1]["items"]
     found = [end for one in slices for end in one["endpoints"] or () if end.get("hostname") == host]
     return sorted({end["targetRef"]["name"] for end in found})
 
 
 def test_disconnected_site_keeps_chunks_until_tolerance_ends(
-    sited: Whole,
+    sited: System,
 ) -> None:
     nodes = {name: run_one(sited, name, name) for name in ("patient", "hasty")}
     (pod,) = sited.pods("hasty")
@@ -102,7 +102,7 @@ def test_disconnected_site_keeps_chunks_until_tolerance_ends(
     sited.delete("patient", "hasty")
 
 
-def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
+def test_gang_leaves_a_dead_node_within_two_minutes(sited: System) -> None:
     gang: dict[str, Any] = {"data": None, "model": None, "estimatedDuration": "1h"}
     sited.submit("pair", chunks=2, seconds=50 * 600.0, zone="patient", **gang)
     sited.until_phase("pair", "Running")
@@ -120,7 +120,7 @@ def test_gang_leaves_a_dead_node_within_two_minutes(sited: Whole) -> None:
     sited.delete("pair")
 
 
-def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
+def test_dead_server_of_a_chunked_job_is_replaced(sited: System) -> None:
     """The site tolerates silence for an hour, but a worker on the other node waits for the server.
 
     The Service selects all pods at first, as one that an earlier release has created.
@@ -154,7 +154,7 @@ def test_dead_server_of_a_chunked_job_is_replaced(sited: Whole) -> None:
     sited.delete("served")
 
 
-def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
+def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: System) -> None:
     node = run_one(sited, "drained", "patient")
     sited.cluster.kubectl("drain", node, "--force", "--ignore-daemonsets", "--timeout=180s")
     status = sited.complete("drained")
@@ -169,7 +169,7 @@ def test_chunks_of_a_drained_node_are_trained_elsewhere(sited: Whole) -> None:
     sited.delete("drained", "only-there")
 
 
-def test_chunks_of_a_deleted_node_are_trained_elsewhere(sited: Whole) -> None:
+def test_chunks_of_a_deleted_node_are_trained_elsewhere(sited: System) -> None:
     node = run_one(sited, "deleted", "hasty")
     sited.cluster.request("DELETE", f"/api/v1/nodes/{node}")
     moved = sited.until("moved", lambda: [w for w in windows(sited, "deleted") if w[0] == 2])

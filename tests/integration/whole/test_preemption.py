@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole
+from support.full_stack import API, System
 from support.object_history import History
 from support.stopped_process import stopped
 from support.waiting import stays
@@ -42,40 +42,40 @@ def saving_seconds(pod: dict[str, Any]) -> float:
     return float(metadata["deletionGracePeriodSeconds"] - (limit - ended).total_seconds())
 
 
-def test_beneficiary_starts_when_victim_saved_before_grace_ends(whole: Whole) -> None:
-    with History(str(whole.cluster.kubeconfig), PODS) as history:
+def test_beneficiary_starts_when_victim_saved_before_grace_ends(system: System) -> None:
+    with History(str(system.cluster.kubeconfig), PODS) as history:
         pod = {"terminationGracePeriodSeconds": GRACE_SECONDS}
-        whole.submit("saving", seconds=450.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS, pod=pod)
-        whole.submit("beside", seconds=600.0, zone="edge-a", preemption={"policy": "Never"})  # the most work left
-        whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
-        whole.submit("urgent", seconds=1.0, zone="edge-a")
-        whole.until_phase("urgent", "Succeeded")
+        system.submit("saving", seconds=450.0, zone="edge-a", checkpoint_seconds=SAVING_SECONDS, pod=pod)
+        system.submit("beside", seconds=600.0, zone="edge-a", preemption={"policy": "Never"})  # the most work left
+        system.until("both run", lambda: {system.status(j).get("phase") for j in ("saving", "beside")} == {"Running"})
+        system.submit("urgent", seconds=1.0, zone="edge-a")
+        system.until_phase("urgent", "Succeeded")
     victim = change(history, "saving", lambda pod: pod["status"].get("phase") == "Failed")
     started = change(history, "urgent", lambda pod: pod["status"].get("phase") == "Running")["heard"]
     logger.info("saved after %.0f s, started %.2f s later", saving_seconds(victim), started - victim["heard"])
     assert saving_seconds(victim) >= SAVING_SECONDS
     assert 0 < started - victim["heard"] <= TURNAROUND_SECONDS
-    assert whole.status("beside")["progress"]["preemptions"] == 0
-    whole.delete("saving", "beside", "urgent")
+    assert system.status("beside")["progress"]["preemptions"] == 0
+    system.delete("saving", "beside", "urgent")
 
 
-def test_victim_with_cost_above_gain_is_not_preempted(whole: Whole) -> None:
-    whole.submit("costly", seconds=300.0, zone="edge-a", preemption={"restartOverhead": "50m"})
-    whole.submit("beside", seconds=600.0, zone="edge-a", preemption={"policy": "Never"})
-    whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("costly", "beside")} == {"Running"})
-    whole.submit("quick", seconds=1.0, zone="edge-a")
-    whole.until("a planned start", lambda: whole.status("quick").get("plan", {}).get("estimatedStart"))
-    assert not whole.pods("quick")
-    assert [window["state"] for window in whole.status("costly")["plan"]["workers"]] == ["Open"]
-    whole.delete("quick", "costly", "beside")
+def test_victim_with_cost_above_gain_is_not_preempted(system: System) -> None:
+    system.submit("costly", seconds=300.0, zone="edge-a", preemption={"restartOverhead": "50m"})
+    system.submit("beside", seconds=600.0, zone="edge-a", preemption={"policy": "Never"})
+    system.until("both run", lambda: {system.status(j).get("phase") for j in ("costly", "beside")} == {"Running"})
+    system.submit("quick", seconds=1.0, zone="edge-a")
+    system.until("a planned start", lambda: system.status("quick").get("plan", {}).get("estimatedStart"))
+    assert not system.pods("quick")
+    assert [window["state"] for window in system.status("costly")["plan"]["workers"]] == ["Open"]
+    system.delete("quick", "costly", "beside")
 
 
-def protect_by_budget(whole: Whole, job: str) -> None:
+def protect_by_budget(system: System, job: str) -> None:
     selector = {"matchLabels": {"tranche.dev/job": job}}
     spec = {"minAvailable": 1, "selector": selector}
-    assert whole.cluster.request("POST", BUDGETS, {"metadata": {"name": job}, "spec": spec})[0] == 201
+    assert system.cluster.request("POST", BUDGETS, {"metadata": {"name": job}, "spec": spec})[0] == 201
     status = f"{BUDGETS}/{job}"
-    whole.until("a budget", lambda: whole.cluster.request("GET", status)[1].get("status", {}).get("currentHealthy"))
+    system.until("a budget", lambda: system.cluster.request("GET", status)[1].get("status", {}).get("currentHealthy"))
 
 
 def refusals(history: History, job: str) -> list[dict[str, str]]:
@@ -88,50 +88,50 @@ def refusals(history: History, job: str) -> list[dict[str, str]]:
     return found
 
 
-def test_victim_protected_by_budget_runs_on_and_another_stops(whole: Whole) -> None:
-    whole.submit("protected", seconds=600.0, zone="edge-a")  # the most work left: the first whom anybody would stop
-    whole.until_phase("protected", "Running")
-    protect_by_budget(whole, "protected")
-    whole.submit("open", seconds=300.0, zone="edge-a")
-    whole.until_phase("open", "Running")
-    (pod,) = whole.pods("protected")
+def test_victim_protected_by_budget_runs_on_and_another_stops(system: System) -> None:
+    system.submit("protected", seconds=600.0, zone="edge-a")  # the most work left: the first whom anybody would stop
+    system.until_phase("protected", "Running")
+    protect_by_budget(system, "protected")
+    system.submit("open", seconds=300.0, zone="edge-a")
+    system.until_phase("open", "Running")
+    (pod,) = system.pods("protected")
     try:
-        with History(str(whole.cluster.kubeconfig), JOBS) as history:
-            whole.submit("small", seconds=1.0, zone="edge-a")
-            status = whole.until_phase("small", "Succeeded")
-            whole.until(
+        with History(str(system.cluster.kubeconfig), JOBS) as history:
+            system.submit("small", seconds=1.0, zone="edge-a")
+            status = system.until_phase("small", "Succeeded")
+            system.until(
                 "it is taken back", lambda: [c["status"] for c in refusals(history, "protected")[-1:]] == ["False"]
             )
         told = refusals(history, "protected")[0]
         assert (told["status"], told["reason"]) == ("True", "DisruptionBudget")
         assert "protected-worker-0-1" in told["message"]
         assert status["plan"]["attempts"] == 2, "the first window was given up at once, not after a timeout"
-        assert whole.status("open")["progress"]["preemptions"] == 1
-        (same,) = whole.pods("protected")
+        assert system.status("open")["progress"]["preemptions"] == 1
+        (same,) = system.pods("protected")
         assert same["metadata"]["uid"] == pod["metadata"]["uid"]
         assert "deletionTimestamp" not in same["metadata"]
-        assert whole.status("protected")["progress"]["preemptions"] == 0
+        assert system.status("protected")["progress"]["preemptions"] == 0
     finally:
-        whole.cluster.request("DELETE", f"{BUDGETS}/protected")
-        whole.delete("protected", "open", "small")
+        system.cluster.request("DELETE", f"{BUDGETS}/protected")
+        system.delete("protected", "open", "small")
 
 
 @pytest.fixture
-def full_site(whole: Whole) -> Iterator[Whole]:
+def full_site(system: System) -> Iterator[System]:
     """Each GPU of edge-a trains a long job that may be preempted."""
     for number, name in enumerate(VICTIMS):
-        whole.submit(name, seconds=900.0, node=f"edge-a-{number}")
+        system.submit(name, seconds=900.0, node=f"edge-a-{number}")
     for name in VICTIMS:
-        whole.until_phase(name, "Running")
-    yield whole
-    whole.delete("better", *VICTIMS)
+        system.until_phase(name, "Running")
+    yield system
+    system.delete("better", *VICTIMS)
 
 
-def preemptions(whole: Whole) -> int:
-    return sum(whole.status(name).get("progress", {}).get("preemptions", 0) for name in VICTIMS)
+def preemptions(system: System) -> int:
+    return sum(system.status(name).get("progress", {}).get("preemptions", 0) for name in VICTIMS)
 
 
-def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
+def test_missing_claim_evicts_one_worker_at_most(full_site: System) -> None:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
     container = {"name": "t", "image": "x", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     full_site.submit("better", seconds=1.0, zone="edge-a", container=container, pod={"volumes": [volume]})
@@ -139,21 +139,21 @@ def test_missing_claim_evicts_one_worker_at_most(full_site: Whole) -> None:
     full_site.until("the reason", lambda: "not found" in full_site.status("better")["plan"]["explanation"])
 
 
-def test_missing_resource_claim_does_not_stop_preemption(whole: Whole) -> None:
+def test_missing_resource_claim_does_not_stop_preemption(system: System) -> None:
     """kube-scheduler gives no verdict about a pod before its resource claims exist."""
-    whole.submit("victim-0", seconds=900.0, node="edge-a-0")
-    whole.until_phase("victim-0", "Running")
+    system.submit("victim-0", seconds=900.0, node="edge-a-0")
+    system.until_phase("victim-0", "Running")
     claims = [{"name": "nic", "resourceClaimName": "nowhere"}]
-    whole.submit("claims", seconds=900.0, node="edge-a-1", pod={"resourceClaims": claims})
-    whole.until("its pod", lambda: whole.pods("claims"))
-    stays(lambda: not whole.pods("claims")[0]["spec"].get("nodeName"), "it has no node", seconds=SILENCE_SECONDS)
-    assert "PodScheduled" not in {one["type"] for one in whole.pods("claims")[0]["status"].get("conditions", ())}
-    whole.submit("better", seconds=1.0, node="edge-a-0")
-    whole.until_phase("better", "Succeeded")
-    whole.delete("better", "claims", "victim-0")
+    system.submit("claims", seconds=900.0, node="edge-a-1", pod={"resourceClaims": claims})
+    system.until("its pod", lambda: system.pods("claims"))
+    stays(lambda: not system.pods("claims")[0]["spec"].get("nodeName"), "it has no node", seconds=SILENCE_SECONDS)
+    assert "PodScheduled" not in {one["type"] for one in system.pods("claims")[0]["status"].get("conditions", ())}
+    system.submit("better", seconds=1.0, node="edge-a-0")
+    system.until_phase("better", "Succeeded")
+    system.delete("better", "claims", "victim-0")
 
 
-def test_stopped_kube_scheduler_costs_one_eviction_at_most(full_site: Whole) -> None:
+def test_stopped_kube_scheduler_costs_one_eviction_at_most(full_site: System) -> None:
     with stopped(full_site.cluster.pid(KUBE_SCHEDULER)):
         full_site.submit("better", seconds=1.0, zone="edge-a")
         stays(lambda: preemptions(full_site) <= 1, "one eviction at most", seconds=EVICTIONS_SECONDS)

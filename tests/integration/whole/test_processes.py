@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from support.full_stack import LEASES, Whole
+from support.full_stack import LEASES, System
 from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.stopped_process import stopped
@@ -41,9 +41,9 @@ def offered(port: int) -> list[str]:
         return []
 
 
-def report_status(whole: Whole) -> int:
+def report_status(system: System) -> int:
     """Status of a report without a token; 0 without an answer."""
-    url = f"{whole.stack.report_url}/v1/jobs/default/none/progress"
+    url = f"{system.stack.report_url}/v1/jobs/default/none/progress"
     try:
         with urllib.request.urlopen(urllib.request.Request(url, b"{}"), timeout=ANSWER_SECONDS) as reply:
             return int(reply.status)
@@ -54,38 +54,38 @@ def report_status(whole: Whole) -> int:
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_kill_of_one_process_leaves_the_others_running(whole: Whole, name: str) -> None:
-    whole.until("three processes", lambda: set(whole.children()) == set(PROCESSES))
-    whole.submit(f"long-{name}", seconds=4.0, zone="edge-b")
-    whole.submit(f"short-{name}", seconds=1.0, zone="edge-b")
-    before = whole.children()
+def test_kill_of_one_process_leaves_the_others_running(system: System, name: str) -> None:
+    system.until("three processes", lambda: set(system.children()) == set(PROCESSES))
+    system.submit(f"long-{name}", seconds=4.0, zone="edge-b")
+    system.submit(f"short-{name}", seconds=1.0, zone="edge-b")
+    before = system.children()
     subprocess.run(["sleep", str(random.uniform(0, 2))], check=True)  # any moment of the path
     subprocess.run(["kill", "-9", str(before[name])], check=True)
     if name != "extender":
-        assert offered(whole.stack.port)
+        assert offered(system.stack.port)
     if name != "api":
-        whole.until("the API answers", lambda: report_status(whole) == 401)
+        system.until("the API answers", lambda: report_status(system) == 401)
     for job in (f"long-{name}", f"short-{name}"):
-        progress = whole.until_phase(job, "Succeeded")["progress"]
+        progress = system.until_phase(job, "Succeeded")["progress"]
         assert progress.get("failures", 0) == 0
-    whole.until("it runs again", lambda: name in whole.children())
-    after = whole.children()
+    system.until("it runs again", lambda: name in system.children())
+    after = system.children()
     assert {one for one in PROCESSES if after[one] == before[one]} == set(PROCESSES) - {name}
-    whole.until("all answer", lambda: offered(whole.stack.port) and report_status(whole) == 401)
-    whole.delete(f"long-{name}", f"short-{name}")
+    system.until("all answer", lambda: offered(system.stack.port) and report_status(system) == 401)
+    system.delete(f"long-{name}", f"short-{name}")
 
 
-def test_extender_keeps_reservations_while_planner_is_stopped(whole: Whole) -> None:
-    with stopped(whole.children()["planner"]):
-        assert offered(whole.stack.port) == ["edge-a-0", "edge-b-0"]
+def test_extender_keeps_reservations_while_planner_is_stopped(system: System) -> None:
+    with stopped(system.children()["planner"]):
+        assert offered(system.stack.port) == ["edge-a-0", "edge-b-0"]
 
 
 class Limited:
     """tranche with at most 300 open files in each process, and one more extender with a port for metrics."""
 
-    def __init__(self, whole: Whole) -> None:
-        self.whole = whole
-        stack = whole.stack
+    def __init__(self, system: System) -> None:
+        self.system = system
+        stack = system.stack
         planner = stack.commands["scheduler"]
         self.extender_port = free_port()
         self.ports = {
@@ -125,10 +125,10 @@ def limited() -> Iterator[Limited]:
         made.scheduler_command = lambda *words: with_few_files(scheduler(*words))  # type: ignore[method-assign]
         made.operator_command = lambda *words: with_few_files(operator(*words))  # type: ignore[method-assign]
         with made as stack:
-            found = Limited(Whole(cluster, stack))
+            found = Limited(System(cluster, stack))
             extender = spawn(found.command, log=cluster.directory / "extender.log")
             try:
-                found.whole.until("the extender is ready", lambda: found.is_ready(found.extender_port))
+                found.system.until("the extender is ready", lambda: found.is_ready(found.extender_port))
                 yield found
             finally:
                 extender.terminate()
@@ -139,23 +139,23 @@ def limited() -> Iterator[Limited]:
     "port", ["reports", "planner API", "planner metrics", "API metrics", "extender metrics", "operator"]
 )
 def test_idle_connections_to_one_port_leave_others_served(limited: Limited, port: str) -> None:
-    whole = limited.whole
+    system = limited.system
     name = f"beside-{port.replace(' ', '-').lower()}"
-    with ExitStack() as opened, History(str(whole.cluster.kubeconfig), LEASES) as history:
-        renewed = whole.lease()["spec"]["renewTime"]
+    with ExitStack() as opened, History(str(system.cluster.kubeconfig), LEASES) as history:
+        renewed = system.lease()["spec"]["renewTime"]
         for number in range(400):
             connection = opened.enter_context(socket.socket())
             connection.bind((f"127.0.1.{1 + number % 50}", 0))
             connection.connect(("127.0.0.1", limited.ports[port]))
-        assert offered(whole.stack.port)
+        assert offered(system.stack.port)
         assert offered(limited.extender_port)
-        assert report_status(whole) == 401
+        assert report_status(system) == 401
         assert all(limited.is_ready(one) for one in limited.ports.values())
-        whole.submit(name, seconds=1.0)
-        whole.until_phase(name, "Succeeded")
-        whole.until("the Lease is renewed", lambda: whole.lease()["spec"]["renewTime"] > renewed)
-        with urllib.request.urlopen(f"{whole.stack.url}/readyz", timeout=ANSWER_SECONDS) as reply:
+        system.submit(name, seconds=1.0)
+        system.until_phase(name, "Succeeded")
+        system.until("the Lease is renewed", lambda: system.lease()["spec"]["renewTime"] > renewed)
+        with urllib.request.urlopen(f"{system.stack.url}/readyz", timeout=ANSWER_SECONDS) as reply:
             assert reply.status == 200
         assert {one["spec"]["leaseTransitions"] for one in history.events[LEASES]} == {1}
-    whole.delete(name)
+    system.delete(name)
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 500, "the test itself opened all"

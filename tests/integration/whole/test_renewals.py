@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 from support.waiting import changes
 
 BATCHES = 50
@@ -20,43 +20,49 @@ LONG = 600.0
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
+def system() -> Iterator[System]:
     with full_stack({"edge-a": {"nodes": 1, "gpus": 1}}) as made:
         yield made
 
 
 @pytest.fixture
-def cats(whole: Whole) -> Iterator[dict[str, Any]]:
+def cats(system: System) -> Iterator[dict[str, Any]]:
     """The pod of a job of four long chunks, on the only slot."""
-    whole.submit("cats", chunks=4, seconds=LONG, preemption={"policy": "AtChunkEnd"})
-    yield whole.until("its first worker runs", lambda: running(whole))
-    whole.delete("cats", "dogs")
+    system.submit("cats", chunks=4, seconds=LONG, preemption={"policy": "AtChunkEnd"})
+    yield system.until("its first worker runs", lambda: running(system))
+    system.delete("cats", "dogs")
 
 
-def running(whole: Whole) -> dict[str, Any] | None:
-    pods = [pod for pod in whole.pods("cats") if pod["status"]["phase"] == "Running"]
+def running(system: System) -> dict[str, Any] | None:
+    pods = [pod for pod in system.pods("cats") if pod["status"]["phase"] == "Running"]
     return pods[0] if pods else None
 
 
-def window(whole: Whole) -> dict[str, Any]:
-    (planned,) = whole.status("cats")["plan"]["workers"]
+def window(system: System) -> dict[str, Any]:
+    (planned,) = system.status("cats")["plan"]["workers"]
     return dict(planned)
 
 
-def granted(whole: Whole) -> tuple[Any, ...]:
+def granted(system: System) -> tuple[Any, ...]:
     """Return the rights of its pod, without the estimates of its start and end, which may change."""
-    planned = window(whole)
+    planned = window(system)
     return planned["attempt"], planned["chunks"], planned.get("renewed")
 
 
 def ask(
-    whole: Whole, pod: dict[str, Any], fence: int, *done: int, bearer: str | None = None, job: str = "cats", **body: Any
+    system: System,
+    pod: dict[str, Any],
+    fence: int,
+    *done: int,
+    bearer: str | None = None,
+    job: str = "cats",
+    **body: Any,
 ) -> tuple[int, dict[str, Any]]:
     """Send the request of a worker that has trained these chunks; return the answer."""
     attempt = int(pod["metadata"]["labels"]["tranche.dev/attempt"])
     body = {"attempt": attempt, "fence": fence, "durable": {str(chunk): BATCHES for chunk in done}, **body}
-    url = f"{whole.stack.report_url}/v1/jobs/default/{job}/next"
-    headers = {"Authorization": f"Bearer {bearer or token(whole, pod)}"}
+    url = f"{system.stack.report_url}/v1/jobs/default/{job}/next"
+    headers = {"Authorization": f"Bearer {bearer or token(system, pod)}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=10) as got:
             return got.status, json.load(got)
@@ -65,81 +71,81 @@ def ask(
             return error.code, json.load(error)
 
 
-def ask_when_known(whole: Whole, pod: dict[str, Any], *words: int, **more: Any) -> tuple[int, dict[str, Any]]:
+def ask_when_known(system: System, pod: dict[str, Any], *words: int, **more: Any) -> tuple[int, dict[str, Any]]:
     """Ask until the replica's own watch has shown the pod; return the answer."""
-    known = lambda: (answer := ask(whole, pod, *words, **more))[0] != 503 and answer  # noqa: E731
-    found: tuple[int, dict[str, Any]] = whole.until("the replica knows the pod", known)
+    known = lambda: (answer := ask(system, pod, *words, **more))[0] != 503 and answer  # noqa: E731
+    found: tuple[int, dict[str, Any]] = system.until("the replica knows the pod", known)
     return found
 
 
-def token(whole: Whole, pod: dict[str, Any]) -> str:
+def token(system: System, pod: dict[str, Any]) -> str:
     """As the kubelet projects it into the pod."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
     spec = {"audiences": ["tranche.dev"], "expirationSeconds": 600, "boundObjectRef": bound}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
-    status, answer = whole.cluster.request("POST", path, {"spec": spec})
+    status, answer = system.cluster.request("POST", path, {"spec": spec})
     assert status == 201, answer
     return str(answer["status"]["token"])
 
 
-def uids(whole: Whole) -> list[str]:
-    return [pod["metadata"]["uid"] for pod in whole.pods("cats")]
+def uids(system: System) -> list[str]:
+    return [pod["metadata"]["uid"] for pod in system.pods("cats")]
 
 
-def test_pod_renews_chunks_until_its_slot_goes_to_another_job(whole: Whole, cats: dict[str, Any]) -> None:
-    first = window(whole)
-    status, given = ask_when_known(whole, cats, first["attempt"], 0)
+def test_pod_renews_chunks_until_its_slot_goes_to_another_job(system: System, cats: dict[str, Any]) -> None:
+    first = window(system)
+    status, given = ask_when_known(system, cats, first["attempt"], 0)
     assert (status, given["chunks"]) == (200, [1])
-    planned = window(whole)
+    planned = window(system)
     assert (planned["chunks"], planned["attempt"], planned["renewed"]) == ([1], first["attempt"], given["fence"])
-    assert whole.status("cats")["progress"]["done"] == "0"
-    assert ask(whole, cats, first["attempt"], 0) == (200, given), "an answer that was lost is given again"
+    assert system.status("cats")["progress"]["done"] == "0"
+    assert ask(system, cats, first["attempt"], 0) == (200, given), "an answer that was lost is given again"
 
-    whole.stack.kill("scheduler")
-    whole.stack.start_scheduler()
-    after = whole.until("the next one answers", lambda: answered(whole, cats, first["attempt"], 0))
+    system.stack.kill("scheduler")
+    system.stack.start_scheduler()
+    after = system.until("the next one answers", lambda: answered(system, cats, first["attempt"], 0))
     assert after == given, "also by another planner"
 
-    last = whole.until("the rate limit of the pod allows it", lambda: answered(whole, cats, given["fence"], 1))
+    last = system.until("the rate limit of the pod allows it", lambda: answered(system, cats, given["fence"], 1))
     assert last["chunks"] == [2]
-    whole.submit("dogs", seconds=1.0)
-    whole.until("dogs wait", lambda: whole.status("dogs").get("phase") == "Waiting")
-    seen = [event["object"]["metadata"] for event in changes(whole.cluster, PODS, 3)]
+    system.submit("dogs", seconds=1.0)
+    system.until("dogs wait", lambda: system.status("dogs").get("phase") == "Waiting")
+    seen = [event["object"]["metadata"] for event in changes(system.cluster, PODS, 3)]
     assert all(one["uid"] == cats["metadata"]["uid"] and "deletionTimestamp" not in one for one in seen)
-    assert uids(whole) == [cats["metadata"]["uid"]]
-    assert "deletionTimestamp" not in whole.pods("cats")[0]["metadata"]
-    way = whole.until("it is answered", lambda: answered(whole, cats, last["fence"], 2))
+    assert uids(system) == [cats["metadata"]["uid"]]
+    assert "deletionTimestamp" not in system.pods("cats")[0]["metadata"]
+    way = system.until("it is answered", lambda: answered(system, cats, last["fence"], 2))
     assert way["chunks"] == [], "at the end of its chunk it makes way: one is left"
-    whole.end_worker(cats, json.dumps({"2": BATCHES}))
-    whole.until_phase("dogs", "Succeeded")
-    ledger = whole.status("cats")["progress"]
+    system.end_worker(cats, json.dumps({"2": BATCHES}))
+    system.until_phase("dogs", "Succeeded")
+    ledger = system.status("cats")["progress"]
     assert (ledger["done"], [one["attempt"] for one in ledger["attempts"]]) == ("0-2", [first["attempt"]])
 
 
-def answered(whole: Whole, pod: dict[str, Any], fence: int, *done: int) -> dict[str, Any] | None:
+def answered(system: System, pod: dict[str, Any], fence: int, *done: int) -> dict[str, Any] | None:
     try:
-        status, given = ask(whole, pod, fence, *done)
+        status, given = ask(system, pod, fence, *done)
     except (urllib.error.URLError, ConnectionError):
         return None
     return given if status == 200 else None
 
 
-def test_renewal_by_other_or_ended_attempt_is_refused(whole: Whole, cats: dict[str, Any]) -> None:
-    attempt, bearer = window(whole)["attempt"], token(whole, cats)
-    before = granted(whole)
+def test_renewal_by_other_or_ended_attempt_is_refused(system: System, cats: dict[str, Any]) -> None:
+    attempt, bearer = window(system)["attempt"], token(system, cats)
+    before = granted(system)
     refused = {
-        "no token": (ask(whole, cats, attempt, 0, bearer="nonsense")[0], 401),
-        "for another job": (ask_when_known(whole, cats, attempt, 0, job="dogs")[0], 403),
-        "of an older attempt": (ask(whole, cats, attempt, 0, attempt=0)[0], 409),
-        "malformed": (ask(whole, cats, attempt, 0, durable={"x": 1})[0], 422),
+        "no token": (ask(system, cats, attempt, 0, bearer="nonsense")[0], 401),
+        "for another job": (ask_when_known(system, cats, attempt, 0, job="dogs")[0], 403),
+        "of an older attempt": (ask(system, cats, attempt, 0, attempt=0)[0], 409),
+        "malformed": (ask(system, cats, attempt, 0, durable={"x": 1})[0], 422),
     }
     assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
-    assert granted(whole) == before
+    assert granted(system) == before
     path = f"/api/v1/namespaces/default/pods/{cats['metadata']['name']}"
-    whole.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
-    whole.until(
+    system.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
+    system.until(
         "its successor runs",
-        lambda: (pod := running(whole)) and pod["metadata"]["uid"] not in (cats["metadata"]["uid"],),
+        lambda: (pod := running(system)) and pod["metadata"]["uid"] not in (cats["metadata"]["uid"],),
     )
-    assert ask(whole, cats, attempt, 0, bearer=bearer)[0] in (401, 403), "its pod is gone"
+    assert ask(system, cats, attempt, 0, bearer=bearer)[0] in (401, 403), "its pod is gone"

@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 
 BATCHES = 50
 SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Whole]:
+def system() -> Iterator[System]:
     with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}) as made:
         yield made
 
 
 @pytest.fixture
-def cats(whole: Whole) -> Iterator[Whole]:
+def cats(system: System) -> Iterator[System]:
     """With a job of one long chunk and a parameter server, both running."""
-    whole.submit("cats", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
-    whole.until("server and worker run", lambda: len(running(whole)) == 2)
-    yield whole
-    whole.delete("cats")
+    system.submit("cats", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
+    system.until("server and worker run", lambda: len(running(system)) == 2)
+    yield system
+    system.delete("cats")
 
 
-def running(whole: Whole) -> dict[str, dict[str, Any]]:
+def running(system: System) -> dict[str, dict[str, Any]]:
     return {
         pod["metadata"]["labels"]["tranche.dev/role"]: pod
-        for pod in whole.pods("cats")
+        for pod in system.pods("cats")
         if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
     }
 
@@ -41,11 +41,11 @@ def attempt(pod: dict[str, Any]) -> int:
     return int(pod["metadata"]["labels"]["tranche.dev/attempt"])
 
 
-def told(whole: Whole) -> dict[str, Any]:
-    return dict(whole.read("jobs/default/cats")["trained"])
+def told(system: System) -> dict[str, Any]:
+    return dict(system.read("jobs/default/cats")["trained"])
 
 
-def test_reporting_pod_has_report_address_and_worker_does_not(cats: Whole) -> None:
+def test_reporting_pod_has_report_address_and_worker_does_not(cats: System) -> None:
     pods = running(cats)
     spec = pods["ps"]["spec"]
     environment = {v["name"]: v.get("value") for v in spec["containers"][0]["env"]}
@@ -55,7 +55,7 @@ def test_reporting_pod_has_report_address_and_worker_does_not(cats: Whole) -> No
     assert all(v["name"] != "TRANCHE_API" for v in pods["worker"]["spec"]["containers"][0]["env"])
 
 
-def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: Whole) -> None:
+def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: System) -> None:
     pods = running(cats)
     assert cats.until("the job has been seen to train", lambda: told(cats)["estimated"])
     body = {"attempt": attempt(pods["ps"]), "applied": {"0": 20}, "durable": {"0": 15}, "batchSeconds": 2.5}
@@ -82,28 +82,28 @@ def test_report_by_own_pod_counts_and_other_reports_are_refused(cats: Whole) -> 
     assert {what: got for what, (got, _) in refused.items()} == {what: due for what, (_, due) in refused.items()}
 
 
-def reviews(whole: Whole) -> float:
+def reviews(system: System) -> float:
     """How many tokens the API server has been asked about."""
-    lines = str(whole.cluster.request("GET", "/metrics")[1]).splitlines()
+    lines = str(system.cluster.request("GET", "/metrics")[1]).splitlines()
     counters = [line for line in lines if line.startswith("apiserver_request_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in counters if 'resource="tokenreviews"' in line)
 
 
-def lone_pod(whole: Whole, like: dict[str, Any], number: int) -> str:
+def lone_pod(system: System, like: dict[str, Any], number: int) -> str:
     """Create a pod with the labels and the owner of that one, as another attempt; return its token."""
     name = like["metadata"]["name"].rpartition("-")[0] + f"-{number}"
     labels = {**like["metadata"]["labels"], "tranche.dev/attempt": str(number)}
     path = "/api/v1/namespaces/default/pods"
-    whole.cluster.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
-    whole.until("the name is free", lambda: whole.cluster.request("GET", f"{path}/{name}")[0] == 404)
+    system.cluster.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+    system.until("the name is free", lambda: system.cluster.request("GET", f"{path}/{name}")[0] == 404)
     spec = {"nodeName": like["spec"]["nodeName"], "containers": [{"name": "c", "image": "x"}]}
     metadata = {"name": name, "labels": labels, "ownerReferences": like["metadata"]["ownerReferences"]}
-    status, made = whole.cluster.request("POST", path, {"metadata": metadata, "spec": spec})
+    status, made = system.cluster.request("POST", path, {"metadata": metadata, "spec": spec})
     assert status == 201, made
-    return whole.pod_token(made)
+    return system.pod_token(made)
 
 
-def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> None:
+def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: System) -> None:
     like, body = running(cats)["ps"], {"attempt": 99, "applied": {"0": 20}}
     cats.stack.kill("operator")  # it deletes pods that are not in the plan
     old = lone_pod(cats, like, 99)
@@ -120,7 +120,7 @@ def test_token_is_reviewed_once_and_invalid_for_replaced_pod(cats: Whole) -> Non
     cats.stack.start_operator()
 
 
-def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: Whole) -> None:
+def test_lost_server_resets_ledger_to_checkpoint_after_restart(cats: System) -> None:
     old = running(cats)["ps"]
     bearer = cats.pod_token(old)
     body = {"attempt": attempt(old), "applied": {"0": 30}, "durable": {"0": 25}}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.full_stack import Whole, full_stack
+from support.full_stack import System, full_stack
 from support.installed_cluster import installed_cluster
 from support.operator_lab import SITE, Lab, Process, operator_command, window
 from support.waiting import eventually
@@ -20,25 +20,25 @@ def write_often(cluster: Cluster) -> None:
 
 
 def test_jobs_go_on_after_etcd_returns_to_a_backup(tmp_path: Path) -> None:
-    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}) as whole:
-        whole.submit("kept", seconds=30.0)
-        whole.submit("deleted", seconds=30.0)
-        whole.until_trained("kept", 1)
-        whole.until_trained("deleted", 1)
-        whole.cluster.back_up(tmp_path / "backup")
-        whole.delete("deleted")
-        whole.submit("forgotten", seconds=30.0)
-        write_often(whole.cluster)
-        whole.cluster.restore(tmp_path / "backup")
+    with full_stack({"edge-a": {"nodes": 2, "gpus": 1}}) as system:
+        system.submit("kept", seconds=30.0)
+        system.submit("deleted", seconds=30.0)
+        system.until_trained("kept", 1)
+        system.until_trained("deleted", 1)
+        system.cluster.back_up(tmp_path / "backup")
+        system.delete("deleted")
+        system.submit("forgotten", seconds=30.0)
+        write_often(system.cluster)
+        system.cluster.restore(tmp_path / "backup")
         for name in ("kept", "deleted"):
-            whole.until_phase(name, "Succeeded", 180.0)
-        whole.submit("later")
-        whole.until_phase("later", "Succeeded")
-        whole.until("no GPU is in use", lambda: gpus_in_use(whole) == 0)
+            system.until_phase(name, "Succeeded", 180.0)
+        system.submit("later")
+        system.until_phase("later", "Succeeded")
+        system.until("no GPU is in use", lambda: gpus_in_use(system) == 0)
 
 
-def gpus_in_use(whole: Whole) -> int:
-    sites = whole.read("overview")["sites"]
+def gpus_in_use(system: System) -> int:
+    sites = system.read("overview")["sites"]
     return sum(int(site["usedGpus"]) for site in sites)
 
 
@@ -59,6 +59,6 @@ def test_operator_without_lease_follows_a_restored_etcd(tmp_path: Path) -> None:
         lab.has_pods("after-worker-0-1", job="after")
         lab.bind("before-worker-0-1")
         eventually(lambda: lab.status("before").get("phase") == "Running")
-        assert process.process.poll() is None, process.said()
-        assert "are restarting: RuntimeError: the resource versions have gone back" in process.said()
+        assert process.process.poll() is None, process.log_text()
+        assert "are restarting: RuntimeError: the resource versions have gone back" in process.log_text()
         process.kill()

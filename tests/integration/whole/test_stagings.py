@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, Whole, declare_site
+from support.full_stack import API, System, declare_site
 from support.object_history import History
 from tranche.kube.client.leader_election import LeaseSettings
 
@@ -17,14 +17,14 @@ CHUNKS = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _two_sites(whole: Whole) -> None:
+def _two_sites(system: System) -> None:
     """A link of one second a chunk by its promise; pods take four for all five."""
     for name, other in (("edge-a", "edge-b"), ("edge-b", "edge-a")):
         links = [{"to": other, "bandwidth": "8M"}]
-        declare_site(whole.cluster, name, links=links)
+        declare_site(system.cluster, name, links=links)
 
 
-def submit(whole: Whole, name: str, *, exit_code: int = 0, chunk_seconds: float = 8.0, **spec: Any) -> None:
+def submit(system: System, name: str, *, exit_code: int = 0, chunk_seconds: float = 8.0, **spec: Any) -> None:
     """Five chunks, of which two find a GPU where the data are; the rest of the GPUs are at the other site."""
     annotations = {
         "kwok.tranche.dev/run-seconds": str(STAGING_SECONDS),
@@ -33,16 +33,16 @@ def submit(whole: Whole, name: str, *, exit_code: int = 0, chunk_seconds: float 
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
     data = {"chunks": CHUNKS, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a"}
-    whole.submit(name, chunks=CHUNKS, seconds=chunk_seconds, data={**data, "staging": {"template": template}}, **spec)
+    system.submit(name, chunks=CHUNKS, seconds=chunk_seconds, data={**data, "staging": {"template": template}}, **spec)
 
 
-def staging_pods(whole: Whole, name: str) -> list[dict[str, Any]]:
-    return [pod for pod in whole.pods(name) if pod["metadata"]["labels"]["tranche.dev/role"] == "staging"]
+def staging_pods(system: System, name: str) -> list[dict[str, Any]]:
+    return [pod for pod in system.pods(name) if pod["metadata"]["labels"]["tranche.dev/role"] == "staging"]
 
 
-def bound(whole: Whole, name: str) -> list[dict[str, Any]]:
+def bound(system: System, name: str) -> list[dict[str, Any]]:
     """Return the staging pods of a job that have a node."""
-    return [pod for pod in staging_pods(whole, name) if pod["spec"].get("nodeName")]
+    return [pod for pod in staging_pods(system, name) if pod["spec"].get("nodeName")]
 
 
 def sites_of_windows(job: dict[str, Any]) -> set[str]:
@@ -92,11 +92,11 @@ def assert_one_pod_brought_the_data(history: History, name: str) -> None:
     assert len(pods) == 1, pods
 
 
-def test_window_at_other_site_opens_after_staging_pod_succeeds(whole: Whole) -> None:
-    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(whole, "staged")
-        (pod,), job = whole.until(
-            "a staging pod runs", lambda: (pods := bound(whole, "staged")) and (pods, whole.job("staged"))
+def test_window_at_other_site_opens_after_staging_pod_succeeds(system: System) -> None:
+    with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(system, "staged")
+        (pod,), job = system.until(
+            "a staging pod runs", lambda: (pods := bound(system, "staged")) and (pods, system.job("staged"))
         )
         assert pod["metadata"]["name"].startswith("staged-staging-edge-b-")
         assert pod["spec"]["nodeName"].startswith("edge-b")
@@ -105,65 +105,65 @@ def test_window_at_other_site_opens_after_staging_pod_succeeds(whole: Whole) -> 
         assert variables["TRANCHE_CHUNKS"] == "0,1,2,3,4"
         assert job["status"]["plan"]["staging"][0]["chunks"] == "0-4"
         assert sites_of_windows(job) == {"edge-a"}
-        status = whole.until_phase("staged", "Succeeded")
+        status = system.until_phase("staged", "Succeeded")
     assert status["progress"]["failures"] == 0
     assert_windows_waited(history, "staged")
     assert_one_pod_brought_the_data(history, "staged")
-    whole.until(
+    system.until(
         "staging pods are counted",
         lambda: all(
-            "tranche.dev/ledger" not in pod["metadata"].get("finalizers", ()) for pod in staging_pods(whole, "staged")
+            "tranche.dev/ledger" not in pod["metadata"].get("finalizers", ()) for pod in staging_pods(system, "staged")
         ),
     )
-    whole.delete("staged")
+    system.delete("staged")
 
 
-def test_a_parameter_server_starts_near_the_data(whole: Whole) -> None:
+def test_a_parameter_server_starts_near_the_data(system: System) -> None:
     server = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
     data = {"chunks": 1, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-b"}
-    whole.submit("near", seconds=60.0, data=data, parameterServers={"template": {"spec": server}})
-    plan = whole.until("a server", lambda: (p := whole.status("near").get("plan", {})).get("parameterServers") and p)
+    system.submit("near", seconds=60.0, data=data, parameterServers={"template": {"spec": server}})
+    plan = system.until("a server", lambda: (p := system.status("near").get("plan", {})).get("parameterServers") and p)
     assert [one["site"] for one in plan["parameterServers"]] == ["edge-b"], "any site has room for it"
-    whole.delete("near")
+    system.delete("near")
 
 
-def test_staging_survives_killed_scheduler_and_operator(whole: Whole) -> None:
-    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(whole, "killed", chunk_seconds=20.0)
-        whole.until("a staging pod runs", lambda: bound(whole, "killed"))
+def test_staging_survives_killed_scheduler_and_operator(system: System) -> None:
+    with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(system, "killed", chunk_seconds=20.0)
+        system.until("a staging pod runs", lambda: bound(system, "killed"))
         for process in ("scheduler", "operator"):
-            whole.stack.kill(process)
-        whole.stack.start_scheduler()
-        whole.stack.start_operator()
-        whole.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(whole.job("killed")))
-        whole.until_phase("killed", "Succeeded")
+            system.stack.kill(process)
+        system.stack.start_scheduler()
+        system.stack.start_operator()
+        system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("killed")))
+        system.until_phase("killed", "Succeeded")
     assert_windows_waited(history, "killed")
     assert_one_pod_brought_the_data(history, "killed")
-    whole.delete("killed")
+    system.delete("killed")
 
 
-def test_staging_finished_without_scheduler_counts_after_restart(whole: Whole) -> None:
-    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(whole, "unseen", chunk_seconds=20.0)
-        whole.until("a staging pod runs", lambda: bound(whole, "unseen"))
-        whole.stack.kill("scheduler")
-        (pod,) = whole.until(
+def test_staging_finished_without_scheduler_counts_after_restart(system: System) -> None:
+    with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(system, "unseen", chunk_seconds=20.0)
+        system.until("a staging pod runs", lambda: bound(system, "unseen"))
+        system.stack.kill("scheduler")
+        (pod,) = system.until(
             "it has succeeded",
-            lambda: [p for p in staging_pods(whole, "unseen") if p["status"]["phase"] == "Succeeded"],
+            lambda: [p for p in staging_pods(system, "unseen") if p["status"]["phase"] == "Succeeded"],
         )
         assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"]
-        whole.stack.start_scheduler()
-        whole.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(whole.job("unseen")))
-        whole.until_phase("unseen", "Succeeded")
+        system.stack.start_scheduler()
+        system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("unseen")))
+        system.until_phase("unseen", "Succeeded")
     assert_windows_waited(history, "unseen")
     assert_one_pod_brought_the_data(history, "unseen")
-    whole.delete("unseen")
+    system.delete("unseen")
 
 
-def test_job_with_failed_staging_trains_at_its_data_site(whole: Whole) -> None:
-    with History(str(whole.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(whole, "failing", exit_code=3, chunk_seconds=4.0, runPolicy={"backoffLimit": 0})
-        status = whole.until_phase("failing", "Succeeded")
+def test_job_with_failed_staging_trains_at_its_data_site(system: System) -> None:
+    with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
+        submit(system, "failing", exit_code=3, chunk_seconds=4.0, runPolicy={"backoffLimit": 0})
+        status = system.until_phase("failing", "Succeeded")
     plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]
     conditions = [one for job in plans for one in job.get("status", {}).get("conditions", ())]
     text = "1 staging pod for site edge-b failed; no more are created, so chunks train where their data is"
@@ -173,32 +173,32 @@ def test_job_with_failed_staging_trains_at_its_data_site(whole: Whole) -> None:
     assert status["progress"]["failures"] == 0
     assert set().union(*map(sites_of_windows, plans)) == {"edge-a"}
     path = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=failing,reason=StagingFailed"
-    whole.until("the event", lambda: whole.cluster.request("GET", path)[1]["items"])
-    whole.delete("failing")
+    system.until("the event", lambda: system.cluster.request("GET", path)[1]["items"])
+    system.delete("failing")
 
 
-def learnt_factor(whole: Whole) -> float | None:
+def learnt_factor(system: System) -> float | None:
     """Return measured over promised time of uploads from the leader's Lease; None if nothing was learned."""
-    told = json.loads(whole.lease()["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
+    told = json.loads(system.lease()["metadata"].get("annotations", {}).get("tranche.dev/memory", "{}"))
     found = [one["factor"] for one in told.get("links", ()) if (one["origin"], one["target"]) == ("edge-a", "edge-b")]
     return float(found[0]) if found else None
 
 
-def test_restarted_scheduler_keeps_learnt_transfer_factor(whole: Whole) -> None:
-    submit(whole, "teacher", chunk_seconds=2.0)
-    whole.until_phase("teacher", "Succeeded")
-    whole.delete("teacher")  # only the Lease has a record of it now
+def test_restarted_scheduler_keeps_learnt_transfer_factor(system: System) -> None:
+    submit(system, "teacher", chunk_seconds=2.0)
+    system.until_phase("teacher", "Succeeded")
+    system.delete("teacher")  # only the Lease has a record of it now
     deleted = datetime.now(UTC)
-    whole.until("a renewal after that", lambda: datetime.fromisoformat(whole.lease()["spec"]["renewTime"]) > deleted)
-    factor, term = learnt_factor(whole), whole.term()
+    system.until("a renewal after that", lambda: datetime.fromisoformat(system.lease()["spec"]["renewTime"]) > deleted)
+    factor, term = learnt_factor(system), system.term()
     assert factor is not None
-    whole.stack.kill("scheduler")
-    whole.stack.start_scheduler()
-    whole.until(
+    system.stack.kill("scheduler")
+    system.stack.start_scheduler()
+    system.until(
         "a renewal by who has taken over",
         lambda: (
-            (spec := whole.lease()["spec"])["leaseTransitions"] > term
+            (spec := system.lease()["spec"])["leaseTransitions"] > term
             and spec["leaseDurationSeconds"] == LeaseSettings().duration_seconds
         ),
     )
-    assert learnt_factor(whole) == pytest.approx(factor, 1e-5), "the new one writes the factor that it uses"
+    assert learnt_factor(system) == pytest.approx(factor, 1e-5), "the new one writes the factor that it uses"

@@ -1,65 +1,65 @@
 """From kubectl apply to Succeeded, on a real control plane."""
 
-from support.full_stack import Whole, is_running
+from support.full_stack import System, is_running
 
 
-def test_applied_job_is_planned_bound_and_succeeds(whole: Whole) -> None:
-    whole.submit("first", chunks=3, seconds=0.5)
-    status = whole.until_phase("first", "Succeeded")
+def test_applied_job_is_planned_bound_and_succeeds(system: System) -> None:
+    system.submit("first", chunks=3, seconds=0.5)
+    status = system.until_phase("first", "Succeeded")
     assert status["progress"]["chunks"] == "3/3"
     assert status["progress"]["done"] == "0-2"
     assert status["completionTime"]
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
     assert conditions["Planned"] == "True"
     assert conditions["Complete"] == "True"
-    pods = whole.pods("first")
+    pods = system.pods("first")
     assert all(p["spec"]["schedulerName"] == "tranche" and p["spec"]["nodeName"] for p in pods)
-    whole.until("its pods are let go", lambda: not any(p["metadata"].get("finalizers") for p in whole.pods("first")))
-    whole.delete("first")
+    system.until("its pods are let go", lambda: not any(p["metadata"].get("finalizers") for p in system.pods("first")))
+    system.delete("first")
 
 
 def test_job_with_less_work_preempts_and_victim_resumes_later(
-    whole: Whole,
+    system: System,
 ) -> None:
-    whole.submit("large", chunks=2, seconds=60.0, zone="edge-a")
-    whole.until_running("large", 2)
-    whole.until_trained("large", 2)
-    whole.submit("small", chunks=1, seconds=1.0, zone="edge-a")
-    waiting = whole.until("a victim", lambda: whole.status("large")["progress"]["preemptions"])
+    system.submit("large", chunks=2, seconds=60.0, zone="edge-a")
+    system.until_running("large", 2)
+    system.until_trained("large", 2)
+    system.submit("small", chunks=1, seconds=1.0, zone="edge-a")
+    waiting = system.until("a victim", lambda: system.status("large")["progress"]["preemptions"])
     assert waiting == 1
-    partial = whole.status("large")["progress"]["running"]
+    partial = system.status("large")["progress"]["running"]
     assert partial
     assert 1 <= partial[0]["batches"] < 50
-    whole.until_phase("small", "Succeeded")
-    status = whole.complete("large")
+    system.until_phase("small", "Succeeded")
+    status = system.complete("large")
     assert status["progress"]["chunks"] == "2/2"
-    resumed = [p for p in whole.pods("large") if "tranche.dev/attempt" in p["metadata"]["labels"]]
+    resumed = [p for p in system.pods("large") if "tranche.dev/attempt" in p["metadata"]["labels"]]
     environment = [
         {e["name"]: e.get("value") for e in p["spec"]["containers"][0]["env"]}.get("TRANCHE_RESUME") for p in resumed
     ]
     assert any(environment), "no attempt received a point to resume from"
     ended = {a["reason"] for a in status["progress"]["attempts"]}
     assert "Preempted" in ended
-    whole.delete("large", "small")
+    system.delete("large", "small")
 
 
-def test_two_jobs_whose_short_lists_overlap_both_run(whole: Whole) -> None:
-    whole.submit("wide", gpus=8, seconds=300.0)
-    whole.submit("narrow", chunks=2, seconds=300.0)
-    whole.until("both run", lambda: {whole.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
-    whole.complete("wide", "narrow")
-    whole.delete("wide", "narrow")
+def test_two_jobs_whose_short_lists_overlap_both_run(system: System) -> None:
+    system.submit("wide", gpus=8, seconds=300.0)
+    system.submit("narrow", chunks=2, seconds=300.0)
+    system.until("both run", lambda: {system.status(j).get("phase") for j in ("wide", "narrow")} == {"Running"})
+    system.complete("wide", "narrow")
+    system.delete("wide", "narrow")
 
 
 def test_waiting_job_has_planned_times_and_an_explanation(
-    whole: Whole,
+    system: System,
 ) -> None:
-    whole.submit("ahead", chunks=2, seconds=600.0, zone="edge-a")
-    whole.until_phase("ahead", "Running")
-    whole.submit("behind", chunks=2, seconds=3000.0, zone="edge-a")
-    plan = whole.until(
+    system.submit("ahead", chunks=2, seconds=600.0, zone="edge-a")
+    system.until_phase("ahead", "Running")
+    system.submit("behind", chunks=2, seconds=3000.0, zone="edge-a")
+    plan = system.until(
         "a plan",
-        lambda: whole.status("behind").get("plan", {}).get("estimatedCompletion") and whole.status("behind")["plan"],
+        lambda: system.status("behind").get("plan", {}).get("estimatedCompletion") and system.status("behind")["plan"],
     )
     assert plan["explanation"].startswith("waits for 1 GPU at ")
     assert "behind default/ahead, which has less work left" in plan["explanation"]
@@ -67,108 +67,108 @@ def test_waiting_job_has_planned_times_and_an_explanation(
 
     def agree() -> bool:
         """The read API has a watch of its own, and the time in the explanation is renewed each second."""
-        return bool(whole.read("jobs/default/behind")["explanation"] == whole.status("behind")["plan"]["explanation"])
+        return bool(system.read("jobs/default/behind")["explanation"] == system.status("behind")["plan"]["explanation"])
 
-    whole.until("the read API says the same", agree)
-    assert not whole.pods("behind")
-    whole.delete("behind", "ahead")
+    system.until("the read API says the same", agree)
+    assert not system.pods("behind")
+    system.delete("behind", "ahead")
 
 
-def running_pods(whole: Whole, job: str) -> set[str]:
+def running_pods(system: System, job: str) -> set[str]:
     """The names of the pods of a job that run."""
-    return {pod["metadata"]["name"] for pod in whole.pods(job) if is_running(pod)}
+    return {pod["metadata"]["name"] for pod in system.pods(job) if is_running(pod)}
 
 
-def test_planner_killed_and_restarted_loses_nothing(whole: Whole) -> None:
-    whole.submit("steady", chunks=6, seconds=300.0, zone="edge-a")
+def test_planner_killed_and_restarted_loses_nothing(system: System) -> None:
+    system.submit("steady", chunks=6, seconds=300.0, zone="edge-a")
     for _ in range(3):
-        whole.until("both workers run", lambda: len(running_pods(whole, "steady")) == 2)
-        whole.stack.kill("scheduler")
-        whole.end_workers("steady")
-        whole.stack.start_scheduler()
-    status = whole.until_phase("steady", "Succeeded")
+        system.until("both workers run", lambda: len(running_pods(system, "steady")) == 2)
+        system.stack.kill("scheduler")
+        system.end_workers("steady")
+        system.stack.start_scheduler()
+    status = system.until_phase("steady", "Succeeded")
     assert status["progress"]["chunks"] == "6/6"
     assert status["progress"]["preemptions"] == 0
     assert status["progress"]["failures"] == 0
     assert status["plan"]["attempts"] == 6, "a restart trained a chunk twice"
-    whole.delete("steady")
+    system.delete("steady")
 
 
-def test_operator_killed_and_restarted_loses_nothing(whole: Whole) -> None:
-    whole.submit("patient", chunks=6, seconds=3.0, zone="edge-a")
-    whole.until_phase("patient", "Running")
-    whole.stack.kill("operator")
-    whole.until("all workers end while no operator runs", lambda: not running_pods(whole, "patient"))
-    whole.stack.start_operator()
-    status = whole.until_phase("patient", "Succeeded")
+def test_operator_killed_and_restarted_loses_nothing(system: System) -> None:
+    system.submit("patient", chunks=6, seconds=3.0, zone="edge-a")
+    system.until_phase("patient", "Running")
+    system.stack.kill("operator")
+    system.until("all workers end while no operator runs", lambda: not running_pods(system, "patient"))
+    system.stack.start_operator()
+    status = system.until_phase("patient", "Succeeded")
     assert status["plan"]["attempts"] == 6
-    whole.delete("patient")
+    system.delete("patient")
 
 
-def test_failing_job_fails_at_backoff_limit_and_others_run_on(whole: Whole) -> None:
-    whole.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
-    whole.submit("sound", seconds=0.5)
-    status = whole.until_phase("broken", "Failed")
+def test_failing_job_fails_at_backoff_limit_and_others_run_on(system: System) -> None:
+    system.submit("broken", seconds=0.2, exit_code=3, runPolicy={"backoffLimit": 0})
+    system.submit("sound", seconds=0.5)
+    status = system.until_phase("broken", "Failed")
     assert status["progress"]["attempts"][-1]["exitCode"] == 3
     assert "backoffLimit" in status["plan"]["explanation"]
-    whole.until_phase("sound", "Succeeded")
-    whole.delete("broken", "sound")
+    system.until_phase("sound", "Succeeded")
+    system.delete("broken", "sound")
 
 
-def test_pods_of_a_job_after_its_deadline_are_counted(whole: Whole) -> None:
-    whole.submit("late", chunks=2, seconds=600.0, zone="edge-a")
-    whole.until("both workers run", lambda: len(running_pods(whole, "late")) == 2)
-    whole.change("late", {"runPolicy": {"activeDeadlineSeconds": 5}})  # at first, it could pass before the pods run
-    whole.until_phase("late", "Failed")
-    whole.until("a plan without pods", lambda: whole.status("late")["plan"].get("workers") == [])
-    status = whole.status("late")
+def test_pods_of_a_job_after_its_deadline_are_counted(system: System) -> None:
+    system.submit("late", chunks=2, seconds=600.0, zone="edge-a")
+    system.until("both workers run", lambda: len(running_pods(system, "late")) == 2)
+    system.change("late", {"runPolicy": {"activeDeadlineSeconds": 5}})  # at first, it could pass before the pods run
+    system.until_phase("late", "Failed")
+    system.until("a plan without pods", lambda: system.status("late")["plan"].get("workers") == [])
+    status = system.status("late")
     assert status["plan"]["explanation"].startswith("failed: not done 5 s after its first pod was created")
     assert "estimatedCompletion" not in status["plan"]
     assert sum(status["progress"]["attemptTotals"].values()) == 2
     assert sum(site["gpuSeconds"] for site in status["progress"]["sites"]) > 0
-    whole.delete("late")
+    system.delete("late")
 
 
-def test_deleting_a_running_job_removes_its_pods_and_service(whole: Whole) -> None:
-    whole.submit("doomed", chunks=2, seconds=60.0)
-    whole.until_phase("doomed", "Running")
-    whole.delete("doomed")
+def test_deleting_a_running_job_removes_its_pods_and_service(system: System) -> None:
+    system.submit("doomed", chunks=2, seconds=60.0)
+    system.until_phase("doomed", "Running")
+    system.delete("doomed")
     path = "/api/v1/namespaces/default/services/doomed"
-    whole.until("service gone", lambda: whole.cluster.request("GET", path)[0] == 404)
+    system.until("service gone", lambda: system.cluster.request("GET", path)[0] == 404)
 
 
-def test_a_suspended_job_stops_and_goes_on_where_it_was(whole: Whole) -> None:
-    whole.submit("pausing", chunks=1, seconds=60.0)
-    whole.until_phase("pausing", "Running")
-    whole.until_trained("pausing", 2)
+def test_a_suspended_job_stops_and_goes_on_where_it_was(system: System) -> None:
+    system.submit("pausing", chunks=1, seconds=60.0)
+    system.until_phase("pausing", "Running")
+    system.until_trained("pausing", 2)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/pausing"
     kind = "application/merge-patch+json"
-    whole.cluster.request("PATCH", path, {"spec": {"suspend": True}}, kind)
-    whole.until_phase("pausing", "Suspended")
-    (saved,) = whole.until("its work is counted", lambda: whole.status("pausing")["progress"].get("running"))
+    system.cluster.request("PATCH", path, {"spec": {"suspend": True}}, kind)
+    system.until_phase("pausing", "Suspended")
+    (saved,) = system.until("its work is counted", lambda: system.status("pausing")["progress"].get("running"))
     assert saved["batches"] >= 1
-    whole.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
-    whole.complete("pausing")
-    whole.delete("pausing")
+    system.cluster.request("PATCH", path, {"spec": {"suspend": False}}, kind)
+    system.complete("pausing")
+    system.delete("pausing")
 
 
-def planned_reason(whole: Whole, job: str) -> str:
+def planned_reason(system: System, job: str) -> str:
     """Return the reason of the condition Planned."""
-    (planned,) = [one for one in whole.status(job)["conditions"] if one["type"] == "Planned"]
+    (planned,) = [one for one in system.status(job)["conditions"] if one["type"] == "Planned"]
     return str(planned["reason"])
 
 
-def test_unreadable_job_stops_and_goes_on_when_it_is_corrected(whole: Whole) -> None:
-    whole.submit("bloated", chunks=1, seconds=600.0)
+def test_unreadable_job_stops_and_goes_on_when_it_is_corrected(system: System) -> None:
+    system.submit("bloated", chunks=1, seconds=600.0)
     path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/bloated"
     kind = "application/merge-patch+json"
-    whole.until_phase("bloated", "Running")
+    system.until_phase("bloated", "Running")
     for text, is_readable in (("x" * 300_000, False), (None, True)):
         template = {"metadata": {"annotations": {"note": text}}}
-        status, _ = whole.cluster.request("PATCH", path, {"spec": {"workers": {"template": template}}}, kind)
+        status, _ = system.cluster.request("PATCH", path, {"spec": {"workers": {"template": template}}}, kind)
         assert status == 200
-        whole.until("it is followed", lambda ok=is_readable: any(map(is_running, whole.pods("bloated"))) is ok)  # type: ignore[misc]
+        system.until("it is followed", lambda ok=is_readable: any(map(is_running, system.pods("bloated"))) is ok)  # type: ignore[misc]
         reason = "Planned" if is_readable else "InvalidSpec"
-        whole.until(f"the condition says {reason}", lambda due=reason: planned_reason(whole, "bloated") == due)  # type: ignore[misc]
-    assert whole.status("bloated")["progress"]["failures"] == 0
-    whole.delete("bloated")
+        system.until(f"the condition says {reason}", lambda due=reason: planned_reason(system, "bloated") == due)  # type: ignore[misc]
+    assert system.status("bloated")["progress"]["failures"] == 0
+    system.delete("bloated")
