@@ -9,7 +9,7 @@ from support.builders import job, node, planner
 from tranche.model import Site
 from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import JobSubmitted, NodeChanged, Planner, WorkerStarted
-from tranche.planner.scheduling.gpu_choice import OVERDUE, worthwhile
+from tranche.planner.scheduling.gpu_choice import OVERDUE, nodes_to_start_on
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
 
@@ -63,7 +63,7 @@ def test_node_is_used_if_a_chunk_ends_first_there(
     chosen = [known for known in one.cluster.nodes.values() if known.free_gpus]
     chunks += len(chosen)  # at least one for each node
     state, waiting = JobState(job("asks", chunks=chunks, seconds=seconds)), list(range(chunks))
-    kept, _ = worthwhile(one.cluster, state, chosen, waiting, NOW, first=True)
+    kept, _ = nodes_to_start_on(one.cluster, state, chosen, waiting, NOW, first=True)
     assert {known.node.name for known in kept} == plainly_kept(one, state, chosen, waiting)
 
 

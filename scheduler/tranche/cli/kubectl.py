@@ -80,7 +80,7 @@ def cluster_options(command: Command) -> Command:
 
 
 @contextmanager
-def opened(values: dict[str, Any]) -> "Iterator[Client]":
+def open_client(values: dict[str, Any]) -> "Iterator[Client]":
     """Open a client from the options; client errors end the command with one line.
 
     Raises:
@@ -129,7 +129,7 @@ def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
 
     Running jobs come first, then waiting jobs, each by planned completion.
     """
-    with opened(values) as client:
+    with open_client(values) as client:
         jobs = client.queue(all_namespaces=all_namespaces, over=over)
         place = "" if all_namespaces else client.namespace
         absent = client.scheduler_absence()
@@ -142,7 +142,7 @@ def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
 @cluster_options
 def why(job: str, **values: Any) -> None:
     """Explain in one sentence what JOB does or waits for."""
-    with opened(values) as client:
+    with open_client(values) as client:
         sentence = client.why(job)
         row = {"namespace": client.namespace, "name": job, "explanation": sentence}
         expected, absent = completion_text(client.plan(job)), client.scheduler_absence()
@@ -163,7 +163,7 @@ def plan(job: str, chunks: bool, system_namespace: str, **values: Any) -> None:
 
     With --chunks, this command reads the whole cluster and runs its own planner.
     """
-    with opened(values) as client:
+    with open_client(values) as client:
         if not chunks:
             detail = client.plan(job)
             absent = client.scheduler_absence(system_namespace)
@@ -191,7 +191,7 @@ def history(job: str, log_lines: int, **values: Any) -> None:
 
     An attempt has times, node, outcome, exit code and last log lines.
     """
-    with opened(values) as client:
+    with open_client(values) as client:
         job_history = client.history(job, log_lines=log_lines)
     answer(
         values, job_history, "\n".join(part for part in (attempts_text(job_history), event_text(job_history)) if part)
@@ -212,7 +212,7 @@ def export(all_namespaces: bool, gpu_resources: GpuResources, **values: Any) -> 
     """
     from tranche.client.cluster_export import snapshot
 
-    with opened(values) as client:
+    with open_client(values) as client:
         namespace = "" if all_namespaces else client.namespace
         objects, notes = client.call(snapshot(client.session, namespace, gpu_resources))
     click.echo(_json(objects, indent=1))
@@ -243,7 +243,7 @@ def usage(
     """
     from tranche.client.job_usage import by_namespace
 
-    with opened(values) as client:
+    with open_client(values) as client:
         jobs = client.usage(
             all_namespaces=all_namespaces, since=_utc(since), until=_utc(until), system_namespace=system_namespace
         )
@@ -270,7 +270,7 @@ def whatif(filename: str, system_namespace: str, **values: Any) -> None:
     """
     from tranche.client.manifest import read_manifest
 
-    with opened(values) as client:
+    with open_client(values) as client:
         manifest = read_manifest(sys.stdin.read() + "\n", "stdin") if filename == "-" else None
         result = client.what_if(manifest or Path(filename), values["namespace"], system_namespace=system_namespace)
     answer(values, result, whatif_text(result))

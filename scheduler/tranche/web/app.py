@@ -145,10 +145,10 @@ def create_page_app(
     app.add_exception_handler(Refusal, _refused)
     add_error_handlers(app)
     app.include_router(static_files())
-    app.include_router(_overview(context, guard))
-    app.include_router(_many(context, guard))
-    app.include_router(_one(context, guard))
-    app.include_router(_parts_of_one(context, guard))
+    app.include_router(_overview_routes(context, guard))
+    app.include_router(_list_routes(context, guard))
+    app.include_router(_job_routes(context, guard))
+    app.include_router(_job_part_routes(context, guard))
     if planning.what_if is not None:
         app.include_router(what_if_routes(board, client, planning.what_if, guard, clock))
     if actions:
@@ -156,7 +156,7 @@ def create_page_app(
     return app
 
 
-def _overview(context: WebContext, guard: Guard) -> APIRouter:
+def _overview_routes(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
     board = context.board
 
@@ -203,7 +203,7 @@ def _overview(context: WebContext, guard: Guard) -> APIRouter:
     return router
 
 
-def _many(context: WebContext, guard: Guard) -> APIRouter:
+def _list_routes(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
     board = context.board
 
@@ -246,7 +246,7 @@ def _many(context: WebContext, guard: Guard) -> APIRouter:
     return router
 
 
-def _one(context: WebContext, guard: Guard) -> APIRouter:
+def _job_routes(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
 
     @router.get("/jobs/{namespace}/{name}")
@@ -279,7 +279,7 @@ def _one(context: WebContext, guard: Guard) -> APIRouter:
     return router
 
 
-def _parts_of_one(context: WebContext, guard: Guard) -> APIRouter:
+def _job_part_routes(context: WebContext, guard: Guard) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"])
 
     @router.get("/jobs/{namespace}/{name}/chunks")

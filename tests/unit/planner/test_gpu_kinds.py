@@ -20,7 +20,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.learned_state import learned_state_of, recall
-from tranche.planner.scheduling.gpu_choice import worthwhile
+from tranche.planner.scheduling.gpu_choice import nodes_to_start_on
 
 LABEL = "nvidia.com/gpu.product"
 FAST, SLOW = "A100", "T4"
@@ -105,7 +105,7 @@ def test_gpu_beside_the_server_is_faster_than_its_kind() -> None:
     state = one.cluster.jobs["default/j"]
     (beside,) = {server.planned.node for server in state.servers}
     chosen = [one.cluster.nodes[name] for name in ("a", "b")]
-    kept, _ = worthwhile(one.cluster, state, chosen, [0], 0.0, first=False)
+    kept, _ = nodes_to_start_on(one.cluster, state, chosen, [0], 0.0, first=False)
     assert [known.node.name for known in kept] == [beside]
 
 

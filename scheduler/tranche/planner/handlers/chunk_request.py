@@ -105,7 +105,7 @@ def _next_chunks(context: PlannerContext, state: JobState, run: TrackedWindow, n
     if not sited and node is not None:
         waiting = [chunk for chunk in waiting if chunk not in state.cloud and state.is_at(chunk, run.home.site, now)]
     if node is not None and waiting and gpu_choice.has_kinds(context.cluster, state):
-        kept, _ = gpu_choice.worthwhile(context.cluster, state, [node], waiting, now, first=False)
+        kept, _ = gpu_choice.nodes_to_start_on(context.cluster, state, [node], waiting, now, first=False)
         if not kept:  # they complete sooner on a faster GPU of the job
             return ()
     return tuple(waiting[: chunks_of_window(state, run.batch_seconds)])

@@ -19,7 +19,7 @@ from tranche.planner.data_staging import is_given_up
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.chunk_split import MIN_TRAINED_SECONDS, has_trained, may_split, stop_to_move
 from tranche.planner.scheduling.data_replication import copy
-from tranche.planner.scheduling.gpu_choice import has_kinds, worthwhile
+from tranche.planner.scheduling.gpu_choice import has_kinds, nodes_to_start_on
 from tranche.planner.scheduling.placement import free_hosts
 from tranche.planner.unplaced_pods import preempts_any
 from tranche.state.cluster import ClusterState
@@ -133,7 +133,7 @@ def _keeps_work(state: JobState) -> bool:
 def _would_start(cluster: ClusterState, state: JobState, run: TrackedWindow, move: _Move, now: float) -> bool:
     """Return whether the chunks would start there, and not wait for a still faster GPU that another window holds."""
     node, chunks = cluster.nodes[move.node], [chunk for chunk in run.window.chunks if chunk not in state.done]
-    kept, _ = worthwhile(cluster, state, [node], chunks, now, first=True)
+    kept, _ = nodes_to_start_on(cluster, state, [node], chunks, now, first=True)
     return bool(kept)
 
 

@@ -62,7 +62,7 @@ def site_batch_seconds(cluster: ClusterState, state: JobState, site: str) -> flo
     return min([_pace(cluster, state, node) for node in one_each])
 
 
-def worthwhile(
+def nodes_to_start_on(
     cluster: ClusterState,
     state: JobState,
     chosen: list[NodeState],

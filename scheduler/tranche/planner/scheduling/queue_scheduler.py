@@ -333,7 +333,7 @@ def _take_free(
     if chosen and weighs and not job.is_gang:
         waits = state.waiting_at(site, now) if site else state.waiting
         elsewhere = _free_elsewhere(context.cluster, state, site, waits, order, now) if site else []
-        kept, later = gpu_choice.worthwhile(
+        kept, later = gpu_choice.nodes_to_start_on(
             context.cluster, state, chosen, waits, now, first=first, elsewhere=elsewhere
         )
         if later is not None:
