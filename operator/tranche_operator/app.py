@@ -132,7 +132,7 @@ class Operator:
         await report_ca.follow(self._client, authority, *source, self._reader.all_pods)
 
     def _note_job(self, key: str, job: Mapping[str, Any], gone: bool, relevant: bool) -> None:
-        self._cache.jobs.heard(time.monotonic())
+        self._cache.jobs.note_watch_event(time.monotonic())
         if gone:
             self._cache.jobs.note_deletion(key, job["metadata"]["uid"])
         else:

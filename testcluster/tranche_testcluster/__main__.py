@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "build":
             for name, path in binary_cache.ensure(*options.names).items():
-                _say(f"{name:<24} {path}")
+                _print_line(f"{name:<24} {path}")
         elif options.command == "run":
             return _run(options.words)
         else:
@@ -83,8 +83,8 @@ def _up(options: argparse.Namespace) -> None:
         cluster.start_scheduler(config)
         if cloud is not None:
             cluster.start_autoscaler(cloud)
-        _say(f"export KUBECONFIG={cluster.kubeconfig}")
-        _say(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
+        _print_line(f"export KUBECONFIG={cluster.kubeconfig}")
+        _print_line(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
         ends = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         signal.sigwait(ends)
@@ -111,7 +111,7 @@ def _run(words: list[str]) -> int:
         return subprocess.run(words, env=environment, check=False).returncode  # noqa: S603 - the user's own command
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

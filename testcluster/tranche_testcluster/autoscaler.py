@@ -50,11 +50,11 @@ class Program:
                 await self._poll()
             except (OSError, ClusterError) as error:
                 if not self._silent:
-                    _say(f"no answer, trying again: {error}")
+                    _print_line(f"no answer, trying again: {error}")
                 self._silent = True
             else:
                 if self._silent:
-                    _say("the API server answers again")
+                    _print_line("the API server answers again")
                 self._silent = False
                 self.connected.set()
             pause = min(POLL_SECONDS, self._autoscaler.next_due() - time.monotonic())
@@ -66,7 +66,7 @@ class Program:
         pods, nodes = await asyncio.gather(self._items(_PODS), self._items(f"/api/v1/nodes?labelSelector={selector}"))
         decisions = self._autoscaler.decide(pods, nodes, time.monotonic())
         for message in decisions.messages:
-            _say(message)
+            _print_line(message)
         for name in decisions.uncordon:
             await self._request("PATCH", name, {"spec": {"unschedulable": None}})
         for name in decisions.cordon:
@@ -75,7 +75,7 @@ class Program:
             await self._delete(name)
         if decisions.create:
             await asyncio.to_thread(self._create, decisions.create)
-            _say(f"{', '.join(decisions.create)}: ready")
+            _print_line(f"{', '.join(decisions.create)}: ready")
 
     def _create(self, names: Sequence[str]) -> None:
         """Create nodes; they get the site's labels last, when they are ready for pods.
@@ -93,7 +93,7 @@ class Program:
         bound = await self._items(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
         if all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in bound):
             await self._request("DELETE", name, None)
-            _say(f"node {name} is deleted: no pod has come for {self._autoscaler.scaling.idle_seconds:g} s")
+            _print_line(f"node {name} is deleted: no pod has come for {self._autoscaler.scaling.idle_seconds:g} s")
 
     async def _items(self, path: str) -> list[dict[str, Any]]:
         status, answer = await asyncio.to_thread(self._client.request, "GET", path)
@@ -173,7 +173,7 @@ async def _serve(program: Program, port: int) -> None:
         await program.run()
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     stamp = time.strftime("%H:%M:%S")
     sys.stdout.write(f"{stamp} {text}\n")
     sys.stdout.flush()

@@ -50,7 +50,7 @@ class Meter:
         """Seconds since the work began."""
         return time.monotonic() - self._start
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print one lasting line."""
         if self._bar:
             self._bar.console.print(text, highlight=False, soft_wrap=True)
@@ -80,4 +80,4 @@ class Meter:
             share = f" {self._count} of {self._total} ({100 * self._count // self._total} %)"
         else:
             share = f" {self._count}" if self._count else ""
-        self.say(f"{self._text}:{share} after {self.seconds:.0f} s")
+        self.print_line(f"{self._text}:{share} after {self.seconds:.0f} s")

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with Meter() as meter:
         meter.phase("chaos", options.rounds)
         for outcome in side_by_side(seeds, options.at_once, command, lambda: meter.advance(0)):
-            meter.say(str(outcome))
+            meter.print_line(str(outcome))
             meter.advance()
             if outcome.problems:
                 failed.append(outcome.seed)

@@ -270,7 +270,7 @@ class _Run:
         given = environment.worker_environment(job, entry, str(self.directory / "checkpoint"))
         variables = example.variables(job, given, entry.index, self.ports)
         if may_report_progress(job, "worker", entry.index):
-            variables |= environment.report_environment(self.api, reports=True, asks=False) | {
+            variables |= environment.report_environment(self.api, reports=True, requests_chunks=False) | {
                 "TRANCHE_REPORT_SECONDS": "1.6"
             }
         variables |= {

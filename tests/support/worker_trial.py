@@ -268,7 +268,10 @@ class _Run:
         else:
             variables = environment.server_environment(job, entry, saved)
             command = ["numpy_ps.server", *self._options()]
-        does = {"reports": may_report_progress(job, role, entry.index), "asks": may_request_chunks(job, role)}
+        does = {
+            "reports": may_report_progress(job, role, entry.index),
+            "requests_chunks": may_request_chunks(job, role),
+        }
         variables |= environment.report_environment(self.api, **does) | {"TRANCHE_REPORT_SECONDS": "1.2"}
         variables |= {
             "TF_CONFIG": json.dumps({"cluster": {"ps": [f"127.0.0.1:{self.port}"]}}),

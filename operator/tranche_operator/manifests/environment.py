@@ -34,18 +34,18 @@ def is_alone(job: TrainingJob) -> bool:
     return spec.workers.max_replicas == 1 and spec.parameter_servers is None and spec.chief is None
 
 
-def report_environment(url: str, *, reports: bool, asks: bool, trusts: bool = False) -> dict[str, str]:
+def report_environment(url: str, *, reports: bool, requests_chunks: bool, has_ca: bool = False) -> dict[str, str]:
     """Return the variables of a pod that reports its job's progress or requests more chunks.
 
     Args:
         url: Address of the report API.
         reports: Whether the pod reports.
-        asks: Whether the pod requests more chunks.
-        trusts: Whether the pod receives CA certificates for the address.
+        requests_chunks: Whether the pod requests more chunks.
+        has_ca: Whether the pod receives CA certificates for the address.
     """
     variables = {"TRANCHE_TOKEN": f"{TOKEN_DIRECTORY}/{TOKEN_FILE}"}
-    variables |= {"TRANCHE_CA": f"{TOKEN_DIRECTORY}/{CA_FILE}"} if trusts else {}
-    return variables | ({"TRANCHE_API": url} if reports else {}) | ({"TRANCHE_NEXT": url} if asks else {})
+    variables |= {"TRANCHE_CA": f"{TOKEN_DIRECTORY}/{CA_FILE}"} if has_ca else {}
+    return variables | ({"TRANCHE_API": url} if reports else {}) | ({"TRANCHE_NEXT": url} if requests_chunks else {})
 
 
 def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_directory: str) -> dict[str, str]:

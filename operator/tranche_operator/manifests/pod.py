@@ -210,10 +210,10 @@ def _spec(
     """Return the spec of a pod; `training` is the name of its training container."""
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
-    does = {"reports": may_report_progress(job, role, index), "asks": may_request_chunks(job, role)}
+    does = {"reports": may_report_progress(job, role, index), "requests_chunks": may_request_chunks(job, role)}
     if settings.report_url and any(does.values()):
-        trusts = settings.report_ca is not None
-        variables = {**variables, **environment.report_environment(settings.report_url, **does, trusts=trusts)}
+        has_ca = settings.report_ca is not None
+        variables = {**variables, **environment.report_environment(settings.report_url, **does, has_ca=has_ca)}
         volumes.append(_token_volume(settings))
         mounts.append({"name": TOKEN_VOLUME, "mountPath": environment.TOKEN_DIRECTORY, "readOnly": True})
     spec |= {

@@ -26,18 +26,18 @@ class JobCache:
         self._clock = clock
         self._jobs: dict[str, Mapping[str, Any] | TrainingJob] = {}
         """Jobs as JSON until they are needed."""
-        self._heard_at = float("-inf")
+        self._last_event_at = float("-inf")
         """Time of the last event of the watch, on the monotonic clock."""
         self._gone: dict[str, float] = {}
         """Time of deletion by UID, in that order."""
 
-    def heard(self, now: float) -> None:
+    def note_watch_event(self, now: float) -> None:
         """Record that the watch has delivered an event."""
-        self._heard_at = now
+        self._last_event_at = now
 
     def is_current(self, now: float) -> bool:
         """Return whether the watch has just delivered an event, so that it does not hang."""
-        return now - self._heard_at <= CURRENT_SECONDS
+        return now - self._last_event_at <= CURRENT_SECONDS
 
     def note(self, key: str, raw: Mapping[str, Any]) -> None:
         """Store a job, unless a later version of it is known, or its deletion."""
@@ -71,7 +71,7 @@ class JobCache:
     def clear(self) -> None:
         """Forget all jobs: events may have been missed."""
         self._jobs.clear()
-        self._heard_at = float("-inf")
+        self._last_event_at = float("-inf")
 
     def get(self, key: str) -> TrainingJob | None:
         """Return a job, or None if it is not known here.

@@ -172,5 +172,5 @@ def _print_table(result: "Replay", cluster: "ClusterSpec", restart_seconds: floa
     hours = "; ".join(f"{row.label}: {row.gpu_hours:,.2f}" for row in result.rows)
     caption = f"{counted(result.counted, 'job')} over {format_duration(result.span_seconds)} on {cluster.name}"
     print_table(table, f"{caption}, restart cost {restart_seconds:g} s, network model off\nGPU hours: {hours}")
-    if any(row.knows_sites for row in result.rows):
+    if any(row.has_sites for row in result.rows):
         print_table(format_uses([(row.label, row.sites) for row in result.rows]), "Jobs are those of the table above.")

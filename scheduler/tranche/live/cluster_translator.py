@@ -162,7 +162,7 @@ class ClusterTranslator:
                 else:
                     found.append(submitted)
         for _, _, submitted in sorted(succeeded, key=itemgetter(0, 1)):
-            self._planner.remember(submitted)
+            self._planner.learn_from_completed(submitted)
         return found
 
     def _submission(self, resource: TrainingJob, *, ended: bool) -> Iterator[JobSubmitted]:
@@ -318,7 +318,7 @@ class ClusterTranslator:
         known = self._planner.cluster.nodes.get(name)
         if known is not None and (node is None or node.uid != known.node.uid):
             yield NodeRemoved(name)
-        if node is not None and not self._planner.knows(node):
+        if node is not None and not self._planner.is_current(node):
             yield NodeChanged(node)
 
     def _site_changed(self, name: str, old: SiteObject | None, new: SiteObject | None) -> Iterator[Event]:

@@ -47,7 +47,7 @@ class Forecasts:
         self._next_step = self._begun = self._spent = 0.0
         self._since: float | None = -inf
         """Time of the first event since the last forecast; None if there was none."""
-        self._hurries = False
+        self._is_urgent = False
         """Whether a user has changed a job since the last forecast."""
         self._last = -inf
         """Time of the last event."""
@@ -61,7 +61,7 @@ class Forecasts:
     def skip_quiet_time(self) -> None:
         """Begin the next forecast without a quiet time, because a user has changed a job."""
         self.note_event()
-        self._hurries = True
+        self._is_urgent = True
 
     @property
     def next_due(self) -> float:
@@ -75,7 +75,7 @@ class Forecasts:
         if self._since is None:
             return inf
         settings, held = self._settings, self._held()
-        if self._hurries and not held:
+        if self._is_urgent and not held:
             return self._not_before
         patience = settings.forecast_hold_seconds if held else settings.forecast_patience_seconds
         quiet_at = min(self._last + settings.forecast_quiet_seconds, self._since + patience)
@@ -92,7 +92,7 @@ class Forecasts:
             return {}
         if self._steps is None:
             self._steps = self._planner.forecasting(now)
-            self._since, self._hurries, self._begun, self._spent = None, False, began, 0.0
+            self._since, self._is_urgent, self._begun, self._spent = None, False, began, 0.0
         complete = self._run_steps(self._steps, began + self._settings.forecast_piece_seconds)
         ended = self._stopwatch()
         self._spent += ended - began

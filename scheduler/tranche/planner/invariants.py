@@ -7,7 +7,7 @@ from math import inf
 from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
 from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
-from tranche.planner.job_queue import JobQueue, preemptible, start_sites, wants_windows
+from tranche.planner.job_queue import JobQueue, can_use_window, preemptible, start_sites
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 from tranche.state.phases import JOB_TRANSITIONS, JobPhase, WindowPhase
@@ -153,7 +153,7 @@ def check_queue(queue: JobQueue, now: float) -> None:
     for key, state in queue.cluster.jobs.items():
         if key in queue.stale:
             continue  # looked at in the next decision
-        wants = wants_windows(state, now) and bool(start_sites(state, now, sited=queue.policy.traits.needs_local_data))
+        wants = can_use_window(state, now) and bool(start_sites(state, now, sited=queue.policy.traits.needs_local_data))
         _expect((state in waiting) == wants, f"{key}: a waiting job is not in the queue")
         on_nodes = (run for run in state.runs.values() if not queue.cluster.is_unlimited(run.home.site))
         held = queue.policy.traits.preemptive and any(not run.closing for run in on_nodes)

@@ -427,7 +427,7 @@ class JobQueue:
         if not policy.traits.allocates_workers:
             state.granted = policy.worker_limit(state, self.cluster)
         sites: tuple[str, ...] = ()
-        wants = wants_windows(state, now)
+        wants = can_use_window(state, now)
         if wants or state.runs:
             self.engaged[state.job.key] = state
         else:
@@ -496,14 +496,14 @@ def start_sites(state: JobState, now: float, *, sited: bool) -> tuple[str, ...]:
     return (*(("",) if state.wanted_on_nodes > 0 else ()), *state.clouds(now))
 
 
-def wants_at(state: JobState, site: str, now: float) -> bool:
+def can_use_window_at(state: JobState, site: str, now: float) -> bool:
     """Return whether the job could use another worker at the site now."""
-    if not wants_windows(state, now):
+    if not can_use_window(state, now):
         return False
     return site in state.waiting_by_site(now) if site else state.wanted_on_nodes > 0
 
 
-def wants_windows(state: JobState, now: float) -> bool:
+def can_use_window(state: JobState, now: float) -> bool:
     """Return whether the job could use another worker now.
 
     A job with waiting chunks is not finished, so that it is active unless it is halted.

@@ -55,14 +55,14 @@ class JournaledPlanner(Planner):
         match event:
             case JobSubmitted(job=job) if job.key not in self.cluster.jobs:
                 self._note(Fact(now, "submitted", job.key))
-            case WorkerStarted(job=key, attempt=attempt) if self._knows(key, attempt):
+            case WorkerStarted(job=key, attempt=attempt) if self._has_window(key, attempt):
                 self._note(Fact(event.at, "started", key, attempt))
-            case WorkerEnded(job=key, attempt=attempt) if self._knows(key, attempt):
+            case WorkerEnded(job=key, attempt=attempt) if self._has_window(key, attempt):
                 self._note(Fact(event.at, "ended", key, attempt, outcome=event.outcome))
             case _:
                 pass
 
-    def _knows(self, key: str, attempt: int) -> bool:
+    def _has_window(self, key: str, attempt: int) -> bool:
         return key in self.cluster.jobs and attempt in self.cluster.jobs[key].runs
 
     def _record_instructions(self, instructions: list[Instruction], now: float) -> list[Instruction]:

@@ -8,7 +8,7 @@ from math import floor
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import unbind_chunks
-from tranche.planner.job_queue import wants_windows
+from tranche.planner.job_queue import can_use_window
 from tranche.planner.scheduling.placement import count_fitting
 from tranche.state.helper import Server
 from tranche.state.job import JobState
@@ -220,7 +220,7 @@ def _another_tries(context: PlannerContext, known: Exclusion, node: NodeState) -
         return False
     _end_wait_for_trial(context, known)
     others = (one for one in context.cluster.jobs.values() if one.job.key != known.trial_job)
-    if not any(_wants_node(context, one, node) for one in others):
+    if not any(_could_use_node(context, one, node) for one in others):
         return False
     known.failed_jobs.append(known.trial_job)
     _put_failed_jobs_last(context, known, node)
@@ -232,10 +232,10 @@ def _queue_is_strict(context: PlannerContext) -> bool:
     return context.queue is not None and context.queue.policy.traits.head_of_line_blocking
 
 
-def _wants_node(context: PlannerContext, state: JobState, node: NodeState) -> bool:
+def _could_use_node(context: PlannerContext, state: JobState, node: NodeState) -> bool:
     """Return whether a worker of the job could open a window on the node, whatever runs there."""
     return (
-        wants_windows(state, context.now)
+        can_use_window(state, context.now)
         and not state.excludes(node.node.name, context.now)
         and node.misfit(state.job.worker) is None
     )
@@ -252,8 +252,10 @@ def _put_failed_jobs_last(context: PlannerContext, known: Exclusion, node: NodeS
         return
     until = context.now + context.settings.health.first_seconds
     jobs = context.cluster.jobs.values()
-    failed = [one for one in jobs if one.node_failures and not one.training_workers and wants_windows(one, context.now)]
-    if not failed or not any(not one.node_failures and _wants_node(context, one, node) for one in jobs):
+    failed = [
+        one for one in jobs if one.node_failures and not one.training_workers and can_use_window(one, context.now)
+    ]
+    if not failed or not any(not one.node_failures and _could_use_node(context, one, node) for one in jobs):
         return
     for state in failed:
         before = state.excluded_nodes.get(node.node.name, 0.0)

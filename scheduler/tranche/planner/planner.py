@@ -70,7 +70,7 @@ class Planner:
         """Keys of jobs whose plans or ledgers the last decision changed, in order."""
         return self.context.published
 
-    def knows(self, node: Node) -> bool:
+    def is_current(self, node: Node) -> bool:
         """Return whether the node, as it is now, is known, so that an event about it would change nothing."""
         known = self.cluster.nodes.get(node.name)
         return known is not None and known.node == with_kind(self.context, node)
@@ -103,9 +103,9 @@ class Planner:
         """Make an empty planner of the same policy, without a journal."""
         return Planner(self.policy, settings)
 
-    def remember(self, event: JobSubmitted) -> None:
+    def learn_from_completed(self, event: JobSubmitted) -> None:
         """Learn from a job that completed before this planner started; call it before `restore`."""
-        job.remember(self.context, event)
+        job.learn_from_completed(self.context, event)
 
     def next_wakeup(self) -> float | None:
         """Return the latest time at which the host must send a `Tick`, in seconds; None if there is none."""

@@ -41,7 +41,7 @@ class Row:
     """Use of each site by the counted jobs; trained GPU time and chunks of the past are unknown and set to 0."""
 
     @property
-    def knows_sites(self) -> bool:
+    def has_sites(self) -> bool:
         """Whether the row has the use of several sites, `UNKNOWN_SITE` not counted."""
         return len({use.site for use in self.sites} - {UNKNOWN_SITE}) > 1
 

@@ -36,7 +36,7 @@ class ServerTls:
         self.context = _server_context()
         self._files = certificate, key
         self._loaded: tuple[bytes, ...] = ()
-        self._told = ""
+        self._logged_error = ""
         """Last failure in the log; the files are read too often to log each one."""
 
     @property
@@ -92,19 +92,19 @@ class ServerTls:
             for context in (_server_context(), self.context):
                 context.load_cert_chain(*self._files)
         except (OSError, ssl.SSLError) as error:
-            self._tell(error)
+            self._log_once(error)
             return self.is_loaded
         if self._loaded:
             logger.info("the certificate %s has been loaded again", self._files[0])
         self._loaded = content
-        self._told = ""
+        self._logged_error = ""
         return True
 
-    def _tell(self, error: Exception) -> None:
+    def _log_once(self, error: Exception) -> None:
         """Log why the files cannot be loaded, once for each text."""
-        if str(error) == self._told:
+        if str(error) == self._logged_error:
             return
-        self._told = str(error)
+        self._logged_error = str(error)
         # The first certificate may be written after the start.
         is_expected = isinstance(error, FileNotFoundError) and not self.is_loaded
         level = logging.INFO if is_expected else logging.WARNING

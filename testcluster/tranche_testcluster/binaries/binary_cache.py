@@ -146,7 +146,7 @@ def _built(module: GoModule, progress: Meter | None) -> Path:
             return folder
         for leftover in shelf.glob(f".{module.folder}.*"):  # of a build that was killed
             shutil.rmtree(leftover, ignore_errors=True)
-        meter.say(f"building {', '.join(module.binaries)} {module.version} into {folder} (kept for later runs)")
+        meter.print_line(f"building {', '.join(module.binaries)} {module.version} into {folder} (kept for later runs)")
         staging = Path(tempfile.mkdtemp(dir=shelf, prefix=f".{module.folder}."))
         try:
             binaries = build(module, find_go(cache_folder(), meter), staging, meter)
@@ -155,7 +155,7 @@ def _built(module: GoModule, progress: Meter | None) -> Path:
             binaries.rename(folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        meter.say(f"built {', '.join(module.binaries)} in {meter.seconds:.0f} s")
+        meter.print_line(f"built {', '.join(module.binaries)} in {meter.seconds:.0f} s")
     return folder
 
 
@@ -166,6 +166,6 @@ def _lock(file: Path, meter: Meter) -> Iterator[None]:
         try:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            meter.say(f"waiting for another process that builds ({file})")
+            meter.print_line(f"waiting for another process that builds ({file})")
             fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield

@@ -73,7 +73,7 @@ def test_list_from_before_a_deletion_does_not_restore_the_job() -> None:
 def test_watch_is_current_for_a_second_after_an_event() -> None:
     cache = JobCache()
     assert not cache.is_current(0.0)
-    cache.heard(10.0)
+    cache.note_watch_event(10.0)
     assert cache.is_current(10.0 + CURRENT_SECONDS)
     assert not cache.is_current(10.1 + CURRENT_SECONDS)
     cache.clear()
@@ -99,7 +99,7 @@ class Gets:
 def test_job_with_missing_pods_is_read_unless_they_are_the_first(age: float, pods: Any, reads: int) -> None:
     server, cache = Gets(9), ReconcilerCache()
     cache.jobs.note("lab/cats", server.job | {"status": {"plan": plan(window(0, 2), revision=8)}})
-    cache.jobs.heard(time.monotonic() - age)
+    cache.jobs.note_watch_event(time.monotonic() - age)
     cache.pods.sync([("lab/cats", one) for one in pods], time.monotonic())
     seen = asyncio.run(Reader(server, cache, lambda: NOW).observe("lab/cats", fresh=False))  # type: ignore[arg-type]
     assert server.reads == reads

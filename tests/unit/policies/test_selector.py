@@ -136,7 +136,7 @@ def test_restarted_planner_makes_the_same_choice() -> None:
             long = number % 2 == 0
             one = job(f"j{number}", float(not long), seconds=1100.0) if long else gang(f"j{number}", 1.0, seconds=100.0)
             done = frozenset(range(one.chunks))
-            made.remember(
+            made.learn_from_completed(
                 JobSubmitted(one, None, JobProgress(done=done, attained_gpu_seconds=1100.0 if long else 200.0))
             )
         return made

@@ -107,7 +107,7 @@ def _avoid_failed_nodes(context: PlannerContext, state: JobState) -> None:
         node_exclusion.avoid_after_failure(context, state, record.node)
 
 
-def remember(context: PlannerContext, event: JobSubmitted) -> None:
+def learn_from_completed(context: PlannerContext, event: JobSubmitted) -> None:
     """Learn the service that a completed job needed."""
     state = JobState(event.job)
     state.nominal_batch_seconds = context.cluster.nominal_batch_seconds(state)

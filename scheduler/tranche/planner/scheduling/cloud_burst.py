@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import is_given_up
-from tranche.planner.job_queue import JobQueue, preemptible, wants_windows
+from tranche.planner.job_queue import JobQueue, can_use_window, preemptible
 from tranche.planner.scheduling import data_replication
 from tranche.planner.scheduling.placement_trial import could_run_on_nodes, usable_clouds
 from tranche.state.cluster import ClusterState
@@ -77,7 +77,7 @@ def review(context: PlannerContext, queue: JobQueue, now: float) -> None:
         behind -= _uses_nodes(state)
         if state not in fixed:
             forecast.occupy(state)
-        if wants_windows(state, now):
+        if can_use_window(state, now):
             looked += 1
             split = _split(queue, forecast, state, behind, now)
             state.reviewed = state.returned

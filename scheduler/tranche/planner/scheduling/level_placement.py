@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tranche.model import PodShape, Resources
 from tranche.planner.context import PlannerContext
-from tranche.planner.job_queue import wants_windows
+from tranche.planner.job_queue import can_use_window
 from tranche.planner.scheduling.placement import free_hosts
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies import Policy, QueuePolicy
@@ -150,7 +150,7 @@ def observe_waits(context: PlannerContext, now: float) -> None:
     for key, state in cluster.jobs.items():
         if not state.job.is_gang:
             continue
-        if wants_windows(state, now):
+        if can_use_window(state, now):
             levels = range(cluster.narrowest_level(state), cluster.places.topology.widest)
             records.of(key).begin_wait(levels, now)
         known = records.jobs.get(key)
@@ -189,7 +189,7 @@ def continue_moves(context: PlannerContext, now: float) -> None:
         if state is not None and state.runs:
             continue
         del moving[key]
-        if state is None or not wants_windows(state, now) or cluster.shortage(state) is not None:
+        if state is None or not can_use_window(state, now) or cluster.shortage(state) is not None:
             continue
         free = {node.node.name: node for node in free_hosts(cluster, state, "", now)}
         rooms = LevelRooms(cluster, state, free.values())

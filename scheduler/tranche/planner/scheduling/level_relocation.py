@@ -15,7 +15,7 @@ from tranche.model import JobPlan, PodShape, WindowState
 from tranche.model.attempt_record import unpack
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import close_window, preempt_window
-from tranche.planner.job_queue import JobQueue, wants_windows
+from tranche.planner.job_queue import JobQueue, can_use_window
 from tranche.planner.scheduling.level_placement import LevelRooms, requests_by_node, seconds_to_accept
 from tranche.planner.scheduling.windows import open_windows
 from tranche.policies.locality.most_delayed import batches_left, level_seconds, progress_of
@@ -185,7 +185,7 @@ def _first_waiting(cluster: ClusterState, queue: JobQueue, now: float) -> JobSta
 
 def _may_start(cluster: ClusterState, state: JobState, now: float) -> bool:
     """Return whether the job waits for its first worker, has its data, and others may be stopped for it."""
-    if not wants_windows(state, now) or not _takes_part(state) or state.cloud or state.runs:
+    if not can_use_window(state, now) or not _takes_part(state) or state.cloud or state.runs:
         return False
     return (state.uploaded_at is None or now >= state.uploaded_at) and _may_stop_workers(cluster, state)
 

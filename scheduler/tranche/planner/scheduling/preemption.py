@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tranche.model import Resources
 from tranche.planner.context import PlannerContext
 from tranche.planner.job_actions import preempt_window
-from tranche.planner.job_queue import JobQueue, wants_at
+from tranche.planner.job_queue import JobQueue, can_use_window_at
 from tranche.planner.scheduling import gang_placement, level_placement
 from tranche.planner.scheduling.placement import free_hosts, free_nodes
 from tranche.planner.scheduling.placement_trial import (
@@ -69,7 +69,7 @@ def preempt(
         open_windows(context, state, site, found[0], now)
         room -= workers * job.gpus
         preempted = True
-        if scope is PreemptionScope.ONE or not wants_at(state, site, now):
+        if scope is PreemptionScope.ONE or not can_use_window_at(state, site, now):
             break
     for one in stopped.values():
         queue.note_running(one, now)

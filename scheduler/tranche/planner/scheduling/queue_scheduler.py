@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tranche.planner.context import PlannerContext
-from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, wants_at
+from tranche.planner.job_queue import Candidate, DemandClass, JobQueue, can_use_window_at
 from tranche.planner.scheduling import (
     cloud_burst,
     gang_placement,
@@ -133,12 +133,12 @@ class SchedulingCycle:
         rank, _, number, one, state = candidate
         queue, now, before = self.queue, self.now, len(state.runs)
         preempted = _serve(self.context, queue, candidate, now, may_preempt=may_preempt, is_first=not self.passed_over)
-        if queue.policy.fills_progressively() and len(state.runs) > before and wants_at(state, one.site, now):
+        if queue.policy.fills_progressively() and len(state.runs) > before and can_use_window_at(state, one.site, now):
             if (again := queue.candidate(one, number, now)) is not None:
                 heappush(self.heap, again)
             return True
         exhausted = False
-        if wants_at(state, one.site, now):
+        if can_use_window_at(state, one.site, now):
             if self._blocks_others(one, state, rank):
                 return True
             strict, unlimited = queue.policy.traits.head_of_line_blocking, self.context.cluster.is_unlimited(one.site)
@@ -190,7 +190,7 @@ class SchedulingCycle:
         if cluster.quotas.by_namespace or traits.head_of_line_blocking or (site and cluster.is_unlimited(site)):
             return False
         behind = queue.running.gpus_behind(state, rank, site, now, any_resource=True) if traits.preemptive else 0
-        if free + (behind if may_preempt else 0) >= slots or not wants_at(state, site, now):
+        if free + (behind if may_preempt else 0) >= slots or not can_use_window_at(state, site, now):
             return False
         state.awaits_faster = False
         if _has_own_obstacle(one, state, now):
@@ -277,7 +277,7 @@ def _serve(
         if is_first and gpu_choice.has_kinds(context.cluster, state):
             is_first = all(other is state for _, other in queue.heads_before(candidate.position, now))
         _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit, first=is_first)
-        if state.awaits_faster or not may_preempt or not wants_at(state, site, now):
+        if state.awaits_faster or not may_preempt or not can_use_window_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
     return may_preempt and preempt(context, queue, state, site, rank, free, now)
