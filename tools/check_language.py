@@ -1,4 +1,4 @@
-"""Check the language of the repository: forbidden words, docstrings without a noun or verb, long test names.
+"""Check the language of the repository: forbidden words, docstrings without a noun or verb, names of functions.
 
 Usage::
 
@@ -131,7 +131,12 @@ RULES = (
 )
 TEST_NAME = "test name"
 """The rule on the length of test names; it concerns names, not prose."""
-RULE_NAMES = (*(rule.name for rule in RULES), TEST_NAME)
+FUNCTION_NAME = "function name"
+"""The rule on names of functions outside the tests."""
+PERSONIFIED_WORDS = frozenset(
+    ["believes", "hears", "heard", "knows", "remembers", "said", "says", "tells", "told", "wants"]
+)
+RULE_NAMES = (*(rule.name for rule in RULES), TEST_NAME, FUNCTION_NAME)
 
 UNCHECKED = re.compile(
     r"""
@@ -167,8 +172,9 @@ def check_file(path: str, source: str) -> list[Finding]:
         if passage.kind in rule.kinds
         for finding in _matches(path, rule, passage)
     ]
-    if path.startswith("tests/") and path.endswith(".py"):
-        findings += _long_test_names(path, source)
+    if path.endswith(".py"):
+        names = _long_test_names if path.startswith("tests/") else _personified_names
+        findings += names(path, source)
     return sorted(
         (finding for finding in findings if not _exempt(finding, lines)),
         key=lambda finding: (finding.line, finding.rule),
@@ -198,6 +204,14 @@ def _long_test_names(path: str, source: str) -> Iterator[Finding]:
         ):
             advice = f"{len(node.name)} characters, at most {LONGEST_TEST_NAME}: test_<unit>_<condition>_<result>"
             yield Finding(path, node.lineno, TEST_NAME, node.name, advice)
+
+
+def _personified_names(path: str, source: str) -> Iterator[Finding]:
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if PERSONIFIED_WORDS.intersection(node.name.split("_")):
+            yield Finding(path, node.lineno, FUNCTION_NAME, node.name, "programs receive, report, have and need")
 
 
 def _prose_of(path: str, source: str) -> str:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import check_language
-from check_language import RULE_NAMES, TEST_NAME, check_file, over_baseline, read_baseline, write_baseline
+from check_language import (
+    FUNCTION_NAME,
+    RULE_NAMES,
+    TEST_NAME,
+    check_file,
+    over_baseline,
+    read_baseline,
+    write_baseline,
+)
 
 SAMPLES: dict[str, tuple[str, str, str]] = {  # rule: (path, text with a finding, corrected text)
     **check_language.SAMPLES,
@@ -34,6 +42,7 @@ SAMPLES: dict[str, tuple[str, str, str]] = {  # rule: (path, text with a finding
         "The command\n\n```sh\nmake demo\n```\n\nstarts a cluster.\n",
         "This command starts a cluster:\n\n```sh\nmake demo\n```\n\nIt takes two minutes.\n",
     ),
+    FUNCTION_NAME: ("a.py", "def knows_sites() -> None: ...\n", "def has_sites() -> None: ...\n"),
     TEST_NAME: (
         "tests/unit/test_a.py",
         f"def test_{'a' * 56}() -> None: ...\n",
