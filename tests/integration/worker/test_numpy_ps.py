@@ -152,9 +152,10 @@ def applied(port: int) -> int:
         return 0
 
 
-def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path, host: str) -> None:
     port = free_port()
-    url = f"http://127.0.0.1:{port}/exchange?slot=0&attempt=3&chunks=0&chunk=0&batch=0"
+    url = f"http://{host}:{port}/exchange?slot=0&attempt=3&chunks=0&chunk=0&batch=0"
     gradient = np.ones_like(Network().initial(0)).tobytes()
 
     def push() -> tuple[int, bytes] | None:

@@ -31,7 +31,8 @@ def test_parts_that_are_no_division_of_the_batch_are_ignored(parts: dict[int, in
     assert assigned({rank: Allocation(samples=part) for rank, part in parts.items()}, [16, 16]) == [16, 16]
 
 
-def test_a_gang_trains_with_the_parts_that_it_is_assigned(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_gang_trains_with_the_parts_that_it_is_assigned(tmp_path: Path, host: str) -> None:
     bodies = []
 
     class Api(BaseHTTPRequestHandler):
@@ -53,7 +54,7 @@ def test_a_gang_trains_with_the_parts_that_it_is_assigned(tmp_path: Path) -> Non
     np.savez(tmp_path / "data" / "chunk-0.npz", x=x, y=(x @ draw.standard_normal((64, 10))).argmax(1))
     with ThreadingHTTPServer(("127.0.0.1", 0), Api) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
-        results = trained(tmp_path, f"http://127.0.0.1:{http.server_address[1]}")
+        results = trained(tmp_path, f"http://127.0.0.1:{http.server_address[1]}", host)
         http.shutdown()
     assert [one["batches"] for one in results] == [120] * 3
     assert [one["sizes"] for one in results] == [list(PARTS)] * 3
@@ -63,9 +64,9 @@ def test_a_gang_trains_with_the_parts_that_it_is_assigned(tmp_path: Path) -> Non
     assert bodies[-1]["durable"] == {"0": 1.0, "1": 1.0, "2": 1.0}
 
 
-def trained(directory: Path, api: str) -> list[dict[str, Any]]:
+def trained(directory: Path, api: str, host: str) -> list[dict[str, Any]]:
     """Run a gang of three to its end; return the summaries of the members."""
-    addresses = ",".join(f"127.0.0.1:{free_port()}" for _ in PARTS)
+    addresses = ",".join(f"{host}:{free_port()}" for _ in PARTS)
     processes = []
     for rank in range(len(PARTS)):
         variables = {

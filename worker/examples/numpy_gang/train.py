@@ -112,7 +112,9 @@ def main() -> None:
     pairs = [address.rpartition(":") for address in (options.addresses or "").split(",") if address]
     addresses = [(host, int(port)) for host, _, port in pairs] or members()
     # Until all members have joined, SIGTERM ends the process at once, because there is nothing to save.
-    with socket.create_server(("", addresses[rank][1])) as listening:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", addresses[rank][1]), family=family, dualstack_ipv6=both) as listening:
         collective = connect(rank, addresses, listening)
     state = states.load(mine.checkpoint_directory) or State(Network().initial(0))
     session = Session(mine, gang=True)

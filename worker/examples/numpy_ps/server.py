@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -257,6 +258,18 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class DualStackServer(ThreadingHTTPServer):
+    """HTTP server at all addresses of the pod, of IPv6 too if the system has it."""
+
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        """Bind the socket to the addresses of both families."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 def listen_at() -> tuple[str, int]:
     """Return host name and port of the first parameter server in TF_CONFIG."""
     host, _, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].rpartition(":")
@@ -282,7 +295,7 @@ def main() -> None:
     if mine.index > 0:  # no worker would exchange with it, and its checkpoint would replace that of server 0
         parser.error("this program has one parameter server: set spec.parameterServers.replicas to 1")
     server = Server(mine, options)
-    with ThreadingHTTPServer(("", listen_at()[1]), handler(server)) as http:
+    with DualStackServer(("", listen_at()[1]), handler(server)) as http:
         http.daemon_threads = True
         stop = server.stop
         fenced = threading.Event()
