@@ -23,9 +23,11 @@ app.kubernetes.io/component: {{ . }}
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .tag }}{{ end -}}
 {{- end }}
 
-{{/* Release of the API server without what a vendor appended (v1.36.2+k3s1, v1.35.1-gke.100); pre-releases keep theirs. */}}
+{{/* Release of the API server without what a vendor appended (v1.36.2+k3s1, v1.35.1-gke.100); pre-releases keep theirs.
+Argo CD passes v1.36 without a patch level: then the first one, which is not newer than the API server. */}}
 {{- define "tranche.kubeVersion" -}}
-{{- regexFind "^v[0-9]+[.][0-9]+[.][0-9]+(-(alpha|beta|rc)[.][0-9]+)?" .Capabilities.KubeVersion.Version
+{{- $version := regexReplaceAll "^(v[0-9]+[.][0-9]+)$" .Capabilities.KubeVersion.Version "${1}.0" }}
+{{- regexFind "^v[0-9]+[.][0-9]+[.][0-9]+(-(alpha|beta|rc)[.][0-9]+)?" $version
     | required "the cluster's release is unknown: set kubeScheduler.image.tag" -}}
 {{- end }}
 

@@ -131,6 +131,7 @@ def test_release_namespace_reaches_all_objects_and_config(render: Render) -> Non
         ("v1.35.1-gke.1000", "v1.35.1"),
         ("v1.34.4-eks-a737599", "v1.34.4"),
         ("v1.38.0-rc.1", "v1.38.0-rc.1"),
+        ("1.34", "v1.34.0"),  # as Argo CD passes it
     ],
 )
 def test_kube_scheduler_is_of_the_release_of_the_cluster(render: Render, version: str, tag: str) -> None:
