@@ -212,6 +212,35 @@ def test_policy_at_chunk_end_is_accepted_where_it_is_allowed(guarded: Cluster) -
     assert "namespace lab may not use Never: use Immediate or AtChunkEnd" in asking("Never", "lab")
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "claims", "told"),
+    [
+        ("maxWeight", "ten", {"weight": 2}, "may use at most 1, and"),
+        ("maxWeight", "7\n", {"weight": 8}, "may use at most 7, and"),  # a file with a line, as of kubectl create
+        ("highestPriorityClass", "high", {"priorityClassName": "tranche-high"}, "may use at most tranche-normal"),
+        ("allowNever", "yes", {"preemption": {"policy": "Never"}}, "may not use Never: use Immediate"),
+        ("maxRestartSeconds", "10m", {"preemption": {"restartOverhead": "11m"}}, "may use at most 600 s"),
+        ("maxGraceSeconds", "10m", {"workers": {"maxReplicas": 1, **patient(31)}}, "may use at most 30, and"),
+    ],
+)
+def test_unreadable_limit_refuses_claims_and_no_other_job(
+    guarded: Cluster, limit: str, value: str, claims: dict[str, Any], told: str
+) -> None:
+    def set_limit(text: str) -> None:
+        patch = json.dumps({"data": {f"{limit}.research": text}})
+        guarded.kubectl("-n", "tranche-system", "patch", "configmap", "tranche-tenancy", "--type=merge", "-p", patch)
+
+    assert refusal(guarded, job("claiming", "research", **claims)) == ""
+    set_limit(value)
+    try:
+        eventually(lambda: refusal(guarded, job("claiming", "research", **claims)) != "", "the policy has the limit")
+        assert told in refusal(guarded, job("claiming", "research", **claims))
+        assert refusal(guarded, job("modest", "research")) == ""
+    finally:
+        set_limit(LIMITS[f"{limit}.research"])
+        eventually(lambda: refusal(guarded, job("claiming", "research", **claims)) == "", "the former limit")
+
+
 def test_job_above_a_later_limit_can_still_be_suspended(guarded: Cluster) -> None:
     slow: dict[str, Any] = {"preemption": {"restartOverhead": "1h"}}
     assert refusal(guarded, job("earlier", weight=500, suspend=True, **slow)) == ""
