@@ -165,7 +165,7 @@ class Release:
         if flag in PORT_FLAGS:
             return f"{flag}={self._port(name, flag, int(value))}"
         if flag in HOST_FLAGS:
-            assert value in ("$(POD_IP)", "0.0.0.0", HOST)
+            assert value in ("", "$(POD_IP)", "0.0.0.0", HOST)
             return f"{flag}={HOST}"
         if flag == "--report-url":
             return f"{flag}={self.address(value)}"

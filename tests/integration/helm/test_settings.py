@@ -1,8 +1,9 @@
 """The objects rendered for a platform team's values are valid by the API server's schemas and known to the programs."""
 
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from support import json_schemas
+from support.doc_pages import pages
 from support.yaml_text import load_all_yaml
 from tranche.cli.api import api
 from tranche.cli.extender import extender
@@ -21,6 +23,7 @@ from tranche_operator.main import main as operator
 from tranche_testcluster import Cluster, ensure
 
 ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "helm" / "tranche"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Render = Callable[..., list[dict[str, Any]]]
 SETS: dict[str, dict[str, Any]] = {
@@ -265,6 +268,29 @@ def test_helm_test_asks_only_for_addresses_that_are_served(render: Render, value
     for url in map(urlsplit, urls):
         assert ((url.hostname or "").partition(".")[0], url.port or {"https": 443, "http": 80}[url.scheme]) in served
     assert len(urls) == (2 if "shadow" in values else 6)
+
+
+def test_documented_port_forwards_reach_a_listening_process(render: Render) -> None:
+    """The kubelet connects to loopback of the pod, not to its address."""
+    reached = {
+        value
+        for mode in ("live", "shadow")
+        for container in containers(render("--set", f"mode={mode}")).values()
+        for value in forwardable(container.get("args", []))
+    }
+    texts = [page.read_text(encoding="utf-8") for page in [*pages(), CHART / "templates" / "NOTES.txt"]]
+    named = {port for text in texts for port in re.findall(r"port-forward deployment/tranche-scheduler (\d+)", text)}
+    assert named
+    # The Service of the report API may have another address family than the address of the pod.
+    assert named | {"10263"} <= reached
+
+
+def forwardable(arguments: list[str]) -> Iterator[str]:
+    """Yield the ports at which a process listens on loopback."""
+    given = dict(word.partition("=")[::2] for word in arguments)
+    for kind in ("", "metrics-", "report-", "page-"):
+        if given.get(f"--{kind}host", "127.0.0.1") in ("", "0.0.0.0", "127.0.0.1") and f"--{kind}port" in given:
+            yield given[f"--{kind}port"]
 
 
 def test_rules_and_dashboards_are_what_is_in_the_folders(helm: Run, tmp_path: Path) -> None:

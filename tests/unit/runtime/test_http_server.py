@@ -102,3 +102,9 @@ def test_no_answer_waits_for_an_acknowledgement() -> None:
         accepted, _address = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_empty_host_accepts_connections_of_both_families(address: str) -> None:
+    with listen("", 0) as listener:
+        socket.create_connection((address, listener.getsockname()[1])).close()
