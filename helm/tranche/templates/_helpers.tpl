@@ -10,7 +10,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{/* Selector labels, which never change. */}}
 {{- define "tranche.selector" -}}
 app.kubernetes.io/name: tranche
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- with .component }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -36,7 +36,7 @@ Argo CD passes v1.36 without a patch level: then the first one, which is not new
 limits the ClusterRole of a name to some resources. */}}
 {{- define "tranche.manifest" -}}
 {{- $common := include "tranche.labels" (dict "root" .root) | fromYaml }}
-{{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %s" .root.Release.Namespace) }}
+{{- $moved := .root.Files.Get .file | replace "namespace: tranche-system" (printf "namespace: %q" .root.Release.Namespace) }}
 {{- $moved = $moved | replace "serviceaccount:tranche-system:" (printf "serviceaccount:%s:" .root.Release.Namespace) }}
 {{- $drop := .drop | default list }}
 {{- $accounts := .accounts | default dict }}
@@ -93,7 +93,7 @@ capabilities: {drop: [ALL]}
 {{- $values := .root.Values }}
 {{- $own := index $values .component }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $values.image.pullSecrets }}
 imagePullSecrets: {{ toJson . }}

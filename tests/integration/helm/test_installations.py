@@ -73,3 +73,33 @@ def test_pods_pass_restricted_standard_with_read_only_root(
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]
             assert {"startupProbe", "livenessProbe", "resources"} <= set(container)
+
+
+@pytest.mark.parametrize("name", ["123", "1e3", "on", "null"])
+def test_names_that_yaml_reads_as_other_types_are_text(helm: Run, cluster: Cluster, name: str) -> None:
+    cluster.kubectl("create", "namespace", name)
+    values = f"priorityClassName={name},reports.tls.existingSecret={name}"
+    text = helm("template", name, "tranche", "-n", name, "--no-hooks", f"--set-string={values}").stdout
+    apply = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    answer = cluster.kubectl(*apply, input=text)
+    assert "deployment.apps/tranche-scheduler serverside-applied" in answer
+
+
+def test_quota_of_the_release_limits_no_pods_beside_it(render: Render, cluster: Cluster) -> None:
+    cluster.kubectl("create", "namespace", "shared")
+    pods, quotas = (f"/api/v1/namespaces/shared/{kind}" for kind in ("pods", "resourcequotas"))
+    (quota,) = [one for one in render(namespace="shared") if one["kind"] == "ResourceQuota"]
+    assert cluster.request("POST", quotas, quota)[0] == 201
+    name = quota["metadata"]["name"]
+    eventually(lambda: "hard" in cluster.request("GET", f"{quotas}/{name}")[1]["status"], "the quota is in force")
+    containers = [{"name": "agent", "image": "agent"}]
+    spec = {"schedulerName": "none", "priorityClassName": "system-cluster-critical", "containers": containers}
+
+    def create(index: int) -> tuple[int, Any]:
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"agent-{index}"}, "spec": spec}
+        return cluster.request("POST", pods, pod)
+
+    eventually(lambda: is_decided(create(0)), "admission sees the account default")
+    refused = [answer[1]["message"] for answer in map(create, range(1, 102)) if answer[0] != 201]
+    cluster.kubectl("delete", "namespace", "shared", "--wait=false")
+    assert refused == []
