@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import subprocess
 import textwrap
 from collections.abc import Callable
@@ -350,3 +351,15 @@ def test_reports_can_be_served_over_http(render: Render) -> None:
     both = by_key(render("--set", "reports.http.enabled=true"))
     ports = both["Service", SYSTEM, "tranche-reports"]["spec"]["ports"]
     assert {port["port"]: port["targetPort"] for port in ports} == {443: "reports", 80: "reports-http"}
+
+
+def test_chart_can_be_a_conditional_dependency(helm: Run, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "helm" / "tranche", tmp_path / "charts" / "tranche")
+    dependency = {"name": "tranche", "version": "0.x.x", "condition": "tranche.enabled"}
+    chart = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [dependency]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    for enabled in (True, False):
+        values = {"tranche": {"enabled": enabled, "policy": "fifo"}, "global": {"imageRegistry": "registry.example"}}
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+        objects = [one for one in load_all_yaml(helm("template", "x", str(tmp_path)).stdout) if one]
+        assert ("--policy=fifo" in containers(objects).get("planner", {"args": []})["args"]) == enabled
