@@ -75,6 +75,23 @@ def test_pods_pass_restricted_standard_with_read_only_root(
             assert {"startupProbe", "livenessProbe", "resources"} <= set(container)
 
 
+def test_pods_are_admitted_where_a_quota_requires_limits(render: Render, cluster: Cluster) -> None:
+    cluster.kubectl("create", "namespace", "limited")
+    cluster.kubectl("create", "quota", "limits", "--hard=limits.cpu=20,limits.memory=20Gi", "-n", "limited")
+    programs = ("scheduler", "scheduler.extender", "scheduler.api", "kubeScheduler", "operator")
+    objects = render("--set", ",".join(f"{name}.resources.limits.cpu=1" for name in programs), namespace="limited")
+    pods = [one["spec"]["template"] for one in objects if one["kind"] == "Deployment"]
+    pods += [one for one in objects if one["kind"] == "Pod"]
+    assert len(pods) == 3
+    for pod in pods:
+        spec = {**pod["spec"], "serviceAccountName": "default"}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
+        post = partial(cluster.request, "POST", "/api/v1/namespaces/limited/pods?dryRun=All", made)
+        eventually(lambda post=post: is_decided(post()), "admission sees the account default")  # type: ignore[misc]
+        status, answer = post()
+        assert status == 201, answer["message"]
+
+
 @pytest.mark.parametrize("name", ["123", "1e3", "on", "null"])
 def test_names_that_yaml_reads_as_other_types_are_text(helm: Run, cluster: Cluster, name: str) -> None:
     cluster.kubectl("create", "namespace", name)

@@ -2,10 +2,14 @@
 
 import copy
 import json
+import os
 import shutil
 import subprocess
+import sys
 import textwrap
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import yaml
 from support.yaml_text import load_all_yaml, load_yaml
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
+from tranche_testcluster import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "manifests"
@@ -363,3 +368,24 @@ def test_chart_can_be_a_conditional_dependency(helm: Run, tmp_path: Path) -> Non
         (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
         objects = [one for one in load_all_yaml(helm("template", "x", str(tmp_path)).stdout) if one]
         assert ("--policy=fifo" in containers(objects).get("planner", {"args": []})["args"]) == enabled
+
+
+class _Ready(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Quiet."""
+
+
+def test_helm_test_ignores_a_proxy_of_the_environment() -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    environment = {**os.environ, "HTTP_PROXY": nobody, "http_proxy": nobody, "NO_PROXY": "", "no_proxy": ""}
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Ready) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{http.server_address[1]}/readyz"
+        command = [sys.executable, str(ROOT / "helm" / "tranche" / "files" / "ready.py"), url]
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        http.shutdown()
+    assert answer.stdout == f"{url}: 200\n", answer.stderr
