@@ -45,6 +45,17 @@ def test_helm_install_upgrade_uninstall_keeps_jobs(helm: Run, own: Cluster) -> N
     assert "STATUS: deployed" in again.stdout
 
 
+def test_upgrade_replaces_an_edit_by_hand_only_by_force(helm: Run, own: Cluster) -> None:
+    """As the page on the installation says. The release is that of the test before."""
+    target = ["tranche", "-n", "tranche-system", f"--kubeconfig={own.kubeconfig}", "tranche"]
+    limits = ("configmap", "tranche-tenancy", "-n", "tranche-system")
+    own.kubectl("patch", *limits, "--type=merge", "-p", '{"data": {"maxWeight": "5"}}')
+    refused = helm("upgrade", *target, "--set", "policy=fifo", check=False)
+    assert 'conflict with "kubectl-patch" using v1: .data.maxWeight' in refused.stderr
+    helm("upgrade", *target, "--set", "policy=fifo", "--force-conflicts")
+    assert own.kubectl("get", *limits, "-o", "jsonpath={.data.maxWeight}") == "1000000"
+
+
 def is_decided(answer: tuple[int, Any]) -> bool:
     """Return whether an answer is final: admission may refuse a pod until it knows the new service account."""
     return answer[0] != 403 or "serviceaccount" not in str(answer)
