@@ -9,7 +9,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def is_allowed(cluster: Cluster, user: str, groups: Sequence[str], request: str) -> bool:
-    """Ask the API server; a request reads ``<verb> <resource>[.<group>][/<subresource>] [-n <namespace>]``."""
+    """Ask the API server; a request reads ``<verb> <resource>[.<group>][/<subresource>] [-n <namespace> [<name>]]``."""
     words = request.split()
     full, _, subresource = words[1].partition("/")
     resource, _, group = full.partition(".")
@@ -19,6 +19,7 @@ def is_allowed(cluster: Cluster, user: str, groups: Sequence[str], request: str)
         "group": group,
         "subresource": subresource,
         "namespace": words[3] if len(words) > 2 else "default",
+        "name": words[4] if len(words) > 4 else "",
     }
     body = {
         "apiVersion": "authorization.k8s.io/v1",

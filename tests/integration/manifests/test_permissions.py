@@ -16,7 +16,8 @@ ALLOWED = {
         "watch nodes", "list pods", "watch resourcequotas", "watch trainingjobs.tranche.dev", "list sites.tranche.dev",
         "patch trainingjobs.tranche.dev/status", "patch sites.tranche.dev/status",
         f"create leases.coordination.k8s.io -n {SYSTEM}",
-        f"update leases.coordination.k8s.io -n {SYSTEM}", "create pods/binding",
+        f"update leases.coordination.k8s.io -n {SYSTEM} tranche-scheduler",
+        f"update leases.coordination.k8s.io -n {SYSTEM} tranche-kube-scheduler", "create pods/binding",
         "create tokenreviews.authentication.k8s.io",
         "create subjectaccessreviews.authorization.k8s.io", "list events",
         # For the page: page-policy.yaml, which demo clusters have too, grants and limits these rights.
@@ -29,6 +30,8 @@ ALLOWED = {
         "create pods/eviction", "watch poddisruptionbudgets.policy", "get services", "create services",
         "patch services",
         "create events", "patch events",
+        f"create leases.coordination.k8s.io -n {SYSTEM}",
+        f"update leases.coordination.k8s.io -n {SYSTEM} tranche-operator",
     ],
 }  # fmt: skip
 REFUSED = {
@@ -37,6 +40,8 @@ REFUSED = {
         "create pods", "create pods/eviction", "update trainingjobs.tranche.dev",
         "deletecollection trainingjobs.tranche.dev", "patch nodes", "get secrets", "get configmaps",
         "update leases.coordination.k8s.io -n default", "update trainingjobs.tranche.dev/status",
+        f"update leases.coordination.k8s.io -n {SYSTEM} kube-controller-manager",
+        f"update leases.coordination.k8s.io -n {SYSTEM} tranche-operator",
     ],
     "tranche-operator": [
         "create trainingjobs.tranche.dev", "patch trainingjobs.tranche.dev", "watch nodes",
@@ -45,6 +50,8 @@ REFUSED = {
         "create pods/exec", "create pods/binding", "create tokenreviews.authentication.k8s.io", "list namespaces",
         "list customresourcedefinitions.apiextensions.k8s.io", "delete leases.coordination.k8s.io -n tranche-system",
         "create deployments.apps", "deletecollection pods",
+        f"update leases.coordination.k8s.io -n {SYSTEM} kube-controller-manager",
+        f"update leases.coordination.k8s.io -n {SYSTEM} tranche-scheduler",
     ],
 }  # fmt: skip
 
