@@ -59,6 +59,13 @@ class NodeRemoved(NamedTuple):
     node: str
 
 
+class NodeJoined(NamedTuple):
+    """A node has joined an unlimited site. The planner does not plan with it."""
+
+    node: str
+    site: str
+
+
 class SiteChanged(NamedTuple):
     """A site is new or its links, tier or limits changed."""
 
@@ -289,6 +296,7 @@ Event = (
     | JobRemoved
     | NodeChanged
     | NodeRemoved
+    | NodeJoined
     | SiteChanged
     | SiteRemoved
     | QuotaChanged

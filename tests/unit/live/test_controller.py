@@ -16,7 +16,7 @@ from tranche.live.controller import TIMEOUT_SHARE, Controller
 from tranche.live.pods.pod_check import Question
 from tranche.live.status_writer import Priority
 from tranche.model import Report
-from tranche.planner import Event, ParameterServerEnded, WorkerEnded, WorkerStarted
+from tranche.planner import Event, ParameterServerEnded, WorkerEnded, WorkerStarted, WorkerUnschedulable
 from tranche.planner.job_actions import close_window
 from tranche.state.node_health import Exclusion
 
@@ -181,6 +181,29 @@ def test_node_registered_again_at_once_is_not_excluded() -> None:
     noted(controller, "nodes", "n1", msgspec.structs.replace(old, metadata=metadata))
     controller.step()
     assert not health.exclusions
+
+
+@pytest.mark.parametrize("labelled", ["at once", "later"])
+def test_new_node_of_an_unlimited_site_ends_its_refusals(labelled: str) -> None:
+    """The autoscaler had no GPUs for a while: the nodes of such a site are no nodes of the planner."""
+    spec = {"nodeSelector": {"zone": "cloud"}, "tier": "Cloud", "unlimited": True}
+    cloud = SiteObject.model_validate({"metadata": {"name": "cloud"}, "spec": spec})
+    edge = SiteObject.model_validate({"metadata": {"name": "edge"}, "spec": {"nodeSelector": {"zone": "good"}}})
+    sites = (cloud, edge)
+    controller = asyncio.run(taken_over(resource("busy"), resource("j"), sites=sites, policy="srsf", gpus=1))
+    runs = [(state, run) for state in controller.planner.cluster.jobs.values() for run in state.runs.values()]
+    state, attempt = next((state, run.window.attempt) for state, run in runs if run.home.site == "cloud")
+    controller.handle(WorkerUnschedulable(state.job.key, attempt, "0/1 nodes"))
+    assert set(state.placement.refusals) == {"cloud"}
+    node = controller.watches.nodes.store["n1"]
+    bare, of_cloud = (
+        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, name="c1", labels=labels))
+        for labels in ({}, {"zone": "cloud"})
+    )
+    for shown in (bare, of_cloud) if labelled == "later" else (of_cloud,):
+        reported(controller, "nodes", "c1", shown)
+    assert not state.placement.refusals
+    assert set(controller.planner.cluster.nodes) == {"n1"}
 
 
 def test_node_with_absurd_gpu_count_is_ignored() -> None:

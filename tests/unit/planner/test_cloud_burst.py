@@ -10,7 +10,7 @@ from tranche.model import Constraints, Job, Link, Preemption, Requirement, Site,
 from tranche.planner import (
     Event,
     JobSubmitted,
-    NodeChanged,
+    NodeJoined,
     NodeRemoved,
     OpenWindow,
     ParameterServerEnded,
@@ -264,7 +264,7 @@ def test_cloud_with_a_new_node_takes_a_refused_job() -> None:
     made = full_edge("chunk", CLOUDS)
     made.handle(JobSubmitted(job("a", 1.0, seconds=3600.0)), 1.0)
     refuse(made, 1.0)
-    made.handle(NodeChanged(node("a1", "cloud-a")), 1000.0)
+    made.handle(NodeJoined("a1", "cloud-a"), 1000.0)
     made.handle(WorkerEnded("default/a", 2, "Lost", 1000.0), 1000.0)
     assert {run.window.site for run in made.cluster.jobs["default/a"].runs.values()} == {"cloud-a"}
 

@@ -10,6 +10,7 @@ from tranche.planner.context import PlannerContext
 from tranche.planner.events import (
     KubeSchedulerChanged,
     NodeChanged,
+    NodeJoined,
     NodeRemoved,
     QuotaChanged,
     QuotaRemoved,
@@ -42,7 +43,6 @@ def node_changed(context: PlannerContext, event: NodeChanged) -> None:
     if known is None:
         known = NodeState(node)
         cluster.add_node(known)
-        forget_refusals(context, node.site)
     moved = known.node.site != node.site
     before = known.node
     known.set_node(node)
@@ -143,6 +143,11 @@ def node_removed(context: PlannerContext, event: NodeRemoved) -> None:
     _leave_node(context, node, node.runs.values())
     context.work.nodes.discard(name)
     context.capacity_changed()
+
+
+def node_joined(context: PlannerContext, event: NodeJoined) -> None:
+    """Let jobs use an unlimited site again where their pods found no place: its autoscaler creates nodes now."""
+    forget_refusals(context, event.site)
 
 
 def site_changed(context: PlannerContext, event: SiteChanged) -> None:
