@@ -1,12 +1,13 @@
 """Cloud bursting: the division of waiting chunks between nodes and unlimited sites."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import Constraints, Job, Link, Preemption, Requirement, Site, Tier
+from tranche.model import Constraints, Job, Link, Preemption, Requirement, Site, Taint, Tier
 from tranche.planner import (
     Event,
     JobSubmitted,
@@ -72,6 +73,32 @@ def test_unlimited_site_that_constraints_exclude_gets_no_chunk(
     state = made.cluster.jobs["default/a"]
     places = {run.window.site for run in state.runs.values()} | set(state.cloud.values())
     assert ("cloud" in places) is allowed
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+@pytest.mark.parametrize("one", [gang("a", 1.0, seconds=3600.0), job("a", 1.0, seconds=3600.0, max_workers=1)])
+@pytest.mark.parametrize(
+    ("idle", "constraints"),
+    [
+        ({"taints": (Taint("team", "b"),)}, Constraints()),
+        ({"labels": {"pool": "b"}}, Constraints(selector=(("pool", "a"),))),
+    ],
+    ids=["taint", "selector"],
+)
+def test_idle_nodes_of_others_keep_no_job_from_the_cloud(
+    policy: str, one: Job, idle: dict[str, Any], constraints: Constraints
+) -> None:
+    """The nodes that would take the job are busy for long, and those that are idle do not take it."""
+    others = [node(f"b{number}", "edge", **idle) for number in range(4)]
+    own = [node(f"a{number}", "edge", labels={"pool": "a"}) for number in range(2)]
+    made = planner(policy, [*own, *others], [Site("edge"), Site("cloud", unlimited=True, start_seconds=60.0)])
+    shape = worker(constraints=constraints)
+    for name in ("x", "y"):
+        busy = job(name, seconds=1e6, preemption=Preemption.NEVER, priority=-8, worker=shape)
+        made.handle(JobSubmitted(busy), 0.0)
+        (run,) = made.cluster.jobs[busy.key].runs.values()
+        made.handle(WorkerStarted(busy.key, run.window.attempt, 0.0), 0.0)
+    assert set(opened(made, JobSubmitted(replace(one, worker=shape)), 1.0)) == {"cloud"}
 
 
 def test_chunk_with_copy_under_way_starts_on_freed_node() -> None:

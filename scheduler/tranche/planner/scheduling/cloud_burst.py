@@ -18,9 +18,10 @@ shortest expected time to completion, but at least 30 s: reviews after 1 % gave 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -43,6 +44,8 @@ REVIEWED_JOBS = 1000
 """Number of waiting jobs, best rank first, that a review considers."""
 NEAREST_SITES = 12
 """Number of sites with nodes, nearest first, where a job's chunks are expected to train."""
+CONSTRAINTS = 20
+"""Number of different constraints of waiting jobs, best rank first, by which a review distinguishes nodes."""
 
 
 def is_due(context: PlannerContext, changed: Sequence[str], now: float) -> bool:
@@ -66,9 +69,9 @@ def is_due(context: PlannerContext, changed: Sequence[str], now: float) -> bool:
 def review(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Decide for the waiting jobs which chunks train at an unlimited site."""
     cluster = context.cluster
-    forecast = NodeForecast(cluster, now)
     soonest, looked = inf, 0
     ordered = _in_rank_order(queue, now)
+    forecast = NodeForecast(cluster, now, _groups(cluster, ordered))
     behind = sum(map(_uses_nodes, ordered))
     fixed = [state for state in ordered if state.runs and not preemptible(state, queue.policy)]
     for state in fixed:
@@ -111,8 +114,19 @@ def _uses_nodes(state: JobState) -> bool:
     return state.waiting_for_nodes > 0 or any(run.home.node is not None for run in state.runs.values())
 
 
+def _groups(cluster: ClusterState, states: Iterable[JobState]) -> dict[str, int]:
+    """Return the group of each node by name, if it is not 0: nodes of a group take workers of the same waiting jobs."""
+    groups: dict[str, int] = {}
+    distinct = {one.job.worker.constraints: one for one in states if one.unassigned > 0}
+    for number, state in enumerate(islice(distinct.values(), CONSTRAINTS)):
+        hosts = cluster.hosts(state)
+        for node in hosts if len(hosts) < len(cluster.nodes) else ():
+            groups[node.node.name] = groups.get(node.node.name, 0) | 1 << number
+    return groups
+
+
 class Pool(NamedTuple):
-    """The GPUs of one speed and resource at one site."""
+    """The GPUs of one speed and resource at one site, on nodes that take workers of the same jobs."""
 
     site: str
     pace: float
@@ -121,6 +135,8 @@ class Pool(NamedTuple):
     """As in `Resources.gpu_resource`."""
     kind: str = ""
     """GPU kind, if the installation defines kinds: jobs may have times of their own there."""
+    group: int = 0
+    """Group of the nodes: an idle node that does not take the workers of a job is no reason for it to wait there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +159,27 @@ class NodeForecast:
 
     cluster: ClusterState
     now: float
+    groups: Mapping[str, int]
+    """Group of each node by name, as in `Pool.group`."""
     free_at: dict[Pool, list[float]] = field(default_factory=dict)
     """Time at which each GPU becomes free, in seconds: a heap for each pool."""
-    _sites: dict[str, list[Pool]] = field(default_factory=dict)
+    _sites: set[str] = field(default_factory=set)
+    """Sites whose pools are in `free_at`."""
 
-    def pools(self, site: str) -> list[Pool]:
-        """Return the pools of one site."""
-        if site not in self._sites:
-            nodes = self.cluster.free.nodes_at(site)
-            for node in nodes:
-                gpus = node.capacity.gpus if _is_usable(node) else 0
-                self.free_at.setdefault(_pool_of(node), []).extend([self.now] * gpus)
-            self._sites[site] = list(dict.fromkeys(map(_pool_of, nodes)))
-        return self._sites[site]
+    def pool_of(self, node: NodeState) -> Pool:
+        """Return the pool of a node."""
+        specification = node.node
+        group = self.groups.get(specification.name, 0)
+        return Pool(specification.site, node.pace, node.capacity.gpu_resource, specification.kind or "", group)
 
     def gpus(self, pool: Pool) -> list[float]:
         """Return the heap of one pool."""
-        return self.free_at[pool] if pool in self.pools(pool.site) else []
+        if pool.site not in self._sites:
+            self._sites.add(pool.site)
+            for node in self.cluster.free.nodes_at(pool.site):
+                gpus = node.capacity.gpus if _is_usable(node) else 0
+                self.free_at.setdefault(self.pool_of(node), []).extend([self.now] * gpus)
+        return self.free_at.get(pool, [])
 
     def occupy(self, state: JobState) -> None:
         """Hold the GPUs of the job's open windows on nodes until the windows end."""
@@ -171,7 +191,7 @@ class NodeForecast:
         for run in runs:
             node = self.cluster.nodes.get(run.home.node or "")
             if node is not None and not self.cluster.is_unlimited(node.node.site):
-                self._take(_pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
+                self._take(self.pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
 
     def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
         """Place a chunk where it would complete first; None if no pool has as many GPUs as a worker needs."""
@@ -193,13 +213,7 @@ class NodeForecast:
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
         """Return the GPUs on which a gang would start soonest, as (free at, pool); empty if the gang never fits."""
         needed = state.job.min_available * max(1, state.job.gpus)
-        known = state.job.gpu_resource
-        pools = [
-            pool
-            for site in self.cluster.hosts(state).by_site
-            for pool in self.pools(site)
-            if pool.gpu_resource == known
-        ]
+        pools = dict.fromkeys(map(self.pool_of, self.cluster.hosts(state)))
         found = nsmallest(needed, ((at, pool) for pool in pools for at in self.gpus(pool)))
         return found if len(found) == needed and could_run_on_nodes(self.cluster, state) else []
 
@@ -234,10 +248,6 @@ def _is_usable(node: NodeState) -> bool:
     return node.node.ready and not node.node.unschedulable
 
 
-def _pool_of(node: NodeState) -> Pool:
-    return Pool(node.node.site, node.pace, node.capacity.gpu_resource, node.node.kind or "")
-
-
 @dataclass(slots=True, eq=False)
 class _Option:
     """A pool of nodes or an unlimited site whose GPUs could train chunks of a job."""
@@ -253,9 +263,9 @@ class _Option:
         return self.copies.get(chunk, self.otherwise)
 
 
-def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]:
+def _node_options(queue: JobQueue, forecast: NodeForecast, state: JobState) -> list[_Option]:
     """Return the pools of nodes at the nearest sites where the job's chunks could train."""
-    cluster = queue.cluster
+    cluster, now = queue.cluster, forecast.now
     by_site = cluster.hosts(state).by_site
     if data_replication.stays_with_data(queue.policy, state):
         by_site = {site: nodes for site, nodes in by_site.items() if site == state.job.data_site}
@@ -264,7 +274,7 @@ def _node_options(queue: JobQueue, state: JobState, now: float) -> list[_Option]
     for site in sorted(sorted(by_site, key=lambda site: (delta[site], site))[:NEAREST_SITES]):
         if not is_given_up(state, site):
             copies, otherwise = _uploads(queue, state, site, now)
-            for pool, node in {_pool_of(node): node for node in by_site[site]}.items():
+            for pool, node in {forecast.pool_of(node): node for node in by_site[site]}.items():
                 seconds = cluster.batch_seconds(state, site, node=node.node.name)
                 options.append(_Option(pool, seconds, copies, otherwise))
     return options
@@ -317,7 +327,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
     price = queue.policy.cloud_price() * state.job.gpus
     limit = min((max(floor, ends.together[0]) + price * ends.seconds[0] for ends in clouds), default=inf)
     placed: list[_Placed] = []
-    nodes = [] if state.unhosted else _node_options(queue, state, now)
+    nodes = [] if state.unhosted else _node_options(queue, forecast, state)
     for chunk in waiting:
         one = forecast.place(state, nodes, chunk)
         if one is None:
@@ -394,7 +404,8 @@ def _split_gang(
     rest = max((state.remaining_batches(chunk) for chunk in state.waiting), default=batches)
     slots = [] if state.unhosted else forecast.gang_slots(state)
     used = {pool for _, pool in slots}
-    members = {_pool_of(node): node for node in cluster.hosts(state) if _pool_of(node) in used} if slots else {}
+    pools = {forecast.pool_of(node): node for node in cluster.hosts(state)} if slots else {}
+    members = {pool: node for pool, node in pools.items() if pool in used}
     pace = max((cluster.batch_seconds(state, p.site, node=n.node.name) for p, n in members.items()), default=0.0)
     on_nodes = slots[-1][0] + state.restart_seconds + rest * pace if slots else inf
     best = (on_nodes, 0, "")
