@@ -78,6 +78,14 @@ class RunningJobs:
                 total -= gpus
         return total
 
+    def is_behind(self, other: JobState, state: JobState, rank: TieredRank, now: float) -> bool:
+        """Return whether another job is one of those that rank behind the given one."""
+        known = self._where.get(other.job.key)
+        if known is None or other is state:
+            return False
+        tier, first, second = rank
+        return known[1] > (tier, first + known[0].slope * now, second, state.arrival)
+
     def jobs_behind(self, state: JobState, rank: TieredRank, now: float) -> Iterator[tuple[RankKey, JobState]]:
         """Yield the other jobs that rank behind the given one with their sort keys, worst rank first.
 
@@ -138,6 +146,10 @@ class RunningJobsBySite:
         for one in self._lists_at(site):
             total += one.gpus_behind(state, rank, now, any_resource=any_resource)
         return total
+
+    def is_behind(self, other: JobState, state: JobState, rank: TieredRank, site: str, now: float) -> bool:
+        """Return whether another job with windows at the site ranks behind the given one."""
+        return site in self._at and self._at[site].is_behind(other, state, rank, now)
 
     def jobs_behind(self, state: JobState, rank: TieredRank, site: str, now: float) -> Iterator[JobState]:
         """Yield the other jobs with windows there that rank behind the given one, worst rank first."""

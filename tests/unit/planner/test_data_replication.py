@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner
-from tranche.model import Job, Link, Node, Resources, Site
+from tranche.model import Job, Link, Node, Preemption, Resources, Site, Taint
 from tranche.planner import (
     ChunkStaged,
     JobSubmitted,
@@ -19,6 +19,7 @@ from tranche.planner import (
     WorkerStarted,
 )
 from tranche.planner.job_queue import JobQueue
+from tranche.planner.scheduling.data_replication import PREVIEW_SECONDS
 from tranche.state.job import JobState
 
 DELTA = 50.0
@@ -70,6 +71,26 @@ def test_data_of_waiting_job_go_to_a_site_that_gets_room(policy: str, change: st
     p.handle(NodeChanged(there), 10.0)
     assert copies(p, "j") == {"there": {0}}
     assert opened(p, 10.0 + DELTA) == [("j", "there")]
+
+
+@pytest.mark.parametrize("there", [{"unschedulable": True}, {"ready": False}, {"taints": (Taint("team", "b"),)}])
+@pytest.mark.parametrize("used", ["idle", "held by a job behind"])
+def test_nodes_that_take_no_worker_keep_no_chunk_from_idle_ones(used: str, there: dict[str, Any]) -> None:
+    """The data are at two sites where the job finds no room, and a third one has an idle GPU."""
+    names = ("near", "far")
+    sites = [Site("here", links={"near": Link(2e9), "far": Link(1e9)}), *map(Site, names)]
+    p = cluster(node("a", "here"), node("b", "near"), node("c", "here"), sites=sites, policy="chunk:copies=1")
+    for name in ("x", "y"):
+        submit(p, name, seconds=1e6, data_site=None, priority=-8, preemption=Preemption.NEVER)
+    submit(p, "z", seconds=1e6, data_site=None, priority=-10)
+    if used == "idle":
+        p.handle(WorkerEnded("default/z", 1, "Succeeded", 1.0), 1.0)
+    p.handle(NodeChanged(node("c", "here", **there)), 2.0)
+    submit(p, "j", 3.0, seconds=1000.0)
+    assert copies(p, "j") == {"near": {0}}
+    p.handle(NodeChanged(node("d", "far")), 10.0)
+    p.handle(Tick(), 10.0 + PREVIEW_SECONDS)
+    assert copies(p, "j") == {"near": {0}, "far": {0}}
 
 
 @pytest.mark.parametrize("policy", ["chunk", "srsf"])

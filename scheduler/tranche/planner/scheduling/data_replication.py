@@ -17,7 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappush, heapreplace
 from math import inf
+from typing import NamedTuple
 
+from tranche.model import Constraints
 from tranche.planner.context import PlannerContext
 from tranche.planner.data_staging import is_given_up, request_copies
 from tranche.planner.instructions import StageData
@@ -153,6 +155,15 @@ def copy_for_head(context: PlannerContext, queue: JobQueue, now: float) -> None:
                 copy(context, queue, state, [chunk], site, now)
 
 
+class Place(NamedTuple):
+    """The GPUs of one resource on the nodes of a site that take the workers of a job."""
+
+    site: str
+    resource: str
+    constraints: Constraints | None
+    """Constraints of the workers, if some nodes of the site do not take them; None if all do."""
+
+
 @dataclass(slots=True, eq=False)
 class Preview:
     """Simulation of the head of the queue over the slots of all sites."""
@@ -162,36 +173,57 @@ class Preview:
     now: float
     free: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of free GPUs, by site and name of their resource."""
-    ends: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    """Ends of windows as a heap for each site and resource, filled on first use."""
-    taken: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of GPUs, free or preempted, that chunks took in the simulation, by site and resource."""
+    ends: dict[Place, list[float]] = field(default_factory=dict)
+    """Ends of windows as a heap for each place, filled on first use."""
+    taken: Counter[Place] = field(default_factory=Counter)
+    """Number of GPUs, free or preempted, that chunks took in the simulation, by place."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Number of nodes with GPUs that foreign pods leave, by site and resource, filled on first use."""
 
     def __post_init__(self) -> None:
         self.free = self.cluster.free.gpus()
 
-    def ends_at(self, site: str, resource: str) -> list[float]:
-        """Return the heap of the ends of windows on GPUs of that resource at the site."""
-        place = (site, resource)
+    def place_of(self, state: JobState, site: str) -> Place:
+        """Return the place of the job's workers at a site."""
+        resource = state.job.gpu_resource
+        if (site, resource) not in self.counts:
+            there = [node.capacity for node in self.cluster.free.nodes_at(site)]
+            self.counts[site, resource] = sum(one.gpus > 0 and one.gpu_resource == resource for one in there)
+        is_whole = len(self.cluster.hosts(state).at(site)) == self.counts[site, resource]
+        return Place(site, resource, None if is_whole else state.job.worker.constraints)
+
+    def room(self, state: JobState, rank: TieredRank, place: Place) -> int:
+        """Return the number of GPUs that the job could take there now, free ones or by preemption."""
+        running, site = self.queue.running, place.site
+        if place.constraints is None:
+            gpus = self.free[site, place.resource] + running.gpus_behind(state, rank, site, self.now)
+            return gpus - self.taken[place]
+        nodes = self.cluster.hosts(state).at(site)
+        held = [other for node in nodes for other, run in node.runs.values() if not run.closing]
+        behind = (other.job.gpus for other in held if running.is_behind(other, state, rank, site, self.now))
+        return sum(max(0, node.free_gpus) for node in nodes) + sum(behind) - self.taken[place]
+
+    def ends_at(self, state: JobState, place: Place) -> list[float]:
+        """Return the heap of the ends of windows there."""
         if place not in self.ends:
-            nodes = [node for node in self.cluster.free.nodes_at(site) if node.capacity.gpu_resource == resource]
-            self.ends[place] = [run.window.end for node in nodes for _, run in node.runs.values() if not run.closing]
+            is_whole, site = place.constraints is None, place.site
+            nodes = self.cluster.free.nodes_at(site) if is_whole else self.cluster.hosts(state).at(site)
+            there = [node for node in nodes if node.capacity.gpu_resource == place.resource]
+            self.ends[place] = [run.window.end for node in there for _, run in node.runs.values() if not run.closing]
             heapify(self.ends[place])
         return self.ends[place]
 
     def play(self, state: JobState, rank: TieredRank, chunks: list[int]) -> list[tuple[int, str, float, float]]:
         """Place the chunks; returns those that need a copy, as (chunk, site, start there in seconds, Δ in seconds)."""
-        cluster, queue, now, job = self.cluster, self.queue, self.now, state.job
+        cluster, now, job = self.cluster, self.now, state.job
         seconds = _chunk_seconds(cluster, state)
         delta = _delays(cluster, state, seconds, now)
         sites = sorted(sorted(delta, key=delta.__getitem__)[:PREVIEWED_SITES])
-        kind = job.gpu_resource
-        room = {
-            site: self.free[site, kind] + queue.running.gpus_behind(state, rank, site, now) - self.taken[site, kind]
-            for site in sites
-        }
+        places = {site: self.place_of(state, site) for site in sites}
+        room = {site: self.room(state, rank, place) for site, place in places.items()}
         delta = {site: cluster.copy_ready(state, site, now) - now for site in sites}
-        ends = {site: self.ends_at(site, kind) for site in sites}
+        ends = {site: self.ends_at(state, place) for site, place in places.items()}
         copies = {site: state.copies.get(site, {}) for site in sites}
         given_up = {site for site in state.stagings if is_given_up(state, site)}
         needed = []
@@ -216,7 +248,7 @@ class Preview:
                 break
             if room[site] >= job.gpus:
                 room[site] -= job.gpus
-                self.taken[site, kind] += job.gpus
+                self.taken[places[site]] += job.gpus
                 heappush(ends[site], end)
             else:
                 heapreplace(ends[site], end)
