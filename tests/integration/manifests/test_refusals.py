@@ -215,6 +215,12 @@ SITES: dict[str, tuple[dict[str, Any], str]] = {
         {"spec.nodeSelector": {}},
         "spec.nodeSelector in body should have at least 1 properties",
     ),
+    "selector of an invalid value": (
+        {"spec.nodeSelector": {"zone": "eu west"}},
+        "spec.nodeSelector.zone in body should match '^([A-Za-z0-9]",
+    ),
+    "selector of a long value": ({"spec.nodeSelector": {"zone": "x" * 64}}, "spec.nodeSelector.zone: Too long"),
+    "selector of an invalid key": ({"spec.nodeSelector": {"a zone": "eu"}}, "must have keys of labels"),
     "misspelt tier": ({"spec.tier": "edge"}, 'supported values: "Edge", "Cloud"'),
     "two links to one site": (
         {"spec.links": [{"to": "cloud", "bandwidth": "1G"}, {"to": "cloud", "bandwidth": "2G"}]},

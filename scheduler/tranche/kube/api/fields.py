@@ -139,8 +139,19 @@ SiteName = Annotated[str, Field(max_length=MAX_SITE_NAME)]
 _NAME = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 SiteReference = Annotated[str, Field(max_length=MAX_SITE_NAME, pattern=f"^{_NAME}$")]
 """Name of a site in a user's words. Messages, which others read, quote it, so control characters are refused."""
-LabelKey = Annotated[str, Field(min_length=1, max_length=316, pattern=f"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_NAME}$")]
+_LABEL_KEY = f"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_NAME}$"
+LabelKey = Annotated[str, Field(min_length=1, max_length=316, pattern=_LABEL_KEY)]
 """Key of a label, such as ``tranche.dev/rack``."""
+_LABEL_RULE = (
+    f"self.all(k, k.matches('{_LABEL_KEY}'))",
+    "must have keys of labels, such as topology.kubernetes.io/zone",
+)
+_LABEL_VALUE = {"maxLength": 63, "pattern": f"^({_NAME})?$"}
+NodeLabels = Annotated[
+    dict[str, Annotated[str, Field(json_schema_extra=_LABEL_VALUE)]],
+    Field(min_length=1, max_length=32, json_schema_extra=rules(_LABEL_RULE)),
+]
+"""Labels of nodes. The API server refuses pods that require an invalid one."""
 _CHUNKS = "[0-9]{1,4}(-[0-9]{1,4})?"
 ChunkSet = Annotated[str, Field(max_length=16_384, pattern=f"^({_CHUNKS}(,{_CHUNKS})*)?$")]
 """Chunk numbers as `tranche.model.chunk_ranges` writes them: ``0-11,14``."""

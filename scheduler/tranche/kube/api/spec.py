@@ -8,6 +8,7 @@ from tranche.kube.api.fields import (
     MAX_CHUNKS,
     Duration,
     LabelKey,
+    NodeLabels,
     PositiveDuration,
     PositiveQuantity,
     Quantity,
@@ -340,7 +341,7 @@ class SiteSpec(Resource):
 
     tier: Literal["Edge", "Cloud"] = "Edge"
     """Edge: a few nodes near the data. Cloud: many nodes, far from the data."""
-    node_selector: dict[str, str] = Field(min_length=1, max_length=32)
+    node_selector: NodeLabels
     """Labels that select the site's nodes. A node belongs to one site."""
     unlimited: bool = False
     """true if a cluster autoscaler adds nodes to the site on demand."""
