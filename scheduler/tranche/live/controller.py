@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, starmap
 from typing import Any
 
 from tranche.kube.api.resources import TrainingJob
@@ -253,16 +254,24 @@ class Controller:
             yield event
             self._planner_metrics.handled(event, stopped)
 
-    def _apply(self, change: Change) -> None:
-        """Let the planner handle a change that a watch reported."""
-        kind, key, old, new = change
+    def _apply(self, changes: Sequence[Change]) -> None:
+        """Let the planner handle a change that a watch reported, or several changes of nodes, with one decision."""
+        kind, key, old, new = changes[0]
         if kind == "jobs":
             self._job_changed(key, old, new)
             return
-        for event in self._translator.guarded(new, self._translator.events_of(kind, key, old, new)):
-            self.handle(event)
+        events = chain.from_iterable(starmap(self._events_of, changes))
+        if kind == "nodes":
+            if (first := next(events, None)) is not None:
+                self._handle(chain((first,), events))
+        else:
+            for event in events:
+                self.handle(event)
         if not self._scheduler.responds:
             self._next_timeouts = 0.0  # this pod may show that kube-scheduler responds again
+
+    def _events_of(self, kind: str, key: str, old: Any, new: Any) -> Iterator[Event]:
+        return self._translator.guarded(new, self._translator.events_of(kind, key, old, new))
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> None:
         resource = new or old
@@ -350,7 +359,7 @@ class Controller:
         self._handle((event,))
         self._planner_metrics.handled(event, stopped)
 
-    def _handle(self, given: Sequence[Event]) -> None:
+    def _handle(self, given: Iterable[Event]) -> None:
         """Let the planner handle simultaneous events, and queue the status writes that follow."""
         events: list[Event] = []
         with self.metrics.time_plan():
@@ -371,7 +380,7 @@ class Controller:
         if ended := self._ended_unpublished(instructions):
             self._handle(ended)
 
-    def _noted(self, given: Sequence[Event], events: list[Event]) -> Iterator[Event]:
+    def _noted(self, given: Iterable[Event], events: list[Event]) -> Iterator[Event]:
         """Yield the given events and those that follow from them, and add all of them to the list."""
         for event in self._translator.followed(given):
             events.append(event)

@@ -5,8 +5,9 @@ Both are passed on in batches, so that requests of kube-scheduler and timers wai
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from typing import Any
 
 from tranche.model import Report
@@ -23,7 +24,11 @@ Change = tuple[str, str, Any, Any]
 BURST_SECONDS = 0.002
 """Time spent on changes before yielding to the event loop, in seconds."""
 PATIENCE_SECONDS = 1.0
-"""Maximum time spent in bursts; then the rest is processed without yielding, because timers need all changes."""
+"""Maximum time spent in bursts; then the changes that are there are processed in long ones, since timers need them."""
+LONG_BURST_SECONDS = 0.2
+"""Time before yielding in these, in seconds. A renewal of the Lease takes several turns, and the Lease lasts 8 s."""
+NODES_AT_ONCE = 100
+"""Maximum number of changes of nodes, one after the other, for one decision: each decision may examine all jobs."""
 AT_ONCE = 25
 """Batch size: about 2 ms of work, during which requests of kube-scheduler wait."""
 
@@ -31,11 +36,11 @@ AT_ONCE = 25
 class Backlog(deque[Change]):
     """Queue of changes, oldest first."""
 
-    def __init__(self, apply: Callable[[Change], None], stopwatch: Callable[[], float]) -> None:
+    def __init__(self, apply: Callable[[Sequence[Change]], None], stopwatch: Callable[[], float]) -> None:
         """Create an empty queue.
 
         Args:
-            apply: Called with each change.
+            apply: Called with each change, or with several changes of nodes.
             stopwatch: Monotonic seconds.
         """
         super().__init__()
@@ -45,16 +50,27 @@ class Backlog(deque[Change]):
     def apply_all(self) -> None:
         """Apply all changes without yielding."""
         while self:
-            self._apply(self.popleft())
+            self._apply(self._take())
 
     async def catch_up(self) -> None:
-        """Apply changes in bursts until the queue is empty or `PATIENCE_SECONDS` have passed."""
+        """Apply changes in bursts until the queue is empty, or all are applied that were there after a second."""
         began = burst = self._stopwatch()
-        while self and burst - began < PATIENCE_SECONDS:
-            self._apply(self.popleft())
-            if self._stopwatch() - burst >= BURST_SECONDS:
+        left: float = inf
+        while self and left > 0:
+            left -= len(taken := self._take())
+            self._apply(taken)
+            if self._stopwatch() - burst >= (BURST_SECONDS if left == inf else LONG_BURST_SECONDS):
                 await asyncio.sleep(0)
                 burst = self._stopwatch()
+            if left == inf and burst - began >= PATIENCE_SECONDS:
+                left = len(self)
+
+    def _take(self) -> Sequence[Change]:
+        """Remove and return the oldest change, with those that follow if all of them concern nodes."""
+        taken = [self.popleft()]
+        while self and len(taken) < NODES_AT_ONCE and taken[0][0] == self[0][0] == "nodes":
+            taken.append(self.popleft())
+        return taken
 
 
 class ReportInbox:

@@ -1,6 +1,7 @@
 """The controller on watch stores that are filled by hand; what it writes is read from its writer's queue."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, Stopwatch, condition_alone, noted, reported, resource, taken_over, written
-from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
+from tranche.kube.api.core_types import NodeObject, NodeStatus, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.live.controller import TIMEOUT_SHARE, Controller
@@ -204,6 +205,29 @@ def test_new_node_of_an_unlimited_site_ends_its_refusals(labelled: str) -> None:
         reported(controller, "nodes", "c1", shown)
     assert not state.placement.refusals
     assert set(controller.planner.cluster.nodes) == {"n1"}
+
+
+def test_nodes_that_change_together_are_decided_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision may examine all jobs, so that one for each of 1,000 nodes would cost the leader its Lease."""
+    controller = asyncio.run(taken_over(resource("j"), policy="chunk", nodes=9))
+    decided: list[float] = []
+    decide = controller.planner.handle_all
+
+    def handle_all(events: Iterable[Event], now: float) -> Any:
+        decided.append(now)
+        return decide(events, now)
+
+    monkeypatch.setattr(controller.planner, "handle_all", handle_all)
+    unready = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    for name, node in list(controller.watches.nodes.store.items()):
+        status = msgspec.convert({**msgspec.to_builtins(node)["status"], **unready}, NodeStatus)
+        noted(controller, "nodes", name, msgspec.structs.replace(node, status=status))
+    controller.step()
+    assert len(decided) == 1
+    assert not any(state.node.ready for state in controller.planner.cluster.nodes.values())
+    noted(controller, "nodes", "n1", controller.watches.nodes.store["n1"])
+    controller.step()
+    assert len(decided) == 1, "nothing that the planner reads has changed"
 
 
 def test_node_with_absurd_gpu_count_is_ignored() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -10,7 +10,7 @@ from support.live_controller import Stopwatch
 from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig
-from tranche.live.planner_inbox import Backlog, Change
+from tranche.live.planner_inbox import NODES_AT_ONCE, Backlog, Change
 from tranche.metrics.scheduler import Metrics
 from tranche.model import ChunkRequest, Report
 from tranche.planner_api.receiver import NotLeadingError, PlannerReceiver
@@ -20,9 +20,9 @@ def turns_of_others(changes: int, seconds_each: float) -> tuple[list[str], int, 
     """Return the changes in the order of processing, the turns that others had until then, and the changes left."""
     now, heard, turns = [0.0], list[str](), [0]
 
-    def hear(change: Change) -> None:
+    def hear(changes: Sequence[Change]) -> None:
         now[0] += seconds_each
-        heard.append(change[1])
+        heard.extend(change[1] for change in changes)
 
     async def other() -> None:
         while True:
@@ -50,11 +50,36 @@ def test_others_have_a_turn_after_every_two_milliseconds_of_work() -> None:
     assert left == 0
 
 
-def test_endless_backlog_runs_without_yielding_after_one_second() -> None:
-    heard, turns, left = turns_of_others(300, 1 / 128)
-    assert heard == [str(number) for number in range(300)]
-    assert turns == 128
-    assert left == 300 - 128
+def test_long_backlog_leaves_turns_for_the_lease_after_a_second() -> None:
+    """A second passes in turns after each change, and then there is one after each 0.2 s."""
+    heard, turns, left = turns_of_others(1920, 1 / 128)
+    assert heard == [str(number) for number in range(1920)]
+    assert turns == 128 + (1920 - 128) // 26
+    assert left == 0
+
+
+def test_changes_that_arrive_after_a_second_do_not_delay_timers() -> None:
+    """They are applied with those that come before the next step, so that the queue never keeps the planner."""
+    now = [0.0]
+
+    def apply(changes: Sequence[Change]) -> None:
+        now[0] += 1 / 128
+        backlog.append(("pods", "another", None, None))
+
+    backlog = Backlog(apply, lambda: now[0])
+    backlog.extend(("pods", str(number), None, None) for number in range(300))
+    asyncio.run(backlog.catch_up())
+    assert now[0] == 1.0 + 300 / 128
+
+
+def test_changes_of_nodes_in_a_row_are_applied_together() -> None:
+    applied: list[list[str]] = []
+    backlog = Backlog(lambda changes: applied.append([f"{kind} {key}" for kind, key, *_ in changes]), lambda: 0.0)
+    kinds = ["nodes", "nodes", "pods", "pods", "nodes"] + ["nodes"] * NODES_AT_ONCE
+    backlog.extend((kind, str(number), None, None) for number, kind in enumerate(kinds))
+    asyncio.run(backlog.catch_up())
+    first = [["nodes 0", "nodes 1"], ["pods 2"], ["pods 3"]]
+    assert (applied[:3], [len(one) for one in applied[3:]]) == (first, [NODES_AT_ONCE, 1])
 
 
 class Lease:
