@@ -5,6 +5,7 @@ from datetime import datetime
 
 from tranche.kube.api import names
 from tranche.kube.api.resources import PlannedChief, PlannedStaging, PlannedWindow, SiteSpec, TrainingJob
+from tranche.kube.convert.site_membership import DEFAULT_SITE
 from tranche.model import format_chunks, parse_chunks
 from tranche_operator.manifests import pod as manifests
 from tranche_operator.manifests.environment import is_alone
@@ -102,8 +103,13 @@ def awaits_service(observed: Observed, job: TrainingJob) -> bool:
 
 
 def needs_site(entry: Entry) -> bool:
-    """Return whether the pod's manifest needs the Site, because the entry names no node."""
-    return isinstance(entry, PlannedStaging) or entry.node is None
+    """Return whether the pod's manifest needs the Site, because the entry names no node.
+
+    Without Site objects, all nodes form one site, so that a staging pod may run on any of them.
+    """
+    if isinstance(entry, PlannedStaging):
+        return entry.site != DEFAULT_SITE
+    return entry.node is None
 
 
 def open_pods(observed: Observed, job: TrainingJob, missing: Mapping[str, Entry], settings: Settings) -> list[Action]:

@@ -88,6 +88,14 @@ def test_staging_pod_has_site_chunks_and_volume_but_no_gpu() -> None:
     assert not {"hostname", "subdomain"} & set(spec)
 
 
+def test_staging_pod_without_site_objects_runs_on_any_node() -> None:
+    """The data come from outside, such as from an object store, to the only site."""
+    (created,) = decided(CreatePod, job(entry(site="cluster")))
+    assert created.manifest["metadata"]["name"] == "cats-staging-cluster-5"
+    assert "affinity" not in created.manifest["spec"]
+    assert decided(CreatePod, job(entry(site="edge-c"))) == []
+
+
 def test_a_pause_after_a_failure_has_no_pod() -> None:
     assert decided(CreatePod, job(entry(attempt=None, chunks="", failures=1))) == []
 
