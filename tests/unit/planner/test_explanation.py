@@ -138,6 +138,13 @@ def test_explanation_says_workers_do_not_fit_beside_own_server() -> None:
     assert sentence(p, "a", 1.0) == "its workers do not fit beside its parameter servers"
 
 
+def test_nodes_that_no_site_selects_are_not_denied() -> None:
+    """With Site objects, a node that matches none is not planned with, as after a misspelt selector."""
+    p = planner("chunk", [], [Site("edge-d")])
+    p.handle(JobSubmitted(job("a")), 0.0)
+    assert sentence(p, "a", 1.0) == "waits for 1 GPU: no Site selects a node"
+
+
 @pytest.mark.parametrize(
     ("nodes", "changes", "text"),
     [

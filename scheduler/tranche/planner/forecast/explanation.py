@@ -217,7 +217,7 @@ def _never(reason: WaitReason, cluster: ClusterState, state: JobState) -> str:
     need = _gpus(state.job.gpus, state.job.gpu_resource)
     match reason.kind:
         case WaitReasonKind.NO_NODES:
-            return f"waits for {need}: the cluster has no nodes"
+            return f"waits for {need}: " + ("no Site selects a node" if cluster.sites else "the cluster has no nodes")
         case WaitReasonKind.SIZE:
             return _too_small(cluster.nodes.values(), state)
         case WaitReasonKind.NODE:
