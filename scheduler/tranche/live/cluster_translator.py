@@ -17,7 +17,7 @@ from tranche.kube.api.names import PLANNED_ROLES, ROLE_CHIEF, ROLE_WORKER, GpuRe
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_identity import identity, owner_uid
 from tranche.kube.convert.pod_state import ended_at
-from tranche.kube.convert.site_membership import site_of
+from tranche.kube.convert.site_membership import sites_of
 from tranche.kube.convert.trainingjob import to_job, to_site
 from tranche.live import job_events
 from tranche.live.foreign_usage import ForeignNodeUsage, NamespaceQuotas
@@ -307,14 +307,14 @@ class ClusterTranslator:
 
     def _node_changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> Iterator[Event]:
         yield from self._node_events(name)
-        site = self._unlimited_site_of(new)
-        if site is not None and self._unlimited_site_of(old) != site:
+        for site in sorted(self._unlimited_sites_of(new) - self._unlimited_sites_of(old)):
             yield NodeJoined(name, site)
 
-    def _unlimited_site_of(self, node: NodeObject | None) -> str | None:
+    def _unlimited_sites_of(self, node: NodeObject | None) -> set[str]:
+        """All unlimited sites that select the node, since pods of any of them may run there."""
         sites = self.objects.sites
-        site = site_of(node.metadata.labels, sites) if node is not None else None
-        return site if site is not None and site in sites and sites[site].spec.unlimited else None
+        chosen = sites_of(node.metadata.labels, sites) if node is not None else ()
+        return {site for site in chosen if sites[site].spec.unlimited}
 
     def _node_events(self, name: str) -> Iterator[Event]:
         """Yield the events for a node if it differs from the planner's state of it.
