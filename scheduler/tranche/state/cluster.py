@@ -171,6 +171,11 @@ class ClusterState:
             hosts = self._eligible[shape] = Hosts(node for node in nodes if node.objection(shape) is None)
         return hosts
 
+    def hosting_nodes(self) -> Iterator[NodeState]:
+        """Return the nodes on which pods are placed, those of unlimited sites left out."""
+        clouds = set(self.clouds)
+        return (node for node in self.nodes.values() if node.takes_pods and node.node.site not in clouds)
+
     def unlimited_sites(self) -> Iterator[Site]:
         """Return the unlimited sites, whose nodes are created on demand, by name."""
         return (self.sites[name] for name in self.clouds)

@@ -146,6 +146,11 @@ class NodeState:
             and (used.pods <= capacity.pods or not requests.pods)
         )
 
+    @property
+    def takes_pods(self) -> bool:
+        """Whether pods are placed on the node at all: it is ready, and neither cordoned nor excluded."""
+        return self.node.ready and not self.node.unschedulable and not self.exclusion_reason
+
     def objection(self, shape: PodShape) -> str | None:
         """Return why no such pod is placed on the node even without our pods; None if it may be."""
         return "are excluded" if self.exclusion_reason else self.misfit(shape)

@@ -114,6 +114,13 @@ def test_latest_end_equals_the_best_of_a_grid() -> None:
         assert found <= best <= found * (1 + error)
 
 
+def test_workers_that_compute_nothing_share_the_port() -> None:
+    loads = [WorkerLoad(0.0, 3), WorkerLoad(0.0, 1)]
+    shares = min_max_shares(loads, 2, 8)
+    assert shares == pytest.approx((6.0, 2.0))
+    assert latest_end(loads, 2, shares) == pytest.approx(2.0)
+
+
 def test_equal_numbers_of_batches_make_iterations_equal() -> None:
     loads = [WorkerLoad(seconds, 20) for seconds in (0.5, 1, 3, 7)]
     shares = min_max_shares(loads, 2, 5)

@@ -71,7 +71,7 @@ def test_extreme_value_is_refused_at_once_or_works(option: str, value: str) -> N
         policy = get_policy(text)
     except ValueError:
         return
-    jobs = [job("a", chunks=4), job("b", 10.0, chunks=3, seconds=20.0, max_workers=2)]
+    jobs = [job("a", chunks=4, data_site="edge-a", chunk_bytes=1e8), job("b", 10.0, chunks=3, seconds=20.0)]
     jobs += [gang("c", 20.0), gang("d", 30.0, members=1)] if policy.traits.supports_gangs else []
     nodes = (node("n0", gpus=2), node("n1", "edge-b"))
     assert len(run(Scenario(tuple(jobs), nodes, policy=text, seed=1)).jobs) == len(jobs)

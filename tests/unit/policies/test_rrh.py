@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import job, node, of_type, planner
-from tranche.model import Site, Utility
+from tranche.model import Node, Site, Utility
 from tranche.planner import (
     CloseWindow,
     JobSubmitted,
@@ -56,6 +56,18 @@ def test_jobs_that_fit_together_have_no_delay_cost() -> None:
     made = planner("rrh", [node("n0", gpus=2)])
     made.handle_all([JobSubmitted(job(name)) for name in "ab"], 0.0)
     assert worth(made, 0.0) == pytest.approx(dict.fromkeys(("default/a", "default/b"), 50.0 / (1.0 + exp(-2.0))))
+
+
+@pytest.mark.parametrize(
+    "unused", [node("n1", gpus=8, unschedulable=True), node("n1", gpus=8, ready=False), node("n1", "cloud", gpus=8)]
+)
+def test_gpus_that_take_no_job_hide_no_delay(unused: Node) -> None:
+    """On one GPU, the long job would delay the short one by hours; on nine, it would delay no job."""
+    sites = [Site("edge-a"), Site("cloud", unlimited=True, start_seconds=1e6)]
+    made = planner("rrh", [node("n0"), unused], sites)
+    jobs = [job("long", seconds=10_000.0, weight=1.9), job("short", seconds=30.0)]
+    made.handle_all([JobSubmitted(one) for one in jobs], 0.0)
+    assert started(made) == {"default/short"}
 
 
 def test_job_of_higher_payoff_per_gpu_pauses_another() -> None:

@@ -69,8 +69,9 @@ def min_max_shares(loads: Sequence[WorkerLoad], gradient_bits: float, port: floa
     """
     full = [load.link_bits_per_second for load in loads]
     low = latest_end(loads, gradient_bits, full)
-    if low <= 0 or sum(needs := _needs(loads, gradient_bits, low)) <= port:
-        return tuple(_needs(loads, gradient_bits, low))
+    needs = _needs(loads, gradient_bits, low)
+    if sum(needs) <= port:
+        return tuple(needs)
     high = latest_end(loads, gradient_bits, equal_shares(loads, gradient_bits, port))
     for _ in range(HALVINGS):
         middle = (low + high) / 2

@@ -108,7 +108,8 @@ class Draft:
         """Whether jobs have arrived to which the policy has offered no cells yet: it is called again at once."""
         self.cells: dict[str, PodPlaces] = {}
         """Nodes for the job's pods under the same policies, by job: those of its cells."""
-        self.capacity = sum((node.capacity.larger(Resources()) for node in cluster.nodes.values()), start=Resources())
+        hosts = cluster.hosting_nodes()
+        self.capacity = sum((node.capacity.larger(Resources()) for node in hosts), start=Resources())
         self._units: dict[str, list[Unit]] = {state.job.key: [] for state in self.jobs}
         self._used: dict[str, Counter[str]] = {state.job.key: Counter() for state in self.jobs}
         """Workers of each job by node."""

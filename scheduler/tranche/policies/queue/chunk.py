@@ -28,6 +28,8 @@ OLDEST = 100
 """Largest number of steps (a factor of 13,780), so that a job that can never run does not set timers without end."""
 NEARLY = 1e-6
 """Tolerance in steps: a timer may fire this much too early by rounding."""
+MAX_COPIES = 1_000_000
+"""More sites than a cluster has: the number of copies for `copies=inf`."""
 SHORTEST_STEP = 1.0
 """Least time between two steps, in seconds."""
 
@@ -169,8 +171,8 @@ class Chunk(QueuePolicy):
         return bool(self.contention)
 
     def prefetch_site_count(self) -> int:
-        """Return the option `copies`."""
-        return int(self.copies)
+        """Return the option `copies`, or a number that no cluster has."""
+        return int(min(self.copies, MAX_COPIES))
 
     def cloud_price(self) -> float:
         """Return the option `price`."""

@@ -80,7 +80,7 @@ def rounded(place: Place, factor: float, draws: Sequence[float]) -> tuple[int, i
 
 def _drawn(value: float, draw: float) -> int:
     whole = floor(value + NEARLY)
-    return whole + (draw < value - whole)
+    return whole + (draw < value - whole and value - whole > NEARLY)
 
 
 def violated_packing(job: SlotJob, placed: Mapping[str, tuple[int, int]], machines: Iterable[Machine]) -> int:

@@ -117,5 +117,8 @@ def seconds_per_sample(
 
 
 def up(number: float) -> int:
-    """Return the number rounded up; what exceeds an integer by the error of its computation counts as the integer."""
-    return ceil(number - NEARLY * max(1.0, abs(number)))
+    """Return the number rounded up, so that no work is without a slot.
+
+    What exceeds an integer above 0 by the error of its computation counts as the integer.
+    """
+    return max(int(number > 0), ceil(number - NEARLY * max(1.0, abs(number))))

@@ -364,15 +364,7 @@ def amounts(resources: Resources) -> Amounts:
 
 def machines_of(cluster: ClusterState) -> dict[str, Amounts]:
     """Return the capacities of the nodes that take pods, those of unlimited sites left out, by name."""
-    clouds = set(cluster.clouds)
-    return {
-        name: amounts(node.capacity)
-        for name, node in cluster.nodes.items()
-        if node.node.ready
-        and not node.node.unschedulable
-        and not node.exclusion_reason
-        and node.node.site not in clouds
-    }
+    return {node.node.name: amounts(node.capacity) for node in cluster.hosting_nodes()}
 
 
 def requested_total(capacity: Mapping[str, Amounts], claims: Sequence[Claim]) -> float:

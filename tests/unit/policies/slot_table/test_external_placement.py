@@ -214,6 +214,14 @@ def test_rounding_is_repaired_after_its_last_try() -> None:
     assert cells == Cells(10.0, (("h1", 3), ("h2", 2)), (("h2", 3),))
 
 
+def test_rounding_up_leaves_whole_numbers_as_they_are() -> None:
+    """Parts that differ from whole numbers by the error of their computation."""
+    relaxation = Relaxation(0.0, {"h1": (3 + 1e-12, 1e-12), "h2": (2 - 1e-12, 2.5)})
+    roomy = [machine("h1", 1.0, 0.5, 10.0), machine("h2", 2.0, 1.0, 10.0)]
+    cells = integral_cells(PRICED, 5, relaxation, roomy, lambda attempt, entry: 0.99, tries=0)
+    assert cells == Cells(10.0, (("h1", 3), ("h2", 2)), (("h2", 3),))
+
+
 def test_surplus_workers_are_dropped_on_the_dearest_machine() -> None:
     """Both fractions go up: four workers in place of three."""
     relaxation = Relaxation(0.0, {"h1": (1.5, 0.0), "h2": (1.5, 1.5)})

@@ -307,6 +307,18 @@ def test_oasis_reserves_servers_beside_gpus_if_no_other_node_may() -> None:
 
 
 @pytest.mark.parametrize("policy", BOTH)
+def test_job_of_a_nanosecond_leaves_other_jobs_their_cells(policy: str) -> None:
+    """A worker-slot is the least work that a job can have; less of it would divide the prices of all jobs by zero."""
+    made = submitted(policy, [gang("a", members=4, seconds=1e-9), job("b", chunks=2, seconds=2 * HOUR)], 2)
+    assert reserved(made, "b", 0) == 2
+
+
+def test_job_of_a_nanosecond_is_admitted_with_a_cell() -> None:
+    made = submitted("oasis", [job("tiny", seconds=1e-9, utility=worth(50.0))], 1)
+    assert reserved(made, "tiny", 0) == 1
+
+
+@pytest.mark.parametrize("policy", BOTH)
 def test_jobs_that_never_fit_keep_no_other_from_its_offers(policy: str) -> None:
     """Gangs of 8 on 4 GPUs have the greatest possible utility; b fits in as soon as the job before it is removed."""
     made = submitted(f"{policy}:horizon=24:quanta=24", [job("a", chunks=4, seconds=24 * HOUR, utility=worth(50.0))], 4)
