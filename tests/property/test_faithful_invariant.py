@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.builders import job, node
+from support.builders import job, node, worker
 from tranche.model import Job, Site, Tier
 from tranche.planner import JobSubmitted, NodeChanged, Planner, PlannerSettings, SiteChanged
 from tranche.policies import Placement
@@ -37,7 +37,7 @@ class Recording(ChunkFaithful):
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> list[Job]:
+def workloads(draw: st.DrawFn, width: int = 1) -> list[Job]:
     count = draw(st.integers(1, 12))
     arrivals = draw(st.lists(st.floats(0, 500, allow_nan=False), min_size=count, max_size=count))
     return [
@@ -48,6 +48,7 @@ def workloads(draw: st.DrawFn) -> list[Job]:
             seconds=draw(st.floats(0.5, 300, allow_nan=False)),
             servers=0,
             weight=draw(st.sampled_from([0.5, 1.0, 2.0])),
+            worker=worker(gpus=width),
         )
         for i, submitted in enumerate(sorted(arrivals))
     ]
@@ -56,6 +57,17 @@ def workloads(draw: st.DrawFn) -> list[Job]:
 @given(jobs=workloads(), gpus=st.lists(st.integers(1, 3), min_size=1, max_size=4), cloud=st.booleans())
 @settings(max_examples=150)
 def test_dispatch_costs_sum_to_weighted_chunk_completion_times(jobs: list[Job], gpus: list[int], cloud: bool) -> None:
+    check_sums(jobs, gpus, cloud)
+
+
+@given(jobs=workloads(width=2), count=st.integers(1, 4), cloud=st.booleans())
+@settings(max_examples=50)
+def test_costs_of_workers_of_two_gpus_sum_to_completion_times(jobs: list[Job], count: int, cloud: bool) -> None:
+    """Nodes of two GPUs: a less dense chunk is delayed once, although it has both slots of a worker."""
+    check_sums(jobs, [2] * count, cloud)
+
+
+def check_sums(jobs: list[Job], gpus: list[int], cloud: bool) -> None:
     policy = Recording()
     simulation = Simulation(Planner(policy, PlannerSettings(validate=True)))
     if cloud:

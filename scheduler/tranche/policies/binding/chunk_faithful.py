@@ -46,6 +46,12 @@ class SlotLoad:
     """Σ p̂ of chunks at least as dense, in seconds; the arriving job's own chunks are added as they are placed."""
     lighter: float
     """Σ w/D of less dense chunks."""
+    share: float
+    """The same, with the weight of each chunk divided among all of its slots."""
+
+
+Behind = dict[tuple[int, ...], float]
+"""Σ w/D of the less dense chunks of a node, by their slots."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,22 +65,26 @@ class Candidate:
     transfer: float
     key: QueueKey
     loads: list[SlotLoad]
+    behind: Behind
     width: int
     weight: float
     """w/D of the arriving job."""
 
     def group(self) -> list[SlotLoad]:
-        """Return the slots of least Q for the next chunk, one for each GPU of a worker; ties go to smaller slots."""
+        """Return the slots of least Q for the next chunk, one for each GPU of a worker; ties go to smaller slots.
+
+        [I] for several GPUs, not all sets are compared, but one for each limit of the wait: the slots of least `share`.
+        """
         if self.width == 1:
             return [min(self.loads, key=lambda load: (self._queue_cost(load.wait, load.lighter), load.slot))]
         least: tuple[float, list[int]] = (inf, [])
         best: list[SlotLoad] = []
         for limit in {load.wait for load in self.loads}:
             within = [load for load in self.loads if load.wait <= limit]
-            group = nsmallest(self.width, within, key=lambda load: (load.lighter, load.slot))
+            group = nsmallest(self.width, within, key=lambda load: (load.share, load.slot))
             if group and len(group) == self.width:
                 group.sort(key=lambda load: load.slot)
-                queued = self._queue_cost(max(load.wait for load in group), sum(load.lighter for load in group))
+                queued = self._queue_cost(max(load.wait for load in group), self._lighter(group))
                 if (cost := (queued, [load.slot for load in group])) < least:
                     least, best = cost, group
         return best
@@ -83,7 +93,14 @@ class Candidate:
         """Return Q of eq. (5), in seconds: transfer, wait, own work, and the delay put on less dense chunks."""
         group = self.group()
         wait = max((load.wait for load in group), default=0.0)
-        return self._queue_cost(self.transfer + wait + self.seconds, sum(load.lighter for load in group))
+        return self._queue_cost(self.transfer + wait + self.seconds, self._lighter(group))
+
+    def _lighter(self, group: Sequence[SlotLoad]) -> float:
+        """Return Σ w/D of the less dense chunks that need any of the slots, each counted once."""
+        if len(group) == 1:
+            return group[0].lighter
+        taken = {load.slot for load in group}
+        return sum(weight for slots, weight in self.behind.items() if not taken.isdisjoint(slots))
 
     def _queue_cost(self, wait: float, lighter: float) -> float:
         return self.weight * wait + self.seconds * lighter
@@ -189,15 +206,17 @@ def _node_candidate(
 ) -> Candidate:
     site = node.node.site
     per_batch = cluster.batch_seconds(state, site, colocated=False, node=node.node.name)
-    transfer = cluster.transfer_seconds(state, site)
+    transfer, key = cluster.transfer_seconds(state, site), policy.queue_key(state, 0, per_batch)
+    loads, behind = slot_loads(node, key, now, transfer)
     return Candidate(
         site,
         node.node.name,
         seconds_per_batch=per_batch,
         seconds=state.job.batches_per_chunk_total * per_batch,
         transfer=transfer,
-        key=(key := policy.queue_key(state, 0, per_batch)),
-        loads=slot_loads(node, key, now, transfer),
+        key=key,
+        loads=loads,
+        behind=behind,
         width=max(1, state.job.gpus),
         weight=state.job.weight / state.job.chunks,
     )
@@ -215,21 +234,28 @@ def _cloud_candidate(
         transfer=cluster.transfer_seconds(state, site),
         key=policy.queue_key(state, 0, per_batch),
         loads=[],
+        behind={},
         width=0,
         weight=state.job.weight / state.job.chunks,
     )
 
 
-def slot_loads(node: NodeState, key: QueueKey, now: float, transfer: float) -> list[SlotLoad]:
+def slot_loads(node: NodeState, key: QueueKey, now: float, transfer: float) -> tuple[list[SlotLoad], Behind]:
     """Return the slots' loads at t0 = now + transfer for a chunk with this key, if no other job arrives."""
-    loads = [SlotLoad(slot, 0.0, 0.0) for slot in range(len(node.queues))]
+    loads = [SlotLoad(slot, 0.0, 0.0, 0.0) for slot in range(len(node.queues))]
+    behind: Behind = {}
     for entry, seconds_left in _left_at(node, now, now + transfer):
-        for slot in entry.home.slots:
+        slots = entry.home.slots
+        weight = entry.state.job.weight / entry.state.job.chunks
+        if entry.key.value > key.value:
+            behind[slots] = behind.get(slots, 0.0) + weight
+        for slot in slots:
             if entry.key.value <= key.value:
                 loads[slot].wait += seconds_left
             else:
-                loads[slot].lighter += entry.state.job.weight / entry.state.job.chunks
-    return loads
+                loads[slot].lighter += weight
+                loads[slot].share += weight / len(slots)
+    return loads, behind
 
 
 def _left_at(node: NodeState, now: float, then: float) -> list[tuple[QueuedChunk, float]]:
