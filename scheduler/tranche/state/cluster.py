@@ -378,8 +378,16 @@ class ClusterState:
         return min(bits_per_second(self.network, self.sites, site, server_site), state.job.bits_per_second)
 
     def nominal_batch_seconds(self, state: JobState) -> float:
-        """Return 1 / n_j in seconds at the job's data and servers, or inside any site if these may be anywhere."""
-        return self.batch_seconds(state, state.job.home or "")
+        """Return 1 / n_j in seconds at the job's data and servers, or inside any site if these may be anywhere.
+
+        That of a gang is at its narrowest topology level, wherever it trains now.
+        """
+        is_gang = state.job.is_gang and self.level_network is not None
+        return self.level_seconds(state, self.narrowest_level(state) if is_gang else None)
+
+    def level_seconds(self, state: JobState, level: int | None) -> float:
+        """Return 1 / n_j of a gang at a topology level, in seconds, as `nominal_batch_seconds`."""
+        return self.batch_seconds(state, state.job.home or "", level=level)
 
     def transfer_seconds(self, state: JobState, site: str) -> float:
         """Return Δ_js of one chunk without other traffic on the link, in seconds, corrected by measured uploads."""

@@ -1,5 +1,6 @@
 """Dally-like: delays, moves and preemption of gangs by topology level, in the simulator."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,16 +12,20 @@ from tranche.model.topology import RACK_LEVEL
 from tranche.planner import (
     CloseWindow,
     Event,
+    JobChanged,
     JobSubmitted,
     KubeSchedulerChanged,
+    NodeChanged,
     Planner,
     QuotaChanged,
+    SiteChanged,
     WorkerBound,
     WorkerEnded,
     WorkerStarted,
     WorkerUnschedulable,
 )
 from tranche.planner.scheduling.level_relocation import REVIEW_SECONDS
+from tranche.policies.locality.most_delayed import level_seconds
 from tranche.simulation.engine.result import JobResult
 from tranche.simulation.scenario import Scenario, run
 
@@ -116,6 +121,30 @@ def test_running_gang_moves_if_that_pays(restart_seconds: float, moves: int) -> 
         assert found.completed == pytest.approx(400.0)
     else:
         assert found.completed == pytest.approx(100 + 150 * (1 + 1 / 30))
+
+
+@pytest.mark.parametrize("policy", ["no-wait", "chunk"])
+def test_changed_site_does_not_make_a_running_gang_longer(policy: str) -> None:
+    """The gang trains between racks, for 2 s a mini-batch; on one node it would take 1 + 1/30 s."""
+    made = planner(policy, [*nodes(4, 4)], level_network=NETWORK)
+    blockers = [job(f"b{i}", 0.0, seconds=100.0, worker=worker(3), preemption=Preemption.NEVER) for i in range(2)]
+    made.handle_all([JobSubmitted(one) for one in blockers], 0.0)
+    made.handle(JobSubmitted(pair("late")), 0.0)
+    state = made.cluster.jobs["default/late"]
+    assert state.topology_level == 2
+    for at, event in ((50.0, SiteChanged(Site("other"))), (60.0, JobChanged(replace(state.job, weight=2.0)))):
+        made.handle(event, at)
+        assert state.ideal_seconds == pytest.approx(100 * (1 + 1 / 30))
+        assert level_seconds(state, made.cluster, 2) == pytest.approx(2.0)
+
+
+def test_node_that_is_added_later_makes_narrow_levels_fast() -> None:
+    """When it was submitted, the gang fitted no node."""
+    made = planner("no-wait", [*nodes(1, 1)], level_network=NETWORK)
+    made.handle(JobSubmitted(pair("early")), 0.0)
+    made.handle(NodeChanged(node("n2", gpus=2)), 10.0)
+    state = made.cluster.jobs["default/early"]
+    assert level_seconds(state, made.cluster, 0) == pytest.approx(1 + 1 / 30)
 
 
 @pytest.mark.parametrize("policy", [name for name in FAMILY if name != "consolidate"])

@@ -38,11 +38,9 @@ def batches_left(state: JobState, now: float) -> float:
 
 def level_seconds(state: JobState, cluster: ClusterState, level: int) -> float:
     """Return τ: the time of a mini-batch at a topology level, in seconds."""
-    nominal = state.nominal_batch_seconds
     if cluster.level_network is None or state.job.servers:
-        return nominal
-    ring = cluster.level_network.ring_seconds
-    return nominal - ring(state.job, cluster.narrowest_level(state)) + ring(state.job, level)
+        return state.nominal_batch_seconds
+    return cluster.level_seconds(state, level)
 
 
 def progress_of(state: JobState, cluster: ClusterState, now: float) -> float:
