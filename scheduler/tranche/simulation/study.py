@@ -218,7 +218,9 @@ def lower_bound_seconds(scenario: Scenario, result: SimulationResult) -> float |
     jobs = [job for job in scenario.jobs if job.key not in result.unfinished]
     if not jobs or scenario.speed_sigma > 0:
         return None
-    return bound_seconds(jobs, scenario.nodes, scenario.sites, uploads=not scenario.link_sigma)
+    return bound_seconds(
+        jobs, scenario.nodes, scenario.sites, uploads=not scenario.link_sigma, network=scenario.level_network
+    )
 
 
 def run_cells(cells: Sequence[Cell], pool: Pool, on_done: Callable[[], None]) -> list[Answer]:

@@ -7,10 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.builders import job, node, worker
+from tranche.estimate import LevelNetwork
 from tranche.model import OUTSIDE, Job, Link, Node, Site, Tier
 from tranche.policies import POLICIES, QueuePolicy
 from tranche.simulation.analysis.lower_bound import bound_seconds, fluid_srpt_seconds
 from tranche.simulation.scenario import Scenario, run
+from tranche.simulation.study import lower_bound_seconds
 from tranche.simulation.workload.jsac_options import Delay, JsacOptions
 from tranche.simulation.workload.presets import jsac_jobs, preset_cluster
 
@@ -59,6 +61,29 @@ def test_faster_nodes_count_first() -> None:
     one = job("j", chunks=3, seconds=60.0, max_workers=2)
     nodes = [node("a-1", "a", speed=0.5), node("a-2", "a", speed=1.5), node("a-3", "a")]
     assert bound_seconds([one], nodes, SITES[:1]) == pytest.approx(3 * 60 / 2.5)
+
+
+def test_time_on_a_kind_of_its_own_is_the_bound_of_a_job() -> None:
+    """On kind k, the first job is four times as fast as declared, and the second half as fast."""
+    nodes, sites = [node("a-1", "a", kind="k"), node("a-2", "a", kind="k")], SITES[:1]
+    fast, slow = (job(f"j{n}", seconds=100.0, step_seconds_by_kind={"k": s}) for n, s in enumerate((0.25, 2.0)))
+    assert bound_seconds([fast], nodes, sites) == pytest.approx(25)
+    assert bound_seconds([slow], nodes, sites) == pytest.approx(200)
+    queue = [replace(fast, key=f"default/q{i}", uid=f"q{i}") for i in range(4)]
+    assert bound_seconds(queue, nodes[:1], sites) == pytest.approx((25 + 50 + 75 + 100) / 4)
+    _holds([*queue, slow], nodes, sites, "srtf")
+
+
+def test_fast_unlimited_site_lowers_the_bound() -> None:
+    fast = Site("cloud", Tier.CLOUD, unlimited=True, gpu_kind="k", speed=4.0)
+    jobs = [job("a", seconds=100.0), job("b", seconds=100.0, step_seconds_by_kind={"k": 0.1})]
+    assert bound_seconds(jobs, [node("a-1", "a")], [SITES[0], fast]) == pytest.approx((25 + 10) / 2)
+
+
+def test_links_within_a_node_lower_the_bound_of_a_network() -> None:
+    network = LevelNetwork((1e12, 1e9, 1e9, 1e9))
+    one = job("j", seconds=100.0, gradient_bits=1e9, servers=1, server=worker(0))
+    _holds([one], [node("a-1", "a", gpus=2)], SITES[:1], "fifo", network)
 
 
 def test_without_an_unlimited_site_queues_count_beside_uploads() -> None:
@@ -116,9 +141,12 @@ def test_no_policy_is_below_the_bound_in_the_presets(preset: str, delay: Delay, 
     _holds(jobs, list(cluster.nodes), list(cluster.sites), policy)
 
 
-def _holds(jobs: list[Job], nodes: list[Node], sites: list[Site], policy: str) -> None:
-    result = run(Scenario(tuple(jobs), tuple(nodes), tuple(sites), policy))
-    done = {one.key for one in result.jobs}
-    completed = [one for one in jobs if one.key in done]
-    if completed:
-        assert 0 < bound_seconds(completed, nodes, sites) <= result.average_jct_seconds * (1 + 1e-9)
+def _holds(
+    jobs: list[Job], nodes: list[Node], sites: list[Site], policy: str, network: LevelNetwork | None = None
+) -> None:
+    scenario = Scenario(tuple(jobs), tuple(nodes), tuple(sites), policy, level_network=network)
+    result = run(scenario)
+    if result.jobs:
+        bound = lower_bound_seconds(scenario, result)
+        assert bound is not None
+        assert 0 < bound <= result.average_jct_seconds * (1 + 1e-9)

@@ -37,6 +37,10 @@ a cloud (ζ = 1) and without a parameter server.
 (5) No job progresses before ``r_j + min_s Δ_js``. Hence (1), (3) and (4) hold with these times in the place of r_j,
     and the mean of ``min_s Δ_js`` added.
 
+A job may declare times of its own on some GPU kinds. In (1') they count as its speeds there. In (1), (3) and (4), its
+work counts as divided by its largest speed on any node over that of the node, so that it needs at most its true time on
+each of them.
+
 (1') and (5) hold neither for a reference whose data are everywhere at once (`PolicyTraits.free_data_movement`:
 ``srpt-pool``) nor where the true time of uploads is drawn; there Δ counts as 0.
 
@@ -55,7 +59,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tranche.estimate import NetworkPrior, batch_seconds, transfer_seconds
+from tranche.estimate import LevelNetwork, NetworkPrior, batch_seconds, transfer_seconds
 from tranche.model import Job, Link, Node, Site, Tier
 from tranche.simulation.analysis.relaxation import Pool, PriceBound, ascend, queue_prices, smallest_first, srpt_flow
 
@@ -96,7 +100,24 @@ def fluid_srpt_seconds(
     return (best + others) / len(jobs)
 
 
-def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> list[Job]:
+def with_own_speeds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site]) -> list[Job]:
+    """Return the jobs with the step time that is the least with the speeds of the nodes, for the bounds above.
+
+    A job whose GPU kinds have times of its own, or that is faster at an unlimited site, has less work on nodes of
+    speed 1 than it declares.
+    """
+    kinds = {(node.gpu_kind, node.speed, node.speed) for node in nodes if node.allocatable.gpus}
+    kinds |= {(site.gpu_kind, site.speed, 1.0) for site in sites if site.unlimited}
+    scaled = []
+    for job in jobs:
+        ratio = max((job.speed_on(kind, speed) / counted for kind, speed, counted in kinds), default=1.0)
+        scaled.append(job if ratio == 1.0 else replace(job, step_seconds=job.step_seconds / ratio))
+    return scaled
+
+
+def with_least_communication(
+    jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site], network: LevelNetwork | None = None
+) -> list[Job]:
     """Return the jobs with the unavoidable part of their communication counted as computation, for the bounds above.
 
     A mini-batch takes ``m/s + 2q/b`` on a node of speed s; no b is above the fastest link, no s below the slowest node,
@@ -104,7 +125,7 @@ def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: 
     """
     if any(site.unlimited for site in sites):
         return list(jobs)
-    widest = _widest_path(nodes, sites)
+    widest = _widest_path(nodes, sites, network)
     slowest = min((node.speed for node in nodes), default=1.0)
     seconds = {job.key: batch_seconds(job, widest) - job.step_seconds for job in jobs if job.servers}
     return [
@@ -113,7 +134,7 @@ def with_least_communication(jobs: Sequence[Job], nodes: Sequence[Node], sites: 
     ]
 
 
-def _widest_path(nodes: Sequence[Node], sites: Sequence[Site]) -> float:
+def _widest_path(nodes: Sequence[Node], sites: Sequence[Site], network: LevelNetwork | None) -> float:
     """Return the largest bandwidth that a worker and a parameter server can have between them, in bit/s."""
     links = {site.name: site.links for site in sites}
     bandwidths = [link.bits_per_second for of_site in links.values() for link in of_site.values()]
@@ -121,7 +142,7 @@ def _widest_path(nodes: Sequence[Node], sites: Sequence[Site]) -> float:
     unknown = [pair for pair in combinations_with_replacement(places, 2) if not _described(links, *pair)]
     prior = NetworkPrior()
     bandwidths += {(prior.internal if first == second else prior.external).bits_per_second for first, second in unknown}
-    return max(bandwidths, default=inf)
+    return max([*bandwidths, *(network.bits_per_second if network is not None else ())], default=inf)
 
 
 def _described(links: Mapping[str, Mapping[str, Link]], first: str, second: str) -> bool:
@@ -133,6 +154,7 @@ class Room(NamedTuple):
 
     site: str
     cloud: bool
+    kind: str
     speed: float
     gpus: float
     """GPUs of one node; infinite at an unlimited site."""
@@ -143,7 +165,14 @@ class Room(NamedTuple):
         return inf if not gpus or self.gpus == inf else self.nodes * (self.gpus // gpus)
 
 
-def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Site], *, uploads: bool = True) -> float:
+def bound_seconds(
+    jobs: Sequence[Job],
+    nodes: Sequence[Node],
+    sites: Sequence[Site],
+    *,
+    uploads: bool = True,
+    network: LevelNetwork | None = None,
+) -> float:
     """Return a lower bound on the average JCT with sites, links and unlimited clouds, in seconds; NaN without jobs.
 
     Args:
@@ -151,13 +180,15 @@ def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Si
         nodes: The cluster.
         sites: Sites of the nodes, and unlimited sites.
         uploads: Whether an upload takes at least the time that jobs and links specify; else Δ counts as 0.
+        network: Links between the nodes of a site by topology level; None: those of the sites.
 
     Returns:
         The larger of the bounds (1') and (5) that the module derives.
     """
     if not jobs:
         return nan
-    rooms, by_name, widest = _rooms(nodes, sites), {site.name: site for site in sites}, _widest_path(nodes, sites)
+    rooms, by_name = _rooms(nodes, sites), {site.name: site for site in sites}
+    widest = _widest_path(nodes, sites, network)
     alone, waits = [], []
     for job in jobs:
         delays = _delays(job, rooms, by_name) if uploads else {}
@@ -166,16 +197,16 @@ def bound_seconds(jobs: Sequence[Job], nodes: Sequence[Node], sites: Sequence[Si
     delayed = [
         replace(job, submitted=job.submitted + wait) if wait else job for job, wait in zip(jobs, waits, strict=True)
     ]
-    delayed = with_least_communication(delayed, nodes, sites)
+    delayed = with_least_communication(with_own_speeds(delayed, nodes, sites), nodes, sites, network)
     unlimited = any(site.unlimited for site in sites)
     return max(fmean(alone), fluid_srpt_seconds(delayed, nodes, unlimited=unlimited) + fmean(waits))
 
 
 def _rooms(nodes: Sequence[Node], sites: Sequence[Site]) -> list[Room]:
     clouds = {site.name for site in sites if site.unlimited or site.tier is Tier.CLOUD}
-    equal = Counter((node.site, node.speed, node.allocatable.gpus) for node in nodes)
-    rooms = [Room(site, site in clouds, speed, gpus, count) for (site, speed, gpus), count in equal.items()]
-    return rooms + [Room(site.name, True, 1.0, inf, 1) for site in sites if site.unlimited]
+    equal = Counter((node.site, node.gpu_kind, node.speed, node.allocatable.gpus) for node in nodes)
+    rooms = [Room(site, site in clouds, kind, speed, gpus, count) for (site, kind, speed, gpus), count in equal.items()]
+    return rooms + [Room(site.name, True, site.gpu_kind, site.speed, inf, 1) for site in sites if site.unlimited]
 
 
 def _delays(job: Job, rooms: Sequence[Room], sites: Mapping[str, Site]) -> dict[str, float]:
@@ -193,7 +224,8 @@ def _alone_seconds(job: Job, rooms: Sequence[Room], widest: float, delays: Mappi
     """Number of workers by the time at which data can be there and the seconds of one chunk."""
     for room in rooms:
         path = widest if job.servers and not room.cloud else None
-        seconds = job.batches_per_chunk_total * batch_seconds(job, path, room.speed)
+        speed = job.speed_on(room.kind, room.speed)
+        seconds = job.batches_per_chunk_total * batch_seconds(job, path, speed)
         workers_by_seconds = places.setdefault(delays.get(room.site, 0.0), {})
         workers_by_seconds[seconds] = workers_by_seconds.get(seconds, 0.0) + room.workers(job.gpus)
     open_now: list[tuple[float, float]] = []
