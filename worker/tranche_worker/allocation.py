@@ -58,7 +58,7 @@ class Iterations:
             fetch_seconds: Time to fetch samples from other sites before that.
         """
         last = self._last.setdefault(worker, deque(maxlen=ITERATIONS))
-        last.append((samples, _short(compute_seconds), _short(fetch_seconds)))
+        last.append((float(samples), _short(compute_seconds), _short(fetch_seconds)))
 
     def forget(self, worker: int) -> None:
         """Remove a worker that has ended."""
@@ -73,7 +73,7 @@ class Iterations:
 
 def _short(seconds: float) -> float:
     """Round to microseconds, which need fewer characters in a report."""
-    return round(seconds, 6)
+    return round(float(seconds), 6)
 
 
 def read_communication(text: str) -> Communication:

@@ -148,8 +148,8 @@ class Reporter:
             current = self._progress()
             body: dict[str, Any] = {
                 "attempt": self._mine.attempt,
-                "applied": current.applied,
-                "durable": current.durable,
+                "applied": _plain(current.applied),
+                "durable": _plain(current.durable),
                 "batchSeconds": current.batch_seconds,
                 "fetchSeconds": current.fetch_seconds,
                 "computeSeconds": current.compute_seconds,
@@ -169,3 +169,8 @@ class Reporter:
         except Exception as error:  # a failed report must not stop the training
             logger.warning("a report failed: %s: %s", type(error).__name__, error)
             return 0.0
+
+
+def _plain(batches: Mapping[int, float]) -> dict[int, float]:
+    """Return the numbers of batches as JSON has them; those of a program may be scalars of an array library."""
+    return {int(chunk): float(count) for chunk, count in batches.items()}

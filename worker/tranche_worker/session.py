@@ -127,9 +127,9 @@ class Session:
     def trained(self, batches: Mapping[int, float]) -> None:
         """Record the applied batches of chunks, including those of earlier attempts; the number may decrease.
 
-        Chunks of other workers are ignored.
+        Chunks of other workers are ignored. The numbers may be scalars of an array library, as in the methods below.
         """
-        mine = {chunk: count for chunk, count in batches.items() if chunk in self._trained}
+        mine = {chunk: float(count) for chunk, count in batches.items() if chunk in self._trained}
         self._trained.update(mine)
         if self._at_server:
             self._saved.update(mine)
@@ -140,7 +140,7 @@ class Session:
         Call it with the fraction in the checkpoint before the context is entered: the first report overrides the
         progress that the scheduler has recorded.
         """
-        self._trained = dict.fromkeys(self._trained, part)
+        self._trained = dict.fromkeys(self._trained, float(part))
 
     def saved(self) -> None:
         """Record that a checkpoint contains everything trained so far."""
@@ -148,7 +148,7 @@ class Session:
 
     def timed(self, batch_seconds: float, fetch_seconds: float, compute_seconds: float) -> None:
         """Record the current time per batch, for reports."""
-        self._timings = (batch_seconds, fetch_seconds, compute_seconds)
+        self._timings = (float(batch_seconds), float(fetch_seconds), float(compute_seconds))
 
     def iterated(self, worker: int, samples: float, compute_seconds: float, fetch_seconds: float = 0.0) -> None:
         """Record an iteration of any worker of a gang at the member that reports, for `allocations`."""

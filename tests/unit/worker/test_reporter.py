@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter
@@ -99,6 +100,13 @@ def test_a_report_has_what_the_api_reads(tmp_path: Path, api: Api) -> None:
         "fetchSeconds": None,
         "computeSeconds": None,
     }
+
+
+def test_reported_batches_may_be_scalars_of_an_array_library(tmp_path: Path, api: Api) -> None:
+    state = Progress({np.int64(3): np.float32(5)}, {3: np.int64(4)}, 0.5)  # type: ignore[dict-item]
+    with Reporter(assigned(tmp_path, api.url), lambda: state, period_seconds=3600):
+        api.wait_for(1)
+    assert (api.reports[0][2]["applied"], api.reports[0][2]["durable"]) == ({"3": 5.0}, {"3": 4.0})
 
 
 @pytest.mark.parametrize("api", [(503, 500, 401, 204)], indirect=True)

@@ -5,11 +5,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Assignment, Session, reporter
@@ -231,3 +232,23 @@ def test_a_gang_is_done_when_all_of_its_training_is_saved(tmp_path: Path) -> Non
         assert session.exit_code == EXIT_UNFINISHED
         session.saved()
     assert (session.exit_code, left(tmp_path)) == (EXIT_DONE, {})
+
+
+def test_progress_may_be_scalars_of_an_array_library(tmp_path: Path) -> None:
+    """The step of a checkpoint most often is one; an end without a message would count as a failure."""
+    member = replace(assigned(tmp_path), chunks=(1,), chunk_count=2, epochs=1, batches_per_chunk=1)
+    with Session(member, gang=True) as session:
+        session.advanced(np.float32(0.25))  # type: ignore[arg-type]
+        session.saved()
+        terminate()
+    assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"1": 0.25})
+
+
+def test_batches_may_be_scalars_of_an_array_library(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        session.trained({5: np.int64(3), 0: np.float32(1.0)})  # type: ignore[dict-item]
+        session.timed(np.float32(0.5), np.float32(0.1), np.float32(0.4))  # type: ignore[arg-type]
+        session.iterated(0, np.int64(32), np.float32(0.5))  # type: ignore[arg-type]
+        session.saved()
+        assert json.loads(json.dumps(asdict(session.progress())))["durable"] == {"5": 3.0, "0": 1.0}
+    assert left(tmp_path) == {"5": 3, "0": 1}
