@@ -97,9 +97,13 @@ def shorten_deletions(job: TrainingJob, pods: Iterable[PodView], entries: Mappin
 
 
 def _unneeded(job: TrainingJob, pods: Iterable[PodView], entries: Mapping[str, Entry]) -> list[PodView]:
-    if not is_current(job):
-        return []
-    return [pod for pod in pods if pod.name not in entries or not is_open(entries[pod.name])]
+    """Return the pods whose window is closing, and by a plan for the current generation those that it does not have.
+
+    A pod that is to stop does so whatever its job has become: otherwise a job whose specification changes all the time
+    would keep the GPUs that others wait for.
+    """
+    closing = [pod for pod in pods if pod.name in entries and not is_open(entries[pod.name])]
+    return closing + [pod for pod in pods if pod.name not in entries] if is_current(job) else closing
 
 
 def evict(

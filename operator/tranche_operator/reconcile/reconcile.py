@@ -2,8 +2,8 @@
 
 Rules (docs/explanation/architecture.md, "The path of a job"): the pods of open windows and servers exist; pods that
 are closing or not in the plan are evicted; a pod that has ended keeps the ledger finalizer until the planner has
-counted it, that is, until the plan has no entry for it. A plan for another generation of the spec creates and evicts
-nothing.
+counted it, that is, until the plan has no entry for it. A plan for another generation of the spec creates
+nothing, and evicts only the pods of closing windows.
 """
 
 from collections.abc import Collection, Iterable, Mapping

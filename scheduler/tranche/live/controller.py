@@ -447,7 +447,7 @@ class Controller:
         condition = self._rejections.condition(resource, now, job_events.INVALID_SPEC)
         if condition is None:
             condition = planned_condition(plan, resource.metadata.generation, known_conditions, now)
-        else:  # the operator stops no pods by a plan for an earlier generation
+        else:  # the operator stops only pods of closing windows by a plan for an earlier generation
             plan = replace(plan, generation=resource.metadata.generation)
         status = {
             "plan": plan_status(plan, resource.metadata.uid, self.term, self._revision)

@@ -57,6 +57,17 @@ def test_a_plan_for_another_generation_is_not_followed(lab: Lab) -> None:
     lab.has_pods("cats-worker-1-2")
 
 
+def test_closing_window_is_evicted_while_the_job_changes(lab: Lab) -> None:
+    """A tenant could edit its job all the time, so that no plan is for the present specification."""
+    lab.create()
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    lab.bind("cats-worker-0-1")
+    lab.plan(window(0, 1, "Closing", preemptedBy="default/dogs"), window(1, 2), generation=7)
+    eventually(lambda: lab.is_stopping_or_gone("cats-worker-0-1"))
+    assert "cats-worker-1-2" not in lab.pods()
+
+
 def test_a_closing_window_is_evicted_counted_and_cleared(lab: Lab) -> None:
     template: dict[str, Any] = {
         **TEMPLATE,

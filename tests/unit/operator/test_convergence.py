@@ -132,7 +132,8 @@ def test_promises(seen: Observed) -> None:
         return
     entries = entries_of(job)
     current = job.status.plan is not None and job.status.plan.observed_generation == job.metadata.generation
-    assert current or not (created or targets(EvictPod, actions)), "a plan for another generation does nothing"
+    assert current or not created, "a plan for another generation creates nothing"
+    assert current or targets(EvictPod, actions) <= set(entries), "and stops only what it closes"
     assert not any(name in entries and is_open(entries[name]) for name in targets(EvictPod, actions))
     assert created <= {name for name, entry in entries.items() if is_open(entry)}
     over = {pod.name for pod in seen.pods if pod.over and pod.owner == UID}

@@ -79,10 +79,12 @@ class TestOpenWindows:
         actions = decide(observed(training_job(), pod(0, 1), pod(1, 2, phase="Failed")))
         assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
 
-    def test_plan_for_another_generation_creates_and_evicts_nothing(self) -> None:
+    def test_plan_for_another_generation_only_ends_closing_windows(self) -> None:
+        """Otherwise a job whose specification changes all the time would keep the GPUs that others wait for."""
         job = training_job(generation=2, status={"plan": plan(window(0, 1), window(1, 2, "Closing"), generation=1)})
         actions = decide(observed(job, pod(1, 2), pod(2, 3), service=ServiceState.ABSENT))
-        assert {type(action) for action in actions} <= {WriteStatus, EmitEvent}
+        assert named(EvictPod, actions) == ["cats-worker-1-2"]
+        assert {type(action) for action in actions} <= {EvictPod, WriteStatus, EmitEvent}
 
     def test_window_at_unlimited_site_requires_labels_of_the_site(self) -> None:
         job = job_with(window(0, 1, site="cloud", node=None, fallbacks=[]))
