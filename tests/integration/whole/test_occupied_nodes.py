@@ -150,6 +150,26 @@ def test_pod_that_does_not_stop_keeps_its_gpu_and_is_named(system: System) -> No
         system.delete("stuck", "next")
 
 
+def test_job_created_again_trains_while_its_old_pod_stops(system: System) -> None:
+    """The pods of both jobs have other names, since those of the old one may take an hour to save."""
+    slow = {"terminationGracePeriodSeconds": 500}
+    system.submit("again", seconds=600.0, zone="edge-b", checkpoint_seconds="never", pod=slow)
+    system.until_phase("again", "Running")
+    (old,) = system.pods("again")
+    path = f"{PODS}/{old['metadata']['name']}"
+    try:
+        system.cluster.request("DELETE", "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/again")
+        system.until(
+            "the old pod stops", lambda: "deletionTimestamp" in system.cluster.request("GET", path)[1]["metadata"]
+        )
+        system.submit("again", zone="edge-b")
+        system.until_phase("again", "Succeeded")
+        assert system.cluster.request("GET", path)[1]["metadata"]["uid"] == old["metadata"]["uid"], "it still stops"
+    finally:
+        system.cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
+        system.delete("again")
+
+
 def test_pod_is_deleted_when_only_its_sidecar_runs(system: System) -> None:
     system.submit("meshed", chunks=2, seconds=1.0, node="edge-a-0", sidecar=True)
     status = system.until_phase("meshed", "Succeeded")
