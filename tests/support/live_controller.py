@@ -29,7 +29,8 @@ class Stopwatch:
 
 def resource(name: str, duration: str | None = "1h", **more: Any) -> TrainingJob:
     """Return a job; keyword arguments outside its specification belong to its status."""
-    spec = {field: more.pop(field) for field in ("data", "parameterServers", "runPolicy") if field in more}
+    own = ("data", "parameterServers", "runPolicy", "checkpoint", "communication")
+    spec = {field: more.pop(field) for field in own if field in more}
     requests = {"nvidia.com/gpu": "1", "cpu": "1"}
     template = {"spec": {"containers": [{"name": "t", "resources": {"requests": requests}}]}}
     created = datetime.fromtimestamp(NOW, UTC).isoformat()

@@ -21,7 +21,7 @@ from tranche.kube.api.resources import (
 )
 from tranche.kube.convert.attempt_history import ended_attempts
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
-from tranche.kube.convert.training_container import template_annotations
+from tranche.kube.convert.training_container import pod_source, template_annotations
 from tranche.kube.convert.trainingjob import declared_step_seconds
 from tranche.model.quantity import parse_duration
 from tranche_operator.manifests import checkpoint_volume, environment, node_affinity
@@ -165,7 +165,7 @@ def _pod(
     template = _copied(dict(template))
     given = template.get("metadata") or {}
     plan = job.status.plan
-    annotations = template_annotations(template)
+    annotations = template_annotations(pod_source(job.spec, template))
     spec = template.get("spec") or {}
     return {
         "apiVersion": "v1",

@@ -23,7 +23,7 @@ from tranche.kube.api.resources import Condition, TrainingJob
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pod_shape import pod_requests
 from tranche.kube.convert.pod_state import is_over, started_at
-from tranche.kube.convert.training_container import is_from, is_from_other
+from tranche.kube.convert.training_container import is_from, is_from_other, pod_source
 from tranche.kube.convert.trainingjob import planned_condition, read_plan, read_progress, status_object, to_job
 from tranche.model import Job, JobPlan
 from tranche.planner import Event, EvictionRefused, JobChanged, JobFailed, JobRemoved, JobSubmitted, WorkerRejected
@@ -87,11 +87,11 @@ def _revised_attempts(resource: TrainingJob, job: Job, pods: Mapping[str, Pod]) 
     All staging pods are, because they lose no training. The workers of a gang have one template, so that all of them
     are, or none if one has started.
     """
-    templates, planned = _templates(resource), list(planned_pods(resource, pods))
+    sources, planned = _sources(resource), list(planned_pods(resource, pods))
     revised = {
         attempt: role
         for role, attempt, pod in planned
-        if (role == ROLE_STAGING or started_at(pod) is None) and is_from_other(pod, templates[role] or {})
+        if (role == ROLE_STAGING or started_at(pod) is None) and is_from_other(pod, sources[role] or {})
     }
     if job.is_gang and ROLE_WORKER in revised.values():
         workers = {attempt: pod for role, attempt, pod in planned if role == ROLE_WORKER}
@@ -219,19 +219,23 @@ def events_of(
 
 
 def _revised(old: TrainingJob, new: TrainingJob) -> frozenset[str]:
-    """Return the roles whose pod template has changed, so that their pods that have not started are replaced."""
-    before, after = _templates(old), _templates(new)
-    return frozenset(role for role, template in after.items() if template != before[role])
+    """Return the roles whose pods that have not started are replaced: other pods would be created now."""
+    before, after = _sources(old), _sources(new)
+    return frozenset(role for role, source in after.items() if source != before[role])
 
 
-def _templates(resource: TrainingJob) -> dict[str, Mapping[str, Any] | None]:
+def _sources(resource: TrainingJob) -> dict[str, Mapping[str, Any] | None]:
     data = resource.spec.data
     servers, chief = resource.spec.parameter_servers, resource.spec.chief
-    return {
+    templates = {
         ROLE_WORKER: resource.spec.workers.template,
         ROLE_STAGING: data.staging.template if data is not None and data.staging is not None else None,
         ROLE_SERVER: servers.template if servers is not None else None,
         ROLE_CHIEF: chief.template if chief is not None else None,
+    }
+    return {
+        role: pod_source(resource.spec, template) if template is not None else None
+        for role, template in templates.items()
     }
 
 

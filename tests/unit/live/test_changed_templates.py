@@ -148,6 +148,45 @@ def corrected(job: TrainingJob, status: dict[str, Any], *path: str) -> TrainingJ
     return TrainingJob.model_validate({**body, "status": status})
 
 
+VOLUME = {"nfs": {"server": "typo", "path": "/ckpt"}}
+WIDE: dict[str, Any] = {
+    "checkpoint": {"volume": VOLUME},
+    "communication": {"workerBandwidth": "1G"},
+    "parameterServers": SERVERS,
+}
+
+
+@pytest.mark.parametrize("takeover", [False, True], ids=["live", "takeover"])
+@pytest.mark.parametrize(
+    ("changes", "replaced"),
+    [
+        ({"checkpoint": {"volume": {"nfs": {"server": "nas", "path": "/ckpt"}}}}, True),
+        ({"checkpoint": {"volume": VOLUME, "resumeFrom": "earlier"}}, True),
+        ({"communication": {"workerBandwidth": "2G"}}, True),
+        ({"checkpoint": {"volume": VOLUME, "scope": "Site"}}, False),
+    ],
+)
+def test_corrected_volume_replaces_pods_that_have_not_started(
+    changes: dict[str, Any], replaced: bool, takeover: bool
+) -> None:
+    """A pod waits half an hour for a volume that cannot be mounted, and then counts as a failure."""
+    first = asyncio.run(taken_over(resource("j", **WIDE), policy="chunk"))
+    job = first.watches.jobs.store["default/j"]
+    known = TrainingJob.model_validate(
+        {**job.model_dump(mode="json", by_alias=True), "status": written(first, "j") | {"checkpointDirectory": "j-j"}}
+    )
+    reported(first, "jobs", "default/j", known)
+    for one in created_pods(known):
+        reported(first, "pods", one.key, one)
+    new = edited(known, written(first, "j"), **changes)
+    if takeover:
+        first = followed(first, new)
+    else:
+        reported(first, "jobs", "default/j", new)
+    plan = written(first, "j")["plan"]
+    assert closing(plan) == {"worker": [replaced, replaced], "ps": [replaced], "staging": []}
+
+
 def followed(first: Controller, job: TrainingJob) -> Controller:
     """Return a controller that takes over from the first one when it sees this version of its job."""
     watches = Informers(None)  # type: ignore[arg-type]

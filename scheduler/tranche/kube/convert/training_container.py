@@ -17,17 +17,33 @@ from tranche.kube.api.names import (
     ANNOTATION_TEMPLATE,
     ANNOTATION_TRAINING_CONTAINER,
 )
+from tranche.kube.api.spec import TrainingJobSpec
 from tranche.model.quantity import parse_quantity
 
 
-def template_annotations(template: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations by which a pod of this template is read after admission; none for a malformed template."""
+def pod_source(job: TrainingJobSpec, template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what keeps or corrects the start of the pods of a role: their template, and what the job adds to it.
+
+    Args:
+        job: Specification of the job, with its checkpoint volume and its options of communication.
+        template: Template of the role.
+    """
+    source = dict(template)
+    if job.checkpoint is not None and job.checkpoint.volume is not None:
+        source["checkpoint"] = [job.checkpoint.volume, job.checkpoint.resume_from]
+    if job.communication is not None:
+        source["communication"] = job.communication.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return source
+
+
+def template_annotations(source: Mapping[str, Any]) -> dict[str, str]:
+    """Return the annotations by which a pod of this `pod_source` is read after admission; none for a malformed one."""
     try:
-        pod = msgspec.convert(template, Pod)
+        pod = msgspec.convert(source, Pod)
     except msgspec.ValidationError:  # the dry run reports it
         return {}
     name = container_name(pod)
-    digests = {ANNOTATION_REQUESTS: requests_digest(pod), ANNOTATION_TEMPLATE: template_digest(template)}
+    digests = {ANNOTATION_REQUESTS: requests_digest(pod), ANNOTATION_TEMPLATE: template_digest(source)}
     return digests | ({ANNOTATION_TRAINING_CONTAINER: name} if name else {})
 
 
@@ -89,15 +105,15 @@ def requests_digest(pod: Pod) -> str:
     return blake2b(msgspec.json.encode(whole), digest_size=8).hexdigest()
 
 
-def template_digest(template: Mapping[str, Any]) -> str:
-    """Return a digest of a template as the specification has it."""
-    return blake2b(msgspec.json.encode(template, order="deterministic"), digest_size=8).hexdigest()
+def template_digest(source: Mapping[str, Any]) -> str:
+    """Return a digest of a `pod_source` as the specification has it."""
+    return blake2b(msgspec.json.encode(source, order="deterministic"), digest_size=8).hexdigest()
 
 
-def is_from_other(pod: Pod, template: Mapping[str, Any]) -> bool:
-    """Return whether the pod was created from another template; False if the pod does not say."""
+def is_from_other(pod: Pod, source: Mapping[str, Any]) -> bool:
+    """Return whether the pod was created from another `pod_source`; False if the pod does not say."""
     known = pod.metadata.annotations.get(ANNOTATION_TEMPLATE)
-    return known is not None and known != template_digest(template)
+    return known is not None and known != template_digest(source)
 
 
 def is_from(pod: Pod, template: Mapping[str, Any]) -> bool | None:
