@@ -188,6 +188,34 @@ def test_the_fence_cannot_be_taken_away(installed: Cluster, kept: Object) -> Non
     assert "the plan cannot be removed" in answer["message"]
 
 
+@pytest.mark.parametrize(
+    ("started", "suspended", "volume", "refused"),
+    [
+        (True, False, {"nfs": {"server": "other", "path": "/ckpt"}}, True),
+        (True, False, None, True),
+        (True, False, {"nfs": {"server": "nas", "path": "/ckpt"}}, False),
+        (True, True, {"nfs": {"server": "other", "path": "/ckpt"}}, False),
+        (False, False, {"nfs": {"server": "other", "path": "/ckpt"}}, False),
+    ],
+)
+def test_volume_of_a_started_job_changes_while_suspended(
+    installed: Cluster, kept: Object, started: bool, suspended: bool, volume: Object | None, refused: bool
+) -> None:
+    """Chunks that are done count, and what was trained of them is only on the former volume."""
+
+    def change(**spec: Any) -> tuple[int, Any]:
+        path = f"{JOBS}/{kept['metadata']['name']}"
+        return installed.request("PATCH", path, {"spec": spec}, "application/merge-patch+json")
+
+    assert change(checkpoint={"volume": {"nfs": {"server": "nas", "path": "/ckpt"}}}, suspend=suspended)[0] == 200
+    if started:
+        times = {"startTime": "2026-01-01T00:00:00Z", "checkpointDirectory": "mnist-1"}
+        assert status_of(installed, JOBS, kept, "tranche-operator", times)[0] == 200
+    status, answer = change(checkpoint={"volume": volume} if volume else None, suspend=False)
+    assert status == (422 if refused else 200), answer
+    assert not refused or "suspend the job before you change the volume" in answer["message"]
+
+
 def test_scheduler_and_operator_apply_separate_status_fields(installed: Cluster, kept: Object) -> None:
     def condition(kind: str) -> Object:
         return {"type": kind, "status": "True", "reason": "X", "lastTransitionTime": "2026-01-01T00:00:00Z"}

@@ -174,6 +174,14 @@ JOBS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "misspelt checkpoint scope": ({"spec.checkpoint.scope": "node"}, 'supported values: "Node", "Site", "Cluster"'),
     "misspelt preemption policy": ({"spec.preemption.policy": "Always"}, '"Immediate", "AtChunkEnd", "Never"'),
+    "bandwidth of a pod without a suffix": (
+        {"spec.communication.serverBandwidth": 400},
+        "must be from 1k to 1P, in bits per second, such as 500M",
+    ),
+    "bandwidth above what runtimes take": (
+        {"spec.communication.workerBandwidth": "2P"},
+        "must be from 1k to 1P, in bits per second, such as 500M",
+    ),
     "shares without a port": ({"spec.communication.bandwidthShares": "equal"}, "bandwidthShares needs serverBandwidth"),
     "shares of unknown gradients": (
         {"spec.communication": {"bandwidthShares": "equal", "serverBandwidth": "1G"}},

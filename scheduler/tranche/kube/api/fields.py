@@ -130,6 +130,22 @@ PositiveQuantity = Annotated[
     ),
 ]
 """A Kubernetes quantity above zero."""
+PodBandwidth = Annotated[
+    str | int,
+    Field(
+        json_schema_extra=rules(
+            _QUANTITY_RULE,
+            (
+                "!isQuantity(string(self)) || (!quantity(string(self)).isLessThan(quantity('1k')) "
+                "&& !quantity(string(self)).isGreaterThan(quantity('1P')))",
+                "must be from 1k to 1P, in bits per second, such as 500M: "
+                "container runtimes start no pod with another limit",
+            ),
+            **_INT_OR_STRING,
+        )
+    ),
+]
+"""A bandwidth in bits per second within the limits of the annotations for the CNI bandwidth plugin."""
 Duration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_DURATION_RULE))]
 """A duration as Go writes it: ``120ms``, ``1h30m``; at most ten years."""
 PositiveDuration = Annotated[str, Field(max_length=32, json_schema_extra=rules(_DURATION_RULE, _LONGER_THAN_ZERO))]

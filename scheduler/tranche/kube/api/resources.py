@@ -142,7 +142,15 @@ class TrainingJob(Resource):
                 "&& self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
                 f"metadata.name must have at most {MAX_JOB_NAME} characters, lower case letters, digits and '-', "
                 "and begin with a letter: pods and a Service are named after it",
-            )
+            ),
+            (
+                "!has(oldSelf.spec.checkpoint) || !has(oldSelf.spec.checkpoint.volume) || oldSelf.spec.suspend "
+                "|| !has(oldSelf.status) || !has(oldSelf.status.startTime) "
+                "|| (has(self.spec.checkpoint) && has(self.spec.checkpoint.volume) "
+                "&& self.spec.checkpoint.volume == oldSelf.spec.checkpoint.volume)",
+                "checkpoint.volume has the saved progress of this job: suspend the job before you change the volume, "
+                "and copy the directory status.checkpointDirectory to the new one",
+            ),
         )
     )
 

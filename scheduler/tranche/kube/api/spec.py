@@ -9,6 +9,7 @@ from tranche.kube.api.fields import (
     Duration,
     LabelKey,
     NodeLabels,
+    PodBandwidth,
     PositiveDuration,
     PositiveQuantity,
     Quantity,
@@ -156,10 +157,10 @@ class Communication(Resource):
         )
     )
 
-    server_bandwidth: PositiveQuantity | None = None
+    server_bandwidth: PodBandwidth | None = None
     """Bandwidth of the parameter server's pod in bits per second, such as 1G. The CNI bandwidth plugin, where it is
     installed, limits the pod to it."""
-    worker_bandwidth: PositiveQuantity | None = None
+    worker_bandwidth: PodBandwidth | None = None
     """Highest bandwidth of a worker's pod in bits per second; enforced in the same way."""
     bandwidth_shares: Literal["sasp-like", "equal", "proportional"] | None = None
     """Rule by which workers share serverBandwidth: sasp-like minimizes the latest end of the job's last windows,
