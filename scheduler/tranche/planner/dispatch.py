@@ -78,8 +78,8 @@ def apply(context: PlannerContext, event: Event) -> None:
         failure.expire_eviction_holds(context)
     if isinstance(event, WorkerEnded) and gang.defer_member_end(context, event):
         return
-    for end in gang.release_due(context, event) if context.pending_completions else ():
-        worker.ended(context, end)
+    for end, is_alone in gang.release_due(context, event) if context.pending_completions else ():
+        worker.ended(context, end, is_alone=is_alone)
     handler = HANDLERS.get(type(event))
     if handler is not None:
         handler(context, event)

@@ -323,21 +323,22 @@ def roll_back(
     state.windows_changed()
 
 
-def ends_in_vain(state: JobState, run: TrackedWindow, event: WorkerEnd) -> bool:
+def ends_in_vain(state: JobState, run: TrackedWindow, event: WorkerEnd, *, is_alone: bool) -> bool:
     """Return whether a worker has ended as if it had succeeded, and by its own word has saved nothing new.
 
     The next one would most likely do the same, so that the job would never end. Of a gang without a chief, the last
-    member shows whether all of them have. It is not known of a worker that others have stopped, that may not have
-    received its chunks, whose server has been replaced, or that an earlier planner has started.
+    member shows whether all of them have, or one that has ended alone. It is not known of a worker that others have
+    stopped, that may not have received its chunks, whose server has been replaced, or that an earlier planner has
+    started.
     """
     if event.outcome != "Succeeded" or event.progress is None or event.stopped_by or run.closing:
         return False
     if run.adopted or run.window.renewed or run.reloaded is not None:
         return False
     job, durable = state.job, _durable(state, run, event)
-    if job.is_gang and (job.chief is not None or len(state.runs) > 1):
+    if job.is_gang and (job.chief is not None or (len(state.runs) > 1 and not is_alone)):
         return False
-    chunks = range(job.chunks) if job.is_gang else run.window.chunks
+    chunks = range(job.chunks) if job.is_gang and not is_alone else run.window.chunks
     saved = [max(state.partial.get(c, 0.0), durable.get(c, 0.0)) for c in chunks if c not in state.done]
     if min(saved, default=inf) >= job.batches_per_chunk_total:
         return False

@@ -58,6 +58,36 @@ def test_room_of_half_ended_gang_is_kept_for_the_whole_gang(policy: str) -> None
     assert made.progress_of(first.key).done == frozenset({0, 1, 2, 3})
 
 
+@pytest.mark.parametrize(("saved", "failures"), [(50.0, 0), (0.0, 1)])
+def test_members_do_not_wait_for_one_that_has_left_early(saved: float, failures: int) -> None:
+    """Its program has ended with exit code 0, and the others may wait for it without end."""
+    made = planner("chunk", [node("n1", gpus=2)], gang_completion_timeout_seconds=PATIENCE)
+    one = gang("a", seconds=1000.0)
+    made.handle(JobSubmitted(one), 0.0)
+    for attempt in (1, 2):
+        made.handle(WorkerStarted(one.key, attempt, 0.0), 0.0)
+    assert not opened(made, WorkerEnded(one.key, 2, "Succeeded", 100.0, {1: saved}, 0), 100.0)
+    (stopped,) = of_type(CloseWindow, made.handle(Tick(), 100.0 + PATIENCE))
+    assert (stopped.window.index, stopped.window.why[:14]) == (0, "worker 1 ended")
+    made.handle(WorkerEnded(one.key, 1, "Preempted", 110.0, {0: 60.0}, 143), 110.0)
+    made.handle(Tick(), 150.0)
+    state = made.cluster.jobs[one.key]
+    assert (sorted(run.window.index for run in state.runs.values()), state.failures) == ([0, 1], failures)
+
+
+def test_member_that_is_done_does_not_stop_the_others() -> None:
+    """Rank 0 often evaluates and saves the model for minutes after the other members have ended."""
+    made = planner("chunk", [node("n1", gpus=2)], gang_completion_timeout_seconds=PATIENCE)
+    one = gang("a", seconds=1000.0)
+    made.handle(JobSubmitted(one), 0.0)
+    for attempt in (1, 2):
+        made.handle(WorkerStarted(one.key, attempt, 0.0), 0.0)
+    assert not opened(made, WorkerEnded(one.key, 2, "Succeeded", 990.0, {1: 100.0}, 0), 990.0)
+    assert not opened(made, Tick(), 1200.0)
+    made.handle(WorkerEnded(one.key, 1, "Succeeded", 1300.0, {0: 100.0}, 0), 1300.0)
+    assert made.cluster.jobs[one.key].finished
+
+
 def test_member_that_is_done_stays_so_under_a_new_leader() -> None:
     """Rank 0 often evaluates and saves the model for minutes after the other members have ended."""
     made = planner("chunk", [node("n1", gpus=2)])

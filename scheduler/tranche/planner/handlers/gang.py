@@ -41,14 +41,19 @@ def defer_member_end(context: PlannerContext, event: WorkerEnded) -> bool:
     return True
 
 
-def release_due(context: PlannerContext, event: Event) -> Iterator[WorkerEnded]:
-    """Remove and yield the held ends to count before this event.
+def release_due(context: PlannerContext, event: Event) -> Iterator[tuple[WorkerEnded, bool]]:
+    """Remove and yield the held ends to count before this event, and whether other members have not ended with them.
 
     These are the ends of the job whose windows the event may change, and those whose timeout has passed.
     """
     key = _affected_job(event)
+    last = event.attempt if isinstance(event, WorkerEnded) else None
     for job in [job for job, held in context.pending_completions.items() if job == key or held.until <= context.now]:
-        yield from context.pending_completions.pop(job).ends.values()
+        state, ends = context.cluster.jobs.get(job), context.pending_completions.pop(job).ends
+        ended = {*ends, last} if job == key else set(ends)
+        is_alone = state is not None and not state.runs.keys() <= ended
+        for end in ends.values():
+            yield end, is_alone
 
 
 def _ends_together(state: JobState) -> bool:

@@ -154,19 +154,34 @@ def _dated(run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
     return event._replace(at=ended) if ended < event.at - LATE_SECONDS else event
 
 
-def _judged(state: JobState, run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
+def _judged(state: JobState, run: TrackedWindow, event: WorkerEnded, *, is_alone: bool) -> WorkerEnded:
     """Return the end of a worker as a failure if its program has ended as if it had succeeded, and has not."""
-    is_vain = progress_ledger.ends_in_vain(state, run, event)
+    is_vain = progress_ledger.ends_in_vain(state, run, event, is_alone=is_alone)
     return event._replace(outcome="Failed", reason=IN_VAIN) if is_vain else event
 
 
-def ended(context: PlannerContext, event: WorkerEnded) -> None:
-    """Count a worker's end, and finish, stop or pause its job if the end requires it."""
+def _precedes_others(state: JobState, run: TrackedWindow) -> bool:
+    """Return whether other members of a gang without a chief go on, and not all have started: no end is held then."""
+    others = [one for one in state.runs.values() if one is not run and not one.closing]
+    has_started = all(one.started is not None for one in (run, *others))
+    return state.job.is_gang and state.job.chief is None and bool(others) and not has_started
+
+
+def ended(context: PlannerContext, event: WorkerEnded, *, is_alone: bool = False) -> None:
+    """Count a worker's end, and finish, stop or pause its job if the end requires it.
+
+    Args:
+        context: Context of the planner.
+        event: End of the worker.
+        is_alone: Whether it is a member of a gang that the others have not followed in time. If it was not done, they
+            cannot complete without it, and may wait for it for any time.
+    """
     found = _find_window(context, event)
     if found is None:
         return
     state, run = found
-    event = _judged(state, run, _dated(run, event))
+    is_alone = is_alone or _precedes_others(state, run)
+    event = _judged(state, run, _dated(run, event), is_alone=is_alone)
     job, failures, closing = state.job, state.failures, run.closing
     lasted = event.at - run.pod_started if run.pod_started is not None else 0.0
     count_end(context, state, run, event)
@@ -179,7 +194,8 @@ def ended(context: PlannerContext, event: WorkerEnded) -> None:
         node = context.cluster.nodes.get(run.window.node or "")
         if node is not None and node.objection(job.worker) is not None:  # cordoned or not ready since it started
             unbind_chunks(context, state, run.window.chunks)
-    if job.is_gang and (event.outcome != "Succeeded" or (job.chief is not None and state.chief is None)):
+    is_left = is_alone and not state.done.issuperset(run.window.chunks)
+    if job.is_gang and (event.outcome != "Succeeded" or is_left or (job.chief is not None and state.chief is None)):
         stop_gang(context, state, why_gang_stops(f"worker {run.window.index}", event), event.preempted_by)
     if job.is_gang and job.chief is None and not (state.runs or state.finished):
         progress_ledger.level_gang(state)
