@@ -16,6 +16,8 @@ TOKEN_DIRECTORY, TOKEN_FILE, CA_FILE = "/var/run/secrets/tranche.dev", "token", 
 """Directory of a pod's token for the report API and of the API's CA certificates, and their file names."""
 TERMINATION_LOG, DEFAULT_TERMINATION_PATH = "TRANCHE_TERMINATION_LOG", "/dev/termination-log"
 """Variable of the path of a container's termination message, and Kubernetes' default of this path."""
+GRACE_SECONDS, LEAST_GRACE_SECONDS = "TRANCHE_GRACE_SECONDS", 2
+"""Variable of the seconds between SIGTERM and SIGKILL, and what kubelets leave of them after a hook at least."""
 RENDEZVOUS_PORT = 29500
 """Port on which rank 0 of a gang listens; the default of torchrun."""
 HOST_PORTS = range(20_000, 30_000)
@@ -51,7 +53,7 @@ def report_environment(url: str, *, reports: bool, requests_chunks: bool, has_ca
 def worker_environment(job: TrainingJob, window: PlannedWindow, checkpoint_directory: str) -> dict[str, str]:
     """Return the variables of a worker's containers."""
     variables = _common(job, window, checkpoint_directory)
-    variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.workers.template)
+    variables[GRACE_SECONDS] = _grace(job.spec.workers.template)
     variables["TRANCHE_CHUNKS"] = ",".join(map(str, window.chunks))
     variables["TRANCHE_RESUME"] = _resume(job, window.chunks)
     if job.spec.parameter_servers is not None or job.spec.chief is not None:
@@ -65,7 +67,7 @@ def server_environment(job: TrainingJob, server: PlannedParameterServer, checkpo
     """Return the variables of a parameter server's containers."""
     variables = _common(job, server, checkpoint_directory)
     if job.spec.parameter_servers is not None:
-        variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.parameter_servers.template)
+        variables[GRACE_SECONDS] = _grace(job.spec.parameter_servers.template)
     variables["TF_CONFIG"] = _tensorflow_config(job, ROLE_SERVER, server.index)
     return variables
 
@@ -74,7 +76,7 @@ def chief_environment(job: TrainingJob, chief: PlannedChief, checkpoint_director
     """Return the variables of the containers of a gang's chief, which reports for all members."""
     variables = _common(job, chief, checkpoint_directory)
     if job.spec.chief is not None:
-        variables["TRANCHE_GRACE_SECONDS"] = _grace(job.spec.chief.template)
+        variables[GRACE_SECONDS] = _grace(job.spec.chief.template)
     variables["TRANCHE_RESUME"] = _resume(job, list(range(job.spec.workers.max_replicas)))
     variables["TF_CONFIG"] = _tensorflow_config(job, ROLE_CHIEF, chief.index)
     return variables
@@ -95,14 +97,24 @@ def staging_environment(job: TrainingJob, staging: PlannedStaging, checkpoint_di
     }
 
 
-def container_environment(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return the path of a container's termination message, unless it is the default or the template has the variable.
+def container_environment(container: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of one container that differ from those of its pod.
 
-    The kubelet reads the message from the path of the container only.
+    The kubelet reads a termination message from the path of the container only; a variable of the template takes
+    precedence. It sends SIGTERM after the container's hook, whose time is a part of the grace period.
+
+    Args:
+        container: The container of the template.
+        variables: Variables of all containers of the pod.
     """
     path: str = container.get("terminationMessagePath") or DEFAULT_TERMINATION_PATH
     is_set = any(variable.get("name") == TERMINATION_LOG for variable in container.get("env") or [])
-    return {} if is_set or path == DEFAULT_TERMINATION_PATH else {TERMINATION_LOG: path}
+    own = {} if is_set or path == DEFAULT_TERMINATION_PATH else {TERMINATION_LOG: path}
+    hook = (container.get("lifecycle") or {}).get("preStop") or {}
+    slept = (hook.get("sleep") or {}).get("seconds") or 0
+    if slept and GRACE_SECONDS in variables:
+        own[GRACE_SECONDS] = str(max(LEAST_GRACE_SECONDS, int(variables[GRACE_SECONDS]) - slept))
+    return own
 
 
 def _common(

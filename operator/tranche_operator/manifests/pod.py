@@ -304,7 +304,7 @@ def _add_variables_and_mounts(container: Manifest, variables: Mapping[str, str],
 
     A mount of the container at the same path is kept instead of ours.
     """
-    variables = {**variables, **environment.container_environment(container)}
+    variables = {**variables, **environment.container_environment(container, variables)}
     own = [variable for variable in container.get("env") or [] if variable.get("name") not in variables]
     container["env"] = [{"name": name, "value": value} for name, value in variables.items()] + own
     present = container.get("volumeMounts") or []

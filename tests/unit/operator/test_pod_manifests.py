@@ -100,6 +100,15 @@ def test_scheduling() -> None:
     assert [term["matchFields"][0]["values"] for term in terms] == [["edge-a-0"], ["edge-a-1"]]
 
 
+@pytest.mark.parametrize(("slept", "left"), [(20, "70"), (89, "2"), (0, "90")])
+def test_hook_before_sigterm_leaves_less_time_to_save(slept: int, left: str) -> None:
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": slept}}}
+    train, side = worker(job_with_template(template))["spec"]["containers"]
+    assert {"name": "TRANCHE_GRACE_SECONDS", "value": left} in train["env"]
+    assert {"name": "TRANCHE_GRACE_SECONDS", "value": "90"} in side["env"]
+
+
 def test_grace_period_of_zero_becomes_one_second() -> None:
     template = copy.deepcopy(TEMPLATE)
     template["spec"]["terminationGracePeriodSeconds"] = 0
