@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.doc_pages import blocks
 from support.yaml_text import load_all_yaml, load_yaml
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.trainingjob import to_job
@@ -339,6 +340,19 @@ def test_reports_are_open_to_pods_with_the_address_of_a_node(render: Render) -> 
     chosen = peers("--set-json", f"networkPolicy.reportsFrom=[{json.dumps(named)}]")
     assert named in chosen["reports"]
     assert chosen["reports"] == chosen["reports-http"]
+
+
+def test_policies_admit_dns_at_the_ports_of_its_pods(render: Render) -> None:
+    """A policy sees the port of the pod behind the Service, which is 5353 on OpenShift."""
+    policies = [o for o in render("--set=networkPolicy.egress.enabled=true") if o["kind"] == "NetworkPolicy"]
+    texts = [one.text for one in blocks(ROOT / "docs/explanation/multi-tenancy.md")]
+    policies += [load_yaml(text) for text in texts if "kind: NetworkPolicy" in text]
+    assert len(policies) == 3
+    for policy in policies:
+        ports = {
+            (port["protocol"], port["port"]) for rule in policy["spec"]["egress"] for port in rule.get("ports", ())
+        }
+        assert {(protocol, port) for protocol in ("TCP", "UDP") for port in (53, 5353)} <= ports
 
 
 def test_certificate_of_the_reports_can_be_of_cert_manager(render: Render) -> None:
