@@ -47,6 +47,8 @@ from tranche.state.window import TrackedWindow
 
 logger = logging.getLogger(__name__)
 
+KEPT_FORMER = 1000
+"""Number of deleted jobs whose pods are known."""
 E = TypeVar("E", bound=Event)
 Reject = Callable[[str, Any, ValueError], None]
 """Called for an object that cannot be read, with its description for a log line, the object (None: not known which of
@@ -114,6 +116,8 @@ class ClusterTranslator:
         self._reject = reject
         self._check = check
         self._quotas = NamespaceQuotas(gpu_resources)
+        self._former: dict[str, list[tuple[int, str]]] = {}
+        """Attempts and keys of the pods that deleted jobs have left, by key of the job."""
 
     # ---- the whole cluster
 
@@ -351,12 +355,29 @@ class ClusterTranslator:
             return []
 
     def _job_changed(self, key: str, old: TrainingJob | None, new: TrainingJob | None) -> Iterator[Event]:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._note_former(old)
         for event in job_events.events_of(old, new, self._gpu_resources, self.objects.pods):
+            if isinstance(event, JobSubmitted) and event.plan is None:
+                left = (attempt for attempt, pod in self._former.pop(key, ()) if pod in self.objects.pods)
+                event = event._replace(former_attempts=max(left, default=0))
             yield event
             if isinstance(event, JobSubmitted) and event.plan is not None and new is not None:
                 yield from self._planned_pod_events(new)
             if isinstance(event, JobRemoved):  # the planner does not count the job's terminating pods any more
                 yield from self._quota_events(key.partition("/")[0])
+
+    def _note_former(self, job: TrainingJob) -> None:
+        """Let a later job of the same name number its pods after those of this one.
+
+        The API server refuses a second pod of a name, so the later job would have to wait until the pods of this one
+        have stopped, for their whole grace period, although other GPUs are free.
+        """
+        left = [(attempt, pod.key) for _, attempt, pod in job_events.planned_pods(job, self.objects.pods)]
+        if left:
+            self._former[job.key] = left
+        if len(self._former) > KEPT_FORMER:
+            del self._former[next(iter(self._former))]
 
     def _planned_pod_events(self, job: TrainingJob) -> Iterator[Event]:
         """Yield the past events of the pods of a job whose plan the planner takes over while it leads.

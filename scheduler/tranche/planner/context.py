@@ -21,9 +21,6 @@ from tranche.state.job import JobState
 from tranche.state.node_health import RunningWorker
 from tranche.state.phases import JobPhase
 
-KEPT_FORMER = 1000
-"""Number of removed jobs whose last attempt is known."""
-
 
 @dataclass(slots=True)
 class PendingGangCompletion:
@@ -58,7 +55,6 @@ class PlannerContext:
         "binding",
         "cause",
         "cluster",
-        "former_attempts",
         "jobs_excluded_by_node",
         "now",
         "outbox",
@@ -106,8 +102,6 @@ class PlannerContext:
         """Keys of jobs that exclude a node because it rejected one of their pods, by node."""
         self.pending_completions: dict[str, PendingGangCompletion] = {}
         """Held ends of gang members, by job."""
-        self.former_attempts: dict[str, int] = {}
-        """Last attempt of removed jobs whose pods may still stop, by key of the job; the latest `KEPT_FORMER` ones."""
         self.phases: dict[str, JobPhase] = {}
         """Phases of the jobs after the last decision, kept to check their transitions (`PlannerSettings.validate`)."""
         self.published: dict[str, None] = {}

@@ -20,6 +20,8 @@ class JobSubmitted(NamedTuple):
     """Attempts whose pods have other requests than the specification, because it was changed since that plan."""
     revised: frozenset[int] = frozenset()
     """Attempts of all roles whose pods have not started and are from an earlier template."""
+    former_attempts: int = 0
+    """Highest attempt of the pods that still stop of a deleted job of the same name; 0 if there are none."""
 
 
 class JobChanged(NamedTuple):

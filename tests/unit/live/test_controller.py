@@ -435,6 +435,22 @@ def test_reports_are_counted_per_step_and_written_with_the_plan() -> None:
     assert controller.reports.drain() == []
 
 
+@pytest.mark.parametrize(("stops", "attempt"), [(True, 2), (False, 1)])
+def test_namesake_numbers_its_pods_after_those_that_stop(stops: bool, attempt: int) -> None:
+    """It does not wait until the pods of the deleted job have stopped, which may take their whole grace period."""
+    controller = asyncio.run(taken_over(resource("long"), gpus=4))
+    old = controller.watches.jobs.store["default/long"]
+    status = {"status": written(controller, "long")}
+    reported(controller, "jobs", "default/long", TrainingJob.model_validate(old.model_dump(by_alias=True) | status))
+    reported(controller, "pods", "default/long-worker-0-1", worker_pod(1))
+    reported(controller, "jobs", "default/long", None)
+    if not stops:
+        reported(controller, "pods", "default/long-worker-0-1", None)
+    metadata = old.metadata.model_copy(update={"uid": "another"})
+    reported(controller, "jobs", "default/long", old.model_copy(update={"metadata": metadata}))
+    assert min(controller.planner.cluster.jobs["default/long"].runs) == attempt
+
+
 def test_report_of_a_deleted_job_does_not_count_for_namesake() -> None:
     controller = asyncio.run(taken_over(resource("long", data={"chunks": 2, "batchesPerChunk": 100})))
     attempt, run = next(iter(controller.planner.cluster.jobs["default/long"].runs.items()))
@@ -442,8 +458,7 @@ def test_report_of_a_deleted_job_does_not_count_for_namesake() -> None:
     assert controller.reports.take(report)
     old = controller.watches.jobs.store["default/long"]
     metadata = old.metadata.model_copy(update={"uid": "another"})
-    reported(controller, "jobs", "default/long", None)
-    controller.planner.context.former_attempts.clear()  # another leader does not know the attempts of the deleted job
+    noted(controller, "jobs", "default/long", None)
     reported(controller, "jobs", "default/long", old.model_copy(update={"metadata": metadata}))
     state = controller.planner.cluster.jobs["default/long"]
     assert attempt in state.runs, "the attempts of both jobs begin at 1"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tranche.model import Job, JobPlan, parse_chunks
 from tranche.planner import data_staging, learning, node_exclusion
-from tranche.planner.context import KEPT_FORMER, PlannerContext
+from tranche.planner.context import PlannerContext
 from tranche.planner.events import JobChanged, JobFailed, JobRemoved, JobSubmitted, PodOverdue, TenancyChanged
 from tranche.planner.handlers import pod
 from tranche.planner.job_actions import (
@@ -75,7 +75,7 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     state = cluster.jobs[job.key] = JobState(
         job, idle_since=job.submitted, level_since=now, restarts=cluster.restarts.of_job(job.namespace)
     )
-    state.attempts = context.former_attempts.pop(job.key, 0)
+    state.attempts = event.former_attempts
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
     state.unplannable = objection(context.policy, job)
     if event.progress is not None:
@@ -313,7 +313,6 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     if state is None:
         return
     site_accounting.count_removal(context.cluster, state, context.now)
-    _keep_attempts(context, state)
     abandon_preemption(context, state, "deleted before its pods had started")
     for run in list(state.runs.values()):
         end_window(context, state, run)
@@ -329,17 +328,3 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     context.timers.change(None, key)
     context.cluster.speed_model.forget_job(key)
     context.work.unhosted.discard(key)
-
-
-def _keep_attempts(context: PlannerContext, state: JobState) -> None:
-    """Let a later job of the same name number its pods after those of this one.
-
-    The API server refuses a second pod of a name, so the later job would have to wait until the pods of this one have
-    stopped, which may take their whole grace period, although other GPUs are free.
-    """
-    former = context.former_attempts
-    former.pop(state.job.key, None)
-    if state.runs or state.servers or state.stagings:
-        former[state.job.key] = state.attempts
-    while len(former) > KEPT_FORMER:
-        del former[next(iter(former))]
