@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.builders import job, node, planner, worker
+from support.builders import gang, job, node, planner, worker
 from support.watched_pods import (
     BOUND,
     GPU,
@@ -322,6 +322,27 @@ def test_site_with_one_node_is_not_cut_off(nodes: dict[str, str], cut_off: bool)
     silents = {name: silent(NOW, zone) for name, zone in nodes.items()}
     unreachable = UnreachableNodes(silents, {"edge-a": site("edge-a"), "edge-b": site("edge-b")})
     assert unreachable.are_cut_off(["n1"]) is cut_off
+
+
+def test_gangs_at_a_silent_site_read_its_nodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 5,000 nodes, a look at each of them for each gang of a large site would take longer than the Lease lasts."""
+    names = [f"n{number}" for number in range(20)]
+    p = planner("srsf", [node(name, gpus=1) for name in names])
+    pods = dict[str, Pod]()
+    for name in (f"g{number}" for number in range(10)):
+        p.handle(JobSubmitted(gang(name)), NOW)
+        owner = {"uid": f"uid-{name}", "kind": "TrainingJob", "apiVersion": "tranche.dev/v1alpha1", "controller": True}
+        for attempt, run in p.cluster.jobs[f"default/{name}"].runs.items():
+            place: dict[str, Any] = {"metadata": {"ownerReferences": [owner]}, "spec": {"nodeName": run.window.node}}
+            one = pod(f"{name}-worker-{run.window.index}-{attempt}", **place, **running())
+            pods[one.key] = one
+    timeouts = Timeouts(5.0, 30.0, pods, UnreachableNodes({name: silent(NOW) for name in names}, {}))
+    looked: list[Any] = []
+    monkeypatch.setattr("tranche.live.pods.unreachable_nodes.site_of", lambda labels, _: looked.append(labels))
+    for seconds in (61, 62):
+        looked.clear()
+        assert due_in(p, timeouts, seconds) == [], "all pods of each gang are cut off, perhaps together"
+        assert 20 < len(looked) <= 5 * 20
 
 
 def test_gang_member_on_a_silent_node_is_lost_after_a_minute() -> None:

@@ -27,6 +27,8 @@ class UnreachableNodes:
         """Time at which each node was first seen not ready, by our own clock."""
         self._silent_before: set[str] = set()
         """Names of the nodes that have been seen not ready at any time."""
+        self._ready: Counter[tuple[str | None, bool]] | None = None
+        """Number of nodes by site and whether they are ready, counted at most once between two calls of `refresh`."""
 
     def node(self, name: str) -> NodeObject | None:
         """Return the node of a name; None for an unknown node."""
@@ -37,6 +39,7 @@ class UnreachableNodes:
         silent = frozenset(name for name, node in self._nodes.items() if not node.ready)
         self._seen = {name: since for name, since in self._seen.items() if name in silent}
         self._silent_before = {name for name in self._silent_before if name in self._nodes} | silent
+        self._ready = None
         return silent
 
     def is_silent(self, name: str) -> bool:
@@ -59,8 +62,7 @@ class UnreachableNodes:
     def is_site_silent(self, name: str) -> bool:
         """Return whether all nodes of the node's site exist and are not ready, as when the site is disconnected."""
         node = self._nodes.get(name)
-        site = site_of(node.metadata.labels, self._sites) if node is not None else None
-        return not any(one.ready and site_of(one.metadata.labels, self._sites) == site for one in self._nodes.values())
+        return not self._counts()[self._site_of(node) if node is not None else None, True]
 
     def are_cut_off(self, names: Collection[str]) -> bool:
         """Return whether the sites of these nodes are disconnected: each has several nodes, and none of them is ready.
@@ -69,10 +71,17 @@ class UnreachableNodes:
         """
         if not all(self.is_silent(name) for name in names):
             return False
-        sites = {site_of(self._nodes[name].metadata.labels, self._sites) for name in names}
-        there = [(site_of(one.metadata.labels, self._sites), one.ready) for one in self._nodes.values()]
-        sizes = Counter(site for site, ready in there if site in sites and not ready)
-        return all(sizes[site] > 1 for site in sites) and not any(ready and site in sites for site, ready in there)
+        counts = self._counts()
+        sites = {self._site_of(self._nodes[name]) for name in names}
+        return all(counts[site, False] > 1 and not counts[site, True] for site in sites)
+
+    def _site_of(self, node: NodeObject) -> str | None:
+        return site_of(node.metadata.labels, self._sites)
+
+    def _counts(self) -> Counter[tuple[str | None, bool]]:
+        if self._ready is None:
+            self._ready = Counter((self._site_of(node), node.ready) for node in self._nodes.values())
+        return self._ready
 
     def lost(self, name: str, now: float, limit: float = inf) -> bool:
         """Return whether the node was unreachable for longer than its site tolerates, or an administrator gave it up.
@@ -108,7 +117,7 @@ class UnreachableNodes:
         return self._seen.setdefault(name, now)
 
     def _tolerance(self, node: NodeObject) -> float:
-        site = self._sites.get(site_of(node.metadata.labels, self._sites) or "")
+        site = self._sites.get(self._site_of(node) or "")
         if site is None:
             return UNDECLARED_TOLERANCE_SECONDS
         try:
