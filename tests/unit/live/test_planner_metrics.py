@@ -1,15 +1,18 @@
 """Metrics of its jobs that a leading scheduler serves to Prometheus, from the objects of the watches."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
+from tranche.kube.convert.site_membership import site_of
 from tranche.live.controller import Controller
 from tranche.live.informers import Informers
 from tranche.live.planner_config import PlannerConfig
@@ -344,6 +347,31 @@ def test_site_whose_nodes_belong_to_another_one_has_a_condition() -> None:
     (condition,) = statuses["late"]["conditions"]
     assert (condition["type"], condition["status"]) == ("NodesShared", "True")
     assert "n1 (early)" in condition["message"]
+
+
+def test_status_of_an_unlimited_site_reads_only_nodes_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed each second, and a cluster may have thousands of nodes at other sites."""
+
+    def site(name: str, *, unlimited: bool) -> SiteObject:
+        spec = {"nodeSelector": {"zone": name}, "unlimited": unlimited}
+        return SiteObject.model_validate({"metadata": {"name": name}, "spec": spec})
+
+    sites = (site("good", unlimited=False), site("cloud", unlimited=True))
+    controller = asyncio.run(taken_over(sites=sites, nodes=9))
+    node = controller.watches.nodes.store["n1"]
+    metadata = msgspec.structs.replace(node.metadata, name="c1", labels={"zone": "cloud"})
+    reported(controller, "nodes", "c1", msgspec.structs.replace(node, metadata=metadata))
+    looked: list[Mapping[str, str]] = []
+
+    def look(labels: Mapping[str, str], known: Mapping[str, SiteObject]) -> str | None:
+        looked.append(labels)
+        return site_of(labels, known)
+
+    monkeypatch.setattr("tranche.live.site_status.site_of", look)
+    controller._sites.refresh(NOW + 2.0)
+    assert looked == [{"zone": "cloud"}]
+    status = controller.writer._builds["/apis/tranche.dev/v1alpha1/sites/cloud/status"]()["status"]  # type: ignore[index]
+    assert (status["nodes"], status["gpus"]) == (1, 2)
 
 
 def test_site_that_replaces_an_equal_one_gets_a_status() -> None:
