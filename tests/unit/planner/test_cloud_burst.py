@@ -11,6 +11,7 @@ from tranche.model import Constraints, Job, Link, Preemption, Requirement, Site,
 from tranche.planner import (
     Event,
     JobSubmitted,
+    NodeChanged,
     NodeJoined,
     NodeRemoved,
     OpenWindow,
@@ -25,6 +26,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
+from tranche.planner.scheduling.cloud_burst import NodeForecast
 
 CHUNK_BYTES = 1000.0
 UPLOAD_SECONDS = 120.0
@@ -50,6 +52,19 @@ def test_chunk_starts_in_the_cloud_when_its_copy_is_complete() -> None:
     assert [one.window.site for one in of_type(OpenWindow, instructions)] == ["edge"]
     assert [(len(one.chunks), one.site) for one in of_type(StageData, instructions)] == [(2, "cloud")]
     assert opened(made, Tick(), UPLOAD_SECONDS) == ["cloud", "cloud"]
+
+
+def test_workers_of_a_cordoned_node_take_no_other_gpus() -> None:
+    made = planner("srsf", [node("n1", "edge"), node("n2", "edge")], [Site("edge")])
+    for number, seconds in enumerate((50.0, 9000.0), start=1):
+        made.handle(JobSubmitted(job(f"on-n{number}", seconds=seconds)), 0.0)
+        made.handle(WorkerStarted(f"default/on-n{number}", 1, 0.0), 0.0)
+    made.handle(NodeChanged(node("n2", "edge", unschedulable=True)), 0.0)
+    forecast = NodeForecast(made.cluster, 0.0, {})
+    for state in made.cluster.jobs.values():
+        assert state.runs
+        forecast.occupy(state)
+    assert forecast.gpus(forecast.pool_of(made.cluster.nodes["n1"])) == pytest.approx([50.0])
 
 
 @pytest.mark.parametrize("policy", ["chunk", "srsf", "chunk-faithful"])

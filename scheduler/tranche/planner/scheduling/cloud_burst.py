@@ -177,12 +177,12 @@ class NodeForecast:
         if pool.site not in self._sites:
             self._sites.add(pool.site)
             for node in self.cluster.free.nodes_at(pool.site):
-                gpus = node.capacity.gpus if _is_usable(node) else 0
+                gpus = node.capacity.gpus if node.takes_pods else 0
                 self.free_at.setdefault(self.pool_of(node), []).extend([self.now] * gpus)
         return self.free_at.get(pool, [])
 
     def occupy(self, state: JobState) -> None:
-        """Hold the GPUs of the job's open windows on nodes until the windows end."""
+        """Hold the GPUs of the job's open windows on nodes that take pods until the windows end."""
         gpus, more = max(1, state.job.gpus), 0.0
         runs = [run for run in state.runs.values() if not run.closing]
         if runs and state.waiting_for_nodes > 0 and len(runs) >= state.job.max_workers:
@@ -190,7 +190,7 @@ class NodeForecast:
             more = rounds * state.job.batches_per_chunk_total * runs[0].batch_seconds
         for run in runs:
             node = self.cluster.nodes.get(run.home.node or "")
-            if node is not None and not self.cluster.is_unlimited(node.node.site):
+            if node is not None and node.takes_pods and not self.cluster.is_unlimited(node.node.site):
                 self._take(self.pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
 
     def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
@@ -242,10 +242,6 @@ class NodeForecast:
         for _ in taken:
             heappush(heap, end)
         return taken, end
-
-
-def _is_usable(node: NodeState) -> bool:
-    return node.node.ready and not node.node.unschedulable
 
 
 @dataclass(slots=True, eq=False)
