@@ -336,7 +336,7 @@ def test_gangs_at_a_silent_site_read_its_nodes_once(monkeypatch: pytest.MonkeyPa
             place: dict[str, Any] = {"metadata": {"ownerReferences": [owner]}, "spec": {"nodeName": run.window.node}}
             one = pod(f"{name}-worker-{run.window.index}-{attempt}", **place, **running())
             pods[one.key] = one
-    timeouts = Timeouts(5.0, 30.0, pods, UnreachableNodes({name: silent(NOW) for name in names}, {}))
+    timeouts = timeouts_of(p, pods, UnreachableNodes({name: silent(NOW) for name in names}, {}))
     looked: list[Any] = []
     monkeypatch.setattr("tranche.live.pods.unreachable_nodes.site_of", lambda labels, _: looked.append(labels))
     for seconds in (61, 62):
