@@ -14,6 +14,7 @@ from tranche.planner import (
     JobSubmitted,
     NodeChanged,
     OpenWindow,
+    PlaceParameterServer,
     Planner,
     Tick,
     WorkerEnded,
@@ -96,6 +97,19 @@ def test_job_that_waits_first_waits_for_a_faster_gpu() -> None:
     assert [name for name, _ in opened(one.handle(JobSubmitted(job("third", 60.0, seconds=300.0)), 60.0))] == ["b"]
     ended = one.handle(WorkerEnded("default/first", 1, "Succeeded", 100.0), 100.0)
     assert [name for name, _ in opened(ended)] == ["a"]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "srsf"])
+def test_job_that_waits_for_a_faster_gpu_has_no_servers(policy: str) -> None:
+    """They would be idle, stop after five minutes, and start again at once."""
+    one = made(kind("a", FAST), kind("b", SLOW), policy=policy)
+    one.handle(JobSubmitted(job("first", seconds=2000.0)), 0.0)
+    one.handle(WorkerStarted("default/first", 1, 0.0), 0.0)
+    second = job("second", 50.0, seconds=4000.0, servers=1, server=worker(gpus=0))
+    assert not of_type(PlaceParameterServer, one.handle(JobSubmitted(second), 50.0))
+    assert "free GPUs are slower" in one.plan_of("default/second", 50.0).explanation
+    ended = one.handle(WorkerEnded("default/first", 1, "Succeeded", 1000.0), 1000.0)
+    assert (len(of_type(PlaceParameterServer, ended)), [name for name, _ in opened(ended)]) == (1, ["a"])
 
 
 def test_gpu_beside_the_server_is_faster_than_its_kind() -> None:

@@ -1,6 +1,7 @@
 """Scheduling cycle of queue policies: jobs get windows in order of rank, by preempting jobs behind if necessary."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 
 from tranche.planner.context import PlannerContext
@@ -305,42 +306,81 @@ def _take_free(
         first: Whether no other job that waits ranks ahead.
     """
     job = state.job
+    if job.is_gang:
+        _start_gang(context, state, site, nodes, now, first_fit=first_fit)
+        return
     waiting = len(state.waiting_at(site, now)) if site else state.wanted_on_nodes
-    wanted = job.chunks if job.is_gang else min(job.max_workers - len(state.runs), waiting)
-    if job.is_gang and context.queue is not None and context.queue.policy.groups_by_bandwidth():
+    wanted = min(job.max_workers - len(state.runs), waiting)
+    choose = partial(_choose_nodes, context, state, site, nodes, wanted, now, first_fit=first_fit, first=first)
+    chosen, later = choose()
+    if chosen and len(state.servers) < job.servers:  # those of a job that waits for a faster GPU would be idle
+        if not _place_servers(context, state, nodes, now):
+            return
+        chosen, later = choose()
+    if later is not None:
+        state.awaits_faster = True
+        context.retry(later, job.key)
+    if chosen:
+        open_windows(context, state, site, chosen, now)
+
+
+def _start_gang(
+    context: PlannerContext, state: JobState, site: str, nodes: list[NodeState], now: float, *, first_fit: bool
+) -> None:
+    """Open the windows of all members of a gang, if all of them fit; the arguments are those of `_take_free`."""
+    job = state.job
+    if context.queue is not None and context.queue.policy.groups_by_bandwidth():
         nodes = best_connected(context.cluster, state, nodes)
-    if job.is_gang and job.helper_count:
+    if job.helper_count:
         by_level = level_placement.takes_narrowest_level(context.cluster, context.policy, state)
         found = gang_placement.find_places(context.cluster, state, nodes, now, first_fit=first_fit, by_level=by_level)
         if found is not None:
             gang_placement.start_helpers(context, state, found[1], now)
             open_windows(context, state, site, found[0], now)
         return
-    if len(state.servers) < job.servers and not _place_servers(context, state, nodes, now):
-        return
-    if not job.is_gang:
-        wanted = _most_workers(context, state, wanted)
-    if job.is_gang and level_placement.places_by_level(context.cluster, context.policy, state):
+    if level_placement.places_by_level(context.cluster, context.policy, state):
         places = level_placement.find_nodes(context, state, nodes, now)
         if places:
             open_windows(context, state, site, places, now)
         return
+    chosen, _ = _choose_nodes(context, state, site, nodes, job.chunks, now, first_fit=first_fit, first=False)
+    if len(chosen) >= job.chunks:
+        open_windows(context, state, site, chosen, now)
+
+
+def _choose_nodes(
+    context: PlannerContext,
+    state: JobState,
+    site: str,
+    nodes: list[NodeState],
+    wanted: int,
+    now: float,
+    *,
+    first_fit: bool,
+    first: bool,
+) -> tuple[list[NodeState], float | None]:
+    """Return a node for each of at most `wanted` windows, and when to look again if chunks wait for a faster GPU.
+
+    Quotas and the policy may allow a chunked job fewer windows. The other arguments are those of `_take_free`.
+    """
+    job = state.job
+    if not job.is_gang:
+        if context.queue is not None and context.queue.policy.fills_progressively():
+            wanted = min(1, wanted)
+        wanted = context.cluster.quotas.most_workers(job, wanted)
     learned = context.policy.traits.uses_learned_estimates and not job.is_indivisible
     order, weighs = BY_PACE if learned else BEST_FIT, gpu_choice.has_kinds(context.cluster, state)
     if weighs:
         order = gpu_choice.by_speed(state, learned=learned)
     chosen = free_nodes(nodes, state, wanted, first_fit=first_fit and not weighs, order=order)
-    if chosen and weighs and not job.is_gang:
-        waits = state.waiting_at(site, now) if site else state.waiting
-        elsewhere = _free_elsewhere(context.cluster, state, site, waits, order, now) if site else []
-        kept, later = gpu_choice.nodes_to_start_on(
-            context.cluster, state, chosen, waits, now, first=first, elsewhere=elsewhere
-        )
-        if later is not None:
-            state.awaits_faster, chosen = True, kept
-            context.retry(later, job.key)
-    if chosen and not (job.is_gang and len(chosen) < wanted):
-        open_windows(context, state, site, chosen, now)
+    if job.is_gang or not (chosen and weighs):
+        return chosen, None
+    waits = state.waiting_at(site, now) if site else state.waiting
+    elsewhere = _free_elsewhere(context.cluster, state, site, waits, order, now) if site else []
+    kept, later = gpu_choice.nodes_to_start_on(
+        context.cluster, state, chosen, waits, now, first=first, elsewhere=elsewhere
+    )
+    return (chosen, None) if later is None else (kept, later)
 
 
 def _place_servers(context: PlannerContext, state: JobState, nodes: list[NodeState], now: float) -> bool:
@@ -352,13 +392,6 @@ def _place_servers(context: PlannerContext, state: JobState, nodes: list[NodeSta
     return fits() and place_servers(
         context, state, fits, lambda: nodes_beside_worker(context.cluster, state, nodes, now)
     )
-
-
-def _most_workers(context: PlannerContext, state: JobState, wanted: int) -> int:
-    """Return how many of the wanted windows of a chunked job may open now, by quotas and policy."""
-    if context.queue is not None and context.queue.policy.fills_progressively():
-        wanted = min(1, wanted)
-    return context.cluster.quotas.most_workers(state.job, wanted)
 
 
 def _free_elsewhere(
