@@ -6,7 +6,7 @@ from math import inf
 
 from tranche.model import Resources, Window, WindowState
 from tranche.planner.context import PlannerContext
-from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow
+from tranche.planner.instructions import ExtendWindow, Instruction, OpenWindow, PlaceParameterServer
 from tranche.planner.job_queue import JobQueue, can_use_window, preemptible, start_sites
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
@@ -26,7 +26,9 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
     """
     check(context.cluster)
     check_phases(context.cluster.jobs, context.phases, now)
+    instructions = list(instructions)
     opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | ExtendWindow)]
+    check_servers(context.cluster, {one.job for one in instructions if isinstance(one, PlaceParameterServer)})
     if context.queue is not None:
         check_queue(context.queue, now)
         check_data(context.queue, [(one.job, one.window) for one in opened], now)
@@ -116,6 +118,20 @@ def check_room(cluster: ClusterState, opened: Iterable[tuple[str, Window]]) -> N
         if node is not None and run is not None:
             kept = node.keeps(run.requests)
             _expect(kept, f"node {node.node.name}: {node.reserved} reserved of {node.capacity}")
+
+
+def check_servers(cluster: ClusterState, placed: Iterable[str]) -> None:
+    """Check that parameter servers start only for jobs with windows: idle ones would stop, and start again.
+
+    Args:
+        cluster: State of the cluster.
+        placed: Keys of the jobs whose servers were started in this decision.
+
+    Raises:
+        InvariantError: naming the job.
+    """
+    for key in placed:
+        _expect(key not in cluster.jobs or bool(cluster.jobs[key].runs), f"{key}: servers started without a window")
 
 
 def check_gpu_resources(cluster: ClusterState, opened: Iterable[OpenWindow]) -> None:
