@@ -315,7 +315,7 @@ class ClusterTranslator:
             yield NodeJoined(name, site)
 
     def _unlimited_sites_of(self, node: NodeObject | None) -> set[str]:
-        """All unlimited sites that select the node, since pods of any of them may run there."""
+        """Return all unlimited sites that select the node, since pods of any of them may run there."""
         sites = self.objects.sites
         chosen = sites_of(node.metadata.labels, sites) if node is not None else ()
         return {site for site in chosen if sites[site].spec.unlimited}

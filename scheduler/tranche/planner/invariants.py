@@ -1,6 +1,6 @@
 """Invariants that hold after every event; checked when the planner runs with ``validate=True`` (always in tests)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,7 +18,7 @@ class InvariantError(AssertionError):
     """The planner's state contradicts itself: a defect of tranche, never of its input."""
 
 
-def check_decision(context: PlannerContext, instructions: Iterable[Instruction], now: float) -> None:
+def check_decision(context: PlannerContext, instructions: Sequence[Instruction], now: float) -> None:
     """Check all invariants after a decision.
 
     Raises:
@@ -26,7 +26,6 @@ def check_decision(context: PlannerContext, instructions: Iterable[Instruction],
     """
     check(context.cluster)
     check_phases(context.cluster.jobs, context.phases, now)
-    instructions = list(instructions)
     opened = [instruction for instruction in instructions if isinstance(instruction, OpenWindow | ExtendWindow)]
     check_servers(context.cluster, {one.job for one in instructions if isinstance(one, PlaceParameterServer)})
     if context.queue is not None:

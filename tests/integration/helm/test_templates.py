@@ -394,8 +394,8 @@ class _Ready(BaseHTTPRequestHandler):
 
 
 def test_helm_test_ignores_a_proxy_of_the_environment() -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    environment = {**os.environ, "HTTP_PROXY": nobody, "http_proxy": nobody, "NO_PROXY": "", "no_proxy": ""}
+    proxy = f"http://127.0.0.1:{free_port()}"  # no process listens there
+    environment = {**os.environ, "HTTP_PROXY": proxy, "http_proxy": proxy, "NO_PROXY": "", "no_proxy": ""}
     with ThreadingHTTPServer(("127.0.0.1", 0), _Ready) as http:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{http.server_address[1]}/readyz"

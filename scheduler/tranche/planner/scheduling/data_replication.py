@@ -177,7 +177,6 @@ class Preview:
     """Ends of windows as a heap for each place, filled on first use."""
     taken: Counter[Place] = field(default_factory=Counter)
     """Number of GPUs, free or preempted, that chunks took in the simulation, by place."""
-
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """Number of nodes with GPUs that foreign pods leave, by site and resource, filled on first use."""
 
