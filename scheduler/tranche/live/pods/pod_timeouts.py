@@ -147,6 +147,7 @@ class Timeouts:
         self._checks = checks
         self._unpublished = unpublished
         self._may_be_created = may_be_created
+        self._start_limits = settings.start_limits  # a property that builds a mapping, which each check of a pod reads
         self._graces: dict[str, float] | None = None  # longest one of terminating pods by node, in the present check
         self._open_pods: list[Pod] = []
         self._cut_off: dict[str, bool] = {}  # by gang, in the present check
@@ -373,7 +374,7 @@ class Timeouts:
         window = (state.job.key, planned.attempt)
         if delay.kind is StartProblem.CREATION and self._volumes.waits(window, pod):
             return None
-        limit = self._settings.start_limits[delay.kind]
+        limit = self._start_limits[delay.kind]
         scheduled = (c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled")
         since = next(scheduled, None) if delay.kind is StartProblem.CREATION else None
         begin = max(since.timestamp(), self._unreachable.ready_since(pod.spec.node_name)) if since is not None else now
