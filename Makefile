@@ -193,7 +193,7 @@ browser:  ## Install Chromium for the tests of the web page (Debian, as root)
 screenshots: control-plane  ## Take the pictures of the web page in docs/pictures, from a running demo
 	$(BIN)/python benchmarks/page_pictures.py
 
-results: setup  ## Measure the tables and draw the pictures of docs/reference/results.md (hours)
+results: setup  ## Measure the tables and draw the pictures of docs/reference/results (hours)
 	$(BIN)/python benchmarks/results.py
 
 pictures: control-plane observability  ## Draw docs/pictures/dashboard-*.png from a run of 90 seconds

@@ -1,4 +1,4 @@
-"""The tables and pictures of docs/reference/results.md, made by the commands that stand above them there.
+"""The tables and pictures of docs/reference/results, made by the commands that stand above them there.
 
 ``python benchmarks/results.py`` runs what is not in ``build/results`` yet (hours of one core in all), then
 rewrites each table between its markers; the sentences around them are written by hand. ``--only NAME`` takes some
@@ -22,8 +22,7 @@ from typing import Any
 from job_logs import typed_path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/reference/results.md"
-COMPARISON = ROOT / "docs/explanation/comparison.md"
+DOCS = ROOT / "docs"
 PICTURES = ROOT / "docs/pictures"
 KEPT = ROOT / "build/results"
 Answer = dict[str, Any]
@@ -50,7 +49,7 @@ RESTARTS = (0, 30, 60, 300)
 
 @dataclass(frozen=True)
 class Table:
-    """Table of the page."""
+    """Table of at least one page."""
 
     name: str
     commands: tuple[str, ...]
@@ -59,8 +58,12 @@ class Table:
     """Function from the answers to heading and rows; None: the script's output."""
     pictures: tuple[tuple[str, str], ...] = ()
     """Names in the report of the first command, and in docs/pictures."""
-    pages: tuple[Path, ...] = (PAGE,)
-    """Pages that have the table."""
+
+    @property
+    def pages(self) -> list[Path]:
+        """Pages that have the table."""
+        opening = f"<!-- table {self.name} -->\n"
+        return [page for page in sorted(DOCS.rglob("*.md")) if opening in page.read_text(encoding="utf-8")]
 
 
 def seconds(value: float | None) -> str:
@@ -215,7 +218,7 @@ def single_table(answers: Sequence[Answer]) -> list[Row]:
 
 
 def tables() -> list[Table]:
-    """Return all tables of the page."""
+    """Return all tables of the pages."""
     all_tables = [
         Table("targets", ("benchmarks/simulator_targets.py",), None),
         Table("speed", ("benchmarks/simulator_speed.py",), None),
@@ -269,7 +272,7 @@ def tables() -> list[Table]:
         for s in (0, 0.3, 0.6)
     )
     all_tables.append(Table("speeds", speeds, sigmas_table))
-    all_tables.append(Table("peers", ("benchmarks/peer_jct.py",), None, pages=(PAGE, COMPARISON)))
+    all_tables.append(Table("peers", ("benchmarks/peer_jct.py",), None))
     all_tables.append(Table("scale", ("benchmarks/scale.py",), None))
     all_tables.append(Table("real-nodes", ("benchmarks/real_nodes.py",), None))
     return all_tables

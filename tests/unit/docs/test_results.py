@@ -1,4 +1,4 @@
-"""The commands on docs/reference/results.md are those that its generator runs, on files of this repository."""
+"""The commands of docs/reference/results are those that their generator runs, on files of this repository."""
 
 import re
 import shlex
@@ -8,29 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from results import PAGE, Table, shown, tables
+from results import Table, shown, tables
 from support.constraint_trials import POLICIES
 from support.doc_pages import ROOT, blocks
 from support.policy_groups import DISTRIBUTING
 
+HUB = ROOT / "docs/reference/results.md"
+PAGES = [HUB, *sorted((ROOT / "docs/reference/results").glob("*.md"))]
+
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: table.name)
 def test_table_stands_below_the_commands_that_make_it(table: Table) -> None:
-    _, opening, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- table {table.name} -->\n")
-    assert opening
-    commands = rest.partition("```sh\n")[2].partition("\n```")[0]
-    assert commands.splitlines() == [shown(command) for command in table.commands]
+    assert table.pages
+    for page in table.pages:
+        rest = page.read_text(encoding="utf-8").partition(f"<!-- table {table.name} -->\n")[2]
+        commands = rest.partition("```sh\n")[2].partition("\n```")[0]
+        assert commands.splitlines() == [shown(command) for command in table.commands]
 
 
 def test_commands_of_the_page_name_files_that_exist() -> None:
-    commands = [command for block in blocks(PAGE) for command in block.commands]
+    commands = [command for page in PAGES for block in blocks(page) for command in block.commands]
     files = {word for one in commands for word in shlex.split(one) if re.search(r"\.(csv|csv\.gz|py|json|yaml)$", word)}
     assert len(files) > 10
     assert {name for name in files if not (ROOT / name).is_file()} == set()
 
 
 def test_explanations_are_measured_under_every_live_policy() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/results/default-policy.md").read_text(encoding="utf-8")
     table = page.partition("<!-- table explanations -->")[2].partition("<!-- end")[0]
     few = page.partition("<!-- table explanations-of-distributions -->")[2].partition("<!-- end")[0]
     expected = [name for name in POLICIES if name not in DISTRIBUTING]
@@ -39,10 +43,11 @@ def test_explanations_are_measured_under_every_live_policy() -> None:
 
 
 def test_page_lists_every_benchmark_that_make_runs() -> None:
-    page, makefile = PAGE.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    listed = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     programs = set(re.findall(r"benchmarks/\w+\.py", makefile))
     assert len(programs) > 30
-    assert {program for program in programs if program not in page} == set()
+    assert {program for program in programs if program not in listed} == set()
 
 
 def recipe(target: str) -> list[str]:
@@ -53,7 +58,7 @@ def recipe(target: str) -> list[str]:
 
 
 def test_page_lists_the_commands_of_make_systems() -> None:
-    table = PAGE.read_text(encoding="utf-8").partition("| system | command | draws |")[2].partition("\n\n")[0]
+    table = HUB.read_text(encoding="utf-8").partition("| system | command | draws |")[2].partition("\n\n")[0]
     listed = re.findall(r"`python ([^`]*)`", table)
     assert len(listed) > 10
     assert sorted(listed) == sorted(recipe("systems"))

@@ -129,7 +129,7 @@ def test_size_of_the_definition_is_that_of_the_file() -> None:
 
 
 MEASURED = re.findall(
-    r"(?m)^\| \[[^]]+\]\((docs/reference/results\.md)#([\w-]+)\)[^|]* \| ([^|]+) \|", text("README.md")
+    r"(?m)^\| \[[^]]+\]\((docs/reference/results/[\w-]+\.md)#([\w-]+)\)[^|]* \| ([^|]+) \|", text("README.md")
 )
 
 

@@ -69,7 +69,7 @@ def test_only_oasis_and_lwf_have_pages_of_read_systems() -> None:
 
 
 def test_cost_of_the_network_model_is_that_of_the_results() -> None:
-    table = text(ROOT / "docs/reference/results.md").partition("<!-- table network-cost -->")[2]
+    table = text(ROOT / "docs/reference/results/simulator.md").partition("<!-- table network-cost -->")[2]
     rows = re.findall(r"(?m)^(srsf|first-fit|lwf) +off: 1\.00 +on: ([\d.]+) +on, no contention: ([\d.]+)", table)
     cost = {policy: (float(on), float(on) - float(without)) for policy, on, without in reversed(rows)}
     page = " ".join(text(SYSTEMS / "lwf.md").split())

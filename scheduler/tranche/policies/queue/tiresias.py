@@ -7,9 +7,9 @@ queue when it has waited `promote` times as long as it has run since it was ther
 queue there: a job that enters a queue is its last one, also if it runs; once it has run in this queue, it comes before
 all that wait, and if it is stopped, before those that waited already.
 [I] Of equal times the earlier submission comes first. [I] The other orders, with the default; what each gives is in
-docs/reference/results.md. [I] A job falls at its limit; in the simulator it may fall later, at the next event, since
-the time is computed from seconds and not from GPU-seconds. [I] Only the present wait counts for a promotion, where the
-simulator sums all waits since the job left the first queue.
+docs/reference/results/job-logs.md. [I] A job falls at its limit; in the simulator it may fall later, at the next
+event, since the time is computed from seconds and not from GPU-seconds. [I] Only the present wait counts for a
+promotion, where the simulator sums all waits since the job left the first queue.
 The profiler and the consolidated placement are not here.
 """
 
