@@ -145,6 +145,22 @@ def test_the_readme_quotes_several_results() -> None:
     assert len(MEASURED) >= 6
 
 
+ANSWERS = re.findall(
+    r"(?m)^\| [^|]+ \| ([^|]+) \| \[[^]]+\]\(((?:results|systems)/[\w-]+\.md)#([\w-]+)\)",
+    text("docs/reference/results.md").partition("## How to read")[0],
+)
+
+
+@pytest.mark.parametrize(("answer", "page", "anchor"), ANSWERS, ids=[f"{n}-{one[2]}" for n, one in enumerate(ANSWERS)])
+def test_figures_of_an_answer_are_in_its_section(answer: str, page: str, anchor: str) -> None:
+    measured = set(re.findall(r"\d+(?:\.\d+)?", section(ROOT / "docs/reference" / page, anchor)))
+    assert set(re.findall(r"\d+(?:\.\d+)?", answer)) - measured == set()
+
+
+def test_results_begin_with_answers() -> None:
+    assert len(ANSWERS) > 20
+
+
 def decisions() -> list[Path]:
     return sorted((ROOT / "docs/decisions").glob("0*.md"))
 
