@@ -70,7 +70,7 @@ NOT_HERE = {
 MENTIONS = {
     "kubectl tranche", "kubectl port-forward", "kubectl proxy", "kubectl delete crd", "helm test", "helm rollback",
     "helm install", "helm upgrade", "helm uninstall", "kubectl apply", "kubectl tranche whatif", "kubectl tranche why",
-    "kubectl debug", "kubectl delete --cascade=orphan", "docker push",
+    "kubectl debug", "kubectl delete --cascade=orphan", "docker push", "kubectl tranche plan", "kubectl tranche queue",
     "kubectl tranche usage", "kubectl apply --server-side", "helm template", "docker build --platform linux/arm64",
 }  # fmt: skip
 """Commands in sentences that stand for their function."""

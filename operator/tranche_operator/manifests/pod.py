@@ -138,7 +138,7 @@ def service(job: TrainingJob) -> Manifest:
         "metadata": {
             "name": job.metadata.name,
             "namespace": job.metadata.namespace,
-            "labels": _common_labels(job),
+            "labels": {"app.kubernetes.io/name": "tranche", **_selected_labels(job)},
             "ownerReferences": [_owner(job)],
         },
         "spec": {
@@ -174,9 +174,10 @@ def _pod(
             "name": names.pod_name(job.metadata.name, role, entry.index, entry.attempt),
             "namespace": job.metadata.namespace,
             "labels": {
-                **(given.get("labels") or {}),
-                **_common_labels(job),
+                "app.kubernetes.io/name": "tranche",
                 "app.kubernetes.io/component": role,
+                **(given.get("labels") or {}),  # selectors of the user may need other values of the two above
+                **_selected_labels(job),
                 names.LABEL_ROLE: role,
                 names.LABEL_INDEX: str(entry.index),
                 names.LABEL_ATTEMPT: str(entry.attempt),
@@ -355,12 +356,9 @@ def _tolerate_silence(spec: Manifest, seconds: int) -> None:
     ]
 
 
-def _common_labels(job: TrainingJob) -> dict[str, str]:
-    return {
-        names.LABEL_JOB: job.metadata.name,
-        "app.kubernetes.io/name": "tranche",
-        names.LABEL_MANAGED_BY: names.MANAGED_BY,
-    }
+def _selected_labels(job: TrainingJob) -> dict[str, str]:
+    """Return the labels by which tranche finds the objects of a job."""
+    return {names.LABEL_JOB: job.metadata.name, names.LABEL_MANAGED_BY: names.MANAGED_BY}
 
 
 def _owner(job: TrainingJob) -> Manifest:

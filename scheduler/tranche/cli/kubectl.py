@@ -60,7 +60,12 @@ _PLACE_OPTIONS = (
     click.option("--kubeconfig", help="Kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]."),
 )
 _SYSTEM_NAMESPACE = click.option(
-    "--system-namespace", default="tranche-system", show_default=True, help="Namespace of the scheduler."
+    "--system-namespace",
+    default="tranche-system",
+    show_default=True,
+    envvar="TRANCHE_SYSTEM_NAMESPACE",
+    show_envvar=True,
+    help="Namespace of the scheduler.",
 )
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ")
 """Formats of times on the command line, in UTC."""
@@ -123,8 +128,9 @@ def _note(text: str) -> None:
 @main.command(cls=OneLineCommand)
 @click.option("-A", "--all-namespaces", is_flag=True)
 @click.option("--over", is_flag=True, help="Include jobs that have ended.")
+@_SYSTEM_NAMESPACE
 @cluster_options
-def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
+def queue(all_namespaces: bool, over: bool, system_namespace: str, **values: Any) -> None:
     """List running and waiting jobs, with the reason for each wait.
 
     Running jobs come first, then waiting jobs, each by planned completion.
@@ -132,20 +138,21 @@ def queue(all_namespaces: bool, over: bool, **values: Any) -> None:
     with open_client(values) as client:
         jobs = client.queue(all_namespaces=all_namespaces, over=over)
         place = "" if all_namespaces else client.namespace
-        absent = client.scheduler_absence()
+        absent = client.scheduler_absence(system_namespace)
     answer(values, jobs, queue_text(jobs, place))
     _note(absent)
 
 
 @main.command(cls=OneLineCommand)
 @click.argument("job")
+@_SYSTEM_NAMESPACE
 @cluster_options
-def why(job: str, **values: Any) -> None:
+def why(job: str, system_namespace: str, **values: Any) -> None:
     """Explain in one sentence what JOB does or waits for."""
     with open_client(values) as client:
         sentence = client.why(job)
         row = {"namespace": client.namespace, "name": job, "explanation": sentence}
-        expected, absent = completion_text(client.plan(job)), client.scheduler_absence()
+        expected, absent = completion_text(client.plan(job)), client.scheduler_absence(system_namespace)
     answer(values, row, sentence)
     _note(expected)
     _note(absent)

@@ -13,7 +13,6 @@ import pytest
 from integration.client.conftest import Run
 from support.access_reviews import await_permission
 from support.full_stack import System
-from tranche.client import Client
 from tranche.kube.client.leader_election import LEASE, leases_path
 
 
@@ -192,9 +191,16 @@ def test_queue_says_that_no_scheduler_leads(system: System, kubectl: Run) -> Non
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": spec}
     status, _ = system.cluster.request("POST", leases_path("default"), lease)
     assert status == 201
-    with Client(kubeconfig=str(system.cluster.kubeconfig)) as client:
-        assert client.scheduler_absence("default").startswith("no scheduler has led since 2026-01-01 00:00:00Z")
-        assert not client.scheduler_absence()
+    system.submit("asked", seconds=30.0)
+    try:
+        system.until("a plan", lambda: system.status("asked").get("plan"))
+        since = "no scheduler has led since 2026-01-01 00:00:00Z"
+        assert since in kubectl("tranche", "queue", "--system-namespace", "default").stderr
+        assert since in kubectl("tranche", "why", "asked", "--system-namespace", "default").stderr
+        assert not kubectl("tranche", "queue").stderr
+        assert "no scheduler" not in kubectl("tranche", "why", "asked").stderr
+    finally:
+        system.delete("asked")
 
 
 def counted(system: System) -> float:

@@ -60,7 +60,7 @@ def test_identity() -> None:
     assert (spec["hostname"], spec["subdomain"]) == ("cats-worker-1", "cats")
     assert metadata["labels"] == {
         "team": "vision",
-        "app.kubernetes.io/name": "tranche",
+        "app.kubernetes.io/name": "mine",
         "app.kubernetes.io/managed-by": "tranche",
         "app.kubernetes.io/component": "worker",
         "tranche.dev/job": "cats",
