@@ -8,6 +8,7 @@ chunks, each names the part of the state that it saves, as in ``checkpoint-<job 
 would delete and read the checkpoints of the others, because each pod of a job has another attempt number.
 """
 
+import errno
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from typing import BinaryIO
 
 _UNFINISHED = ".new"
 """Suffix of a checkpoint that is being written."""
+_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS})
+"""Errors of file systems that cannot sync a directory, such as some network file systems."""
 _NAME = re.compile(r"checkpoint-(?:(?P<uid>[^+]+)-)?(?P<attempt>[0-9]+)(?:\+(?P<part>.+))?")
 _PART_NAME = re.compile(r"[A-Za-z0-9_-]*")
 
@@ -25,7 +28,8 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ, *, part
 
     It is the checkpoint of the job's highest attempt. A file without a UID, of an earlier release of this library, is
     used only as long as there is none with the job's UID. Files of other jobs are ignored. If the job has no checkpoint
-    of its own, it is the newest one in TRANCHE_RESUME_DIR, the directory of the job that checkpoint.resumeFrom names.
+    of its own, it is that in TRANCHE_RESUME_DIR, the directory of the job that checkpoint.resumeFrom names: of each UID
+    the highest attempt, and of these files the newest one.
 
     Args:
         directory: Checkpoint directory of the job.
@@ -44,7 +48,7 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ, *, part
             return own[max(own)]
     if not (source := environment.get("TRANCHE_RESUME_DIR")):
         return None
-    earlier = [path for attempts in _saved(Path(source), part).values() for path in attempts.values()]
+    earlier = [attempts[max(attempts)] for attempts in _saved(Path(source), part).values()]
     if not earlier:
         of_part = f" of the part {part}" if part else ""
         raise FileNotFoundError(f"checkpoint.resumeFrom: there is no checkpoint{of_part} in {source}")
@@ -69,6 +73,8 @@ def save(
 ) -> None:
     """Replace this attempt's checkpoint atomically: a crash leaves either the old one or the new one.
 
+    When it returns, the checkpoint outlasts a power failure of the node, as far as the volume keeps what is synced.
+
     Every attempt has its own file, and the highest attempt is read. So an attempt that continues on an unreachable node
     cannot overwrite the checkpoint of its successor. Earlier attempts' checkpoints of the same part are deleted, and so
     are unfinished ones, of attempts that ended while they saved or whose volume was full: they take no room.
@@ -83,7 +89,7 @@ def save(
             as ``ps-1`` or ``chunk-7``. The pod that continues this part has to name it again.
 
     Raises:
-        ValueError: the part cannot be in a file name.
+        ValueError: the part cannot be in a file name, or nothing was written.
         OSError: the volume is full or read-only, or the directory does not exist, because the job declares no volume.
             The checkpoint that was saved before is still there.
     """
@@ -98,11 +104,26 @@ def save(
             write(file)
             file.flush()
             os.fsync(file.fileno())
+            if not os.fstat(file.fileno()).st_size:
+                raise ValueError(f"the checkpoint {path} is empty: write into the file that `write` receives")
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
     unfinished.replace(path)
+    _sync(directory)  # before earlier checkpoints are deleted, so that one of the names is durable
     _delete_earlier(directory, uid, attempt, part)
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in a directory durable, if the file system can."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+    finally:
+        os.close(opened)
 
 
 def _require(directory: Path) -> None:

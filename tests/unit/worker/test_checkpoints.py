@@ -1,5 +1,7 @@
+import errno
 import os
 import resource
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,3 +185,52 @@ def test_part_that_cannot_be_in_a_file_name_is_an_error(tmp_path: Path, part: st
 def test_resume_directory_without_checkpoint_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="resumeFrom"):
         checkpoints.newest(tmp_path, {"TRANCHE_RESUME_DIR": str(tmp_path)})
+
+
+def test_checkpoint_is_durable_before_the_earlier_one_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that loses power may lose a name that was not synced, and keep the deletion of the earlier file."""
+    save(tmp_path, 3, b"earlier")
+    synced: list[set[str]] = []
+    sync = os.fsync
+
+    def fsync(file: int) -> None:
+        sync(file)
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            synced.append({path.name for path in tmp_path.iterdir()})
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    save(tmp_path, 4, b"later")
+    assert synced == [{"checkpoint-3", "checkpoint-4"}]
+
+
+def test_directory_that_cannot_be_synced_keeps_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems refuse to sync directories."""
+    sync = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    save(tmp_path, 3, b"whole")
+    assert newest(tmp_path) == b"whole"
+
+
+def test_empty_checkpoint_does_not_replace_a_whole_one(tmp_path: Path) -> None:
+    """A program may write to a path of its own, and not into the file that it receives."""
+    save(tmp_path, 3, b"whole")
+    with pytest.raises(ValueError, match="is empty: write into the file that `write` receives"):
+        save(tmp_path, 4, b"")
+    assert newest(tmp_path) == b"whole"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_late_save_of_a_lost_attempt_is_not_resumed_from(tmp_path: Path) -> None:
+    own, earlier = tmp_path / "own", tmp_path / "earlier"
+    own.mkdir()
+    earlier.mkdir()
+    save_as(earlier, "0a-1", 12, b"successor")
+    save_as(earlier, "0a-1", 4, b"lost")
+    os.utime(earlier / "checkpoint-0a-1-12", (1000, 1000))
+    assert newest(own, {"TRANCHE_JOB_UID": "0b-2", "TRANCHE_RESUME_DIR": str(earlier)}) == b"successor"
