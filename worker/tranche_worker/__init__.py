@@ -3,7 +3,7 @@
 `Session` handles the lifecycle of a worker: batches, SIGTERM, reports, exit code. Code that needs less uses
 `assignment` for the chunks and the point to resume from, and `report` to write durable progress for the scheduler. A
 parameter server rejects old attempts with a `Fence` and reports for its job with a `Reporter`. `checkpoints` saves
-files atomically. A handler of signals sets a `StopFlag`.
+files atomically. A handler of signals sets a `StopFlag`. The processes of a DataLoader call `ignore_sigterm`.
 
 `Barrier` and `StalenessBound` synchronize the workers of a parameter server, `RateLimit` keeps a worker to its share of
 the bandwidth, and `DoubleBuffer` communicates one batch beside the computation of the next.
@@ -18,7 +18,7 @@ from tranche_worker.fence import Fence
 from tranche_worker.rate_limit import RateLimit, TokenBucket
 from tranche_worker.reporter import Progress, Reporter
 from tranche_worker.session import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Session
-from tranche_worker.stop_flag import StopFlag
+from tranche_worker.stop_flag import StopFlag, ignore_sigterm
 from tranche_worker.termination_message import TERMINATION_LOG, report
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "TokenBucket",
     "assignment",
     "checkpoints",
+    "ignore_sigterm",
     "report",
 ]

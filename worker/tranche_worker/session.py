@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -61,6 +61,8 @@ class Session:
         self._stop = StopFlag()
         self._deadline: float | None = None
         self._fenced = False
+        self._has_message = False
+        """Whether this session has written a termination message."""
         self._timings: tuple[float | None, float | None, float | None] = (None, None, None)
         self._iterations = Iterations()
         self._reporter: Reporter | None = None
@@ -143,8 +145,11 @@ class Session:
         self._trained = dict.fromkeys(self._trained, float(part))
 
     def saved(self) -> None:
-        """Record that a checkpoint contains everything trained so far."""
+        """Record that a checkpoint contains everything trained so far, also for a process that is killed later on."""
         self._saved = dict(self._trained)
+        if self._reporter is not None:
+            with suppress(OSError):  # the end of the session logs it
+                self._leave_progress()
 
     def timed(self, batch_seconds: float, fetch_seconds: float, compute_seconds: float) -> None:
         """Record the current time per batch, for reports."""
@@ -188,6 +193,8 @@ class Session:
             return False
         if next_assignment is not None:
             self._begin(next_assignment)
+            with suppress(OSError):
+                self._leave_progress()  # the message of the earlier chunks must not count for these
         return next_assignment is not None
 
     def _begin(self, mine: Assignment) -> None:
@@ -201,11 +208,18 @@ class Session:
         mine = {chunk: self._saved[chunk] for chunk in self._mine.chunks}
         return mine if self._gang else {chunk: int(batches) for chunk, batches in mine.items()}
 
+    def _leave_progress(self) -> None:
+        """Write the durable batches into the termination message; a superseded attempt leaves none."""
+        if not self._fenced:
+            report(self._durable_batches(), self._mine.termination_log)
+            self._has_message = True
+        elif self._has_message:
+            self._mine.termination_log.write_text("")
+
     def _write_termination_message(self) -> None:
         """Write the durable batches; if that fails, only log it, since the last report contains them too."""
         try:
-            if not self._fenced:
-                report(self._durable_batches(), self._mine.termination_log)
+            self._leave_progress()
         except OSError as error:
             logger.error(
                 "the termination message cannot be written to %s: %s; progress that no report contains is lost, so "
@@ -219,5 +233,6 @@ class Session:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        self._deadline = time.monotonic() + self._mine.grace_seconds
+        deadline = time.monotonic() + self._mine.grace_seconds
+        self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
         self._stop.set()

@@ -1,5 +1,7 @@
-"""A flag that a signal handler can set, whichever code it interrupts."""
+"""A flag that a signal handler can set, whichever code it interrupts, and processes that ignore SIGTERM."""
 
+import os
+import signal
 import threading
 from contextlib import suppress
 
@@ -32,3 +34,21 @@ class StopFlag:
         if not self._is_set and self._gate.acquire(timeout=max(0.0, seconds)):
             self.set()  # opens the gate for the next thread
         return self._is_set
+
+
+def ignore_sigterm(*_arguments: object) -> None:
+    """Ignore SIGTERM in this process, unless its parent sends it: a ``worker_init_fn`` for the DataLoader of PyTorch.
+
+    torchrun sends SIGTERM to the whole process group of a member. If a process of a DataLoader ends, the DataLoader
+    raises an error in the training loop, so that nothing is saved. The training process ends its children by SIGTERM
+    too, and waits for them when it exits.
+    """
+    parent = os.getppid()
+
+    def wait_for_parent() -> None:
+        while signal.sigwaitinfo([signal.SIGTERM]).si_pid != parent:
+            pass
+        os._exit(0)  # as the DataLoader's own handler does
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    threading.Thread(target=wait_for_parent, name="tranche-sigterm", daemon=True).start()

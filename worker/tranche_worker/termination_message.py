@@ -1,6 +1,7 @@
 """Durable progress in the container's termination message."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -20,7 +21,12 @@ def report(batches: Mapping[int, float], path: Path = TERMINATION_LOG) -> None:
             its one batch.
         path: The container's termination message file.
     """
-    path.write_text(message(batches))
+    text = message(batches)
+    # The file is not truncated first: the process may be killed then, or the disk of the node may be full.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "w", encoding="ascii") as file:
+        file.write(text.ljust(os.fstat(file.fileno()).st_size))
+        file.flush()
+        file.truncate(len(text))
 
 
 def message(batches: Mapping[int, float]) -> str:

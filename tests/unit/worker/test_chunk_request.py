@@ -190,7 +190,7 @@ def test_a_worker_whose_attempt_is_over_leaves_nothing_behind(tmp_path: Path, ap
     session = Session(assigned(tmp_path, api.url))
     train(session)
     assert session.exit_code == EXIT_FENCED
-    assert not (tmp_path / "log").exists()
+    assert not (tmp_path / "log").read_text()
 
 
 def test_sigterm_in_renewed_chunk_leaves_saved_part_of_it(tmp_path: Path, api: Api) -> None:
@@ -203,6 +203,18 @@ def test_sigterm_in_renewed_chunk_leaves_saved_part_of_it(tmp_path: Path, api: A
             if chunk == 2:
                 os.kill(os.getpid(), signal.SIGTERM)
     assert (session.exit_code, left(tmp_path)) == (EXIT_TERMINATED, {"2": 1})
+
+
+def test_message_of_earlier_chunks_ends_with_the_next_ones(tmp_path: Path, api: Api) -> None:
+    """A worker that is killed in its next chunk leaves a message about this one."""
+    api.answers = [chunks(2, fence=7, c2=1), chunks()]
+    session = Session(assigned(tmp_path, api.url))
+    with session:
+        for chunk, batch in session.batches():
+            if chunk == 2:
+                assert left(tmp_path) == {"2": 1}
+            session.trained({chunk: batch + 1})
+            session.saved()
 
 
 def test_the_environment_says_where_to_ask(tmp_path: Path) -> None:

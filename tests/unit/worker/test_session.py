@@ -2,18 +2,29 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, EXIT_UNFINISHED, Assignment, Session, reporter
+from tranche_worker import (
+    EXIT_DONE,
+    EXIT_FENCED,
+    EXIT_TERMINATED,
+    EXIT_UNFINISHED,
+    Assignment,
+    Session,
+    ignore_sigterm,
+    reporter,
+)
+from tranche_worker import session as sessions
 
 
 def assigned(tmp_path: Path, **resume: int) -> Assignment:
@@ -125,6 +136,15 @@ def test_fenced_worker_stops_and_leaves_no_progress(tmp_path: Path) -> None:
             session.refuse()
     assert session.exit_code == EXIT_FENCED
     assert not (tmp_path / "log").exists()
+
+
+def test_fenced_worker_withdraws_what_it_has_left(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        session.trained({5: 2})
+        session.saved()
+        assert left(tmp_path) == {"5": 2, "0": 0}
+        session.refuse()
+    assert not (tmp_path / "log").read_text()
 
 
 def test_waiting_ends_at_once_when_the_worker_is_to_stop(tmp_path: Path) -> None:
@@ -252,3 +272,57 @@ def test_batches_may_be_scalars_of_an_array_library(tmp_path: Path) -> None:
         session.saved()
         assert json.loads(json.dumps(asdict(session.progress())))["durable"] == {"5": 3.0, "0": 1.0}
     assert left(tmp_path) == {"5": 3, "0": 1}
+
+
+def test_killed_worker_leaves_what_it_has_saved(tmp_path: Path) -> None:
+    """It is killed if it runs out of memory, or if its last save takes longer than the grace period."""
+
+    def train() -> None:
+        with Session(assigned(tmp_path)) as session:
+            session.trained({5: 3})
+            session.saved()
+            session.trained({5: 4})
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=train)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert left(tmp_path) == {"5": 3, "0": 0}
+
+
+def test_second_sigterm_does_not_extend_the_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet sends SIGTERM again when somebody deletes the pod with a shorter grace period."""
+    now = [100.0]
+    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Session(assigned(tmp_path)) as session:
+        terminate()
+        now[0] += 5.0
+        terminate()
+        assert session.seconds_left == 2.0
+
+
+def test_process_of_a_data_loader_ends_only_by_its_parent(tmp_path: Path) -> None:
+    """torchrun sends SIGTERM to the process group of a member; see tests/integration/worker/test_torch_loader.py."""
+    with Session(assigned(tmp_path)):
+        fork = multiprocessing.get_context("fork")
+        requests, responses = fork.SimpleQueue(), fork.SimpleQueue()
+
+        def load() -> None:
+            ignore_sigterm(0)
+            while True:
+                responses.put(requests.get())
+
+        child = fork.Process(target=load)
+        child.start()
+        for request in range(3):
+            requests.put(request)
+            assert responses.get() == request
+            subprocess.run(["kill", "-TERM", str(child.pid)], check=True)
+        for _ in range(200):  # a signal is dropped while an earlier one is pending
+            child.terminate()
+            child.join(0.1)
+        exit_code = child.exitcode
+        child.kill()
+        child.join()
+    assert exit_code == 0
