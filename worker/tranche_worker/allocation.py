@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+LARGEST_FIGURE = 1e9
+"""Largest number of samples or seconds that the scheduler reads; it refuses a report with another as a whole."""
 ITERATIONS, MOST_ITERATIONS = 16, 4000
 """Largest number of iterations in a report, per worker and of all workers: a report may have 256 KiB."""
 
@@ -49,7 +51,7 @@ class Iterations:
         self._last: dict[int, deque[tuple[float, float, float]]] = {}
 
     def record(self, worker: int, samples: float, compute_seconds: float, fetch_seconds: float = 0.0) -> None:
-        """Record one iteration.
+        """Record one iteration, unless a figure makes no sense, such as a time by a clock that was set back.
 
         Args:
             worker: Index of the worker.
@@ -57,8 +59,9 @@ class Iterations:
             compute_seconds: Time to compute the gradient.
             fetch_seconds: Time to fetch samples from other sites before that.
         """
-        last = self._last.setdefault(worker, deque(maxlen=ITERATIONS))
-        last.append((float(samples), _short(compute_seconds), _short(fetch_seconds)))
+        figures = float(samples), _short(compute_seconds), _short(fetch_seconds)
+        if all(map(makes_sense, figures)):
+            self._last.setdefault(worker, deque(maxlen=ITERATIONS)).append(figures)
 
     def forget(self, worker: int) -> None:
         """Remove a worker that has ended."""
@@ -69,6 +72,11 @@ class Iterations:
         histories = list(self._last.items())
         count = max(1, min(ITERATIONS, MOST_ITERATIONS // max(1, len(histories))))
         return {worker: list(last)[-count:] for worker, last in histories}
+
+
+def makes_sense(figure: float) -> bool:
+    """Return whether the scheduler reads a number of samples or seconds."""
+    return 0 <= figure <= LARGEST_FIGURE
 
 
 def _short(seconds: float) -> float:

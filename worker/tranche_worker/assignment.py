@@ -1,13 +1,15 @@
 """The assignment of this pod, which the operator passes in environment variables."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tranche_worker.allocation import Communication, read_communication
 from tranche_worker.termination_message import TERMINATION_LOG
 
+Read = TypeVar("Read")
 REQUIRED = tuple(f"TRANCHE_{name}" for name in ("JOB", "ATTEMPT", "CHUNK_COUNT", "EPOCHS", "BATCHES", "CHECKPOINT_DIR"))
 """Variables that each pod of a job has."""
 GRACE_SECONDS = 30.0
@@ -72,27 +74,41 @@ def assignment(environment: Mapping[str, str] = os.environ) -> Assignment:
 
     Raises:
         KeyError: if a variable is missing, because tranche did not start this process; it names the variable.
+        ValueError: if a variable cannot be read; it names the variable.
     """
     missing = [name for name in REQUIRED if name not in environment]
     if missing:
         raise KeyError(f"not set: {', '.join(missing)}; this process does not run in a pod of a TrainingJob")
-    pairs = (part.split(":") for part in environment.get("TRANCHE_RESUME", "").split(",") if part)
     token = environment.get("TRANCHE_TOKEN")
+
+    def read(name: str, parse: Callable[[str], Read], default: str = "") -> Read:
+        text = environment.get(f"TRANCHE_{name}", default)
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ValueError(f"TRANCHE_{name}={text!r} cannot be read: {error}") from error
+
     return Assignment(
         job=environment["TRANCHE_JOB"],
-        attempt=int(environment["TRANCHE_ATTEMPT"]),
-        chunks=tuple(int(chunk) for chunk in environment.get("TRANCHE_CHUNKS", "").split(",") if chunk),
-        chunk_count=int(environment["TRANCHE_CHUNK_COUNT"]),
-        epochs=int(environment["TRANCHE_EPOCHS"]),
-        batches_per_chunk=int(environment["TRANCHE_BATCHES"]),
-        resume={int(chunk): int(float(batches)) for chunk, batches in pairs},
+        attempt=read("ATTEMPT", int),
+        chunks=read("CHUNKS", lambda text: tuple(int(chunk) for chunk in text.split(",") if chunk)),
+        chunk_count=read("CHUNK_COUNT", int),
+        epochs=read("EPOCHS", int),
+        batches_per_chunk=read("BATCHES", int),
+        resume=read("RESUME", _read_resume),
         checkpoint_directory=Path(environment["TRANCHE_CHECKPOINT_DIR"]),
-        index=int(environment.get("TRANCHE_INDEX", "0")),
-        grace_seconds=float(environment.get("TRANCHE_GRACE_SECONDS", GRACE_SECONDS)),
+        index=read("INDEX", int, "0"),
+        grace_seconds=read("GRACE_SECONDS", float, str(GRACE_SECONDS)),
         api=environment.get("TRANCHE_API", "").rstrip("/"),
         token=Path(token) if token else None,
         termination_log=Path(environment.get("TRANCHE_TERMINATION_LOG", TERMINATION_LOG)),
         next_api=environment.get("TRANCHE_NEXT", "").rstrip("/"),
         authority=Path(environment["TRANCHE_CA"]) if environment.get("TRANCHE_CA") else None,
-        communication=read_communication(environment.get("TRANCHE_COMMUNICATION", "")),
+        communication=read("COMMUNICATION", read_communication),
     )
+
+
+def _read_resume(text: str) -> dict[int, int]:
+    """Read TRANCHE_RESUME, such as ``5:1160,7:3``; the fraction of a gang's batch becomes 0."""
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return {int(chunk): int(float(batches)) for chunk, batches in pairs}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from tranche_worker.allocation import Allocation, read_allocations
+from tranche_worker.allocation import Allocation, makes_sense, read_allocations
 from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
 
@@ -150,9 +150,9 @@ class Reporter:
                 "attempt": self._mine.attempt,
                 "applied": _plain(current.applied),
                 "durable": _plain(current.durable),
-                "batchSeconds": current.batch_seconds,
-                "fetchSeconds": current.fetch_seconds,
-                "computeSeconds": current.compute_seconds,
+                "batchSeconds": _measured(current.batch_seconds),
+                "fetchSeconds": _measured(current.fetch_seconds),
+                "computeSeconds": _measured(current.compute_seconds),
             }
             if current.iterations and self._mine.communication.shared:
                 body["iterations"] = current.iterations
@@ -174,3 +174,8 @@ class Reporter:
 def _plain(batches: Mapping[int, float]) -> dict[int, float]:
     """Return the numbers of batches as JSON has them; those of a program may be scalars of an array library."""
     return {int(chunk): float(count) for chunk, count in batches.items()}
+
+
+def _measured(seconds: float | None) -> float | None:
+    """Return a measured time; None if it makes no sense, because a report with it is refused as a whole."""
+    return float(seconds) if seconds is not None and makes_sense(seconds) else None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tranche.worker_api.app import _read
 from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter
 from tranche_worker import reporter as reporters
 
@@ -107,6 +108,22 @@ def test_reported_batches_may_be_scalars_of_an_array_library(tmp_path: Path, api
     with Reporter(assigned(tmp_path, api.url), lambda: state, period_seconds=3600):
         api.wait_for(1)
     assert (api.reports[0][2]["applied"], api.reports[0][2]["durable"]) == ({"3": 5.0}, {"3": 4.0})
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -0.2, 2e9])
+def test_time_that_makes_no_sense_keeps_the_progress(seconds: float, tmp_path: Path, api: Api) -> None:
+    """A program may measure by a clock that is set back; the API refuses the report as a whole."""
+    iterations = Iterations()
+    for measured in (0.5, seconds):
+        iterations.record(0, 32, measured)
+    state = Progress({0: 5}, {0: 3}, seconds, 0.1, seconds, iterations.dump())
+    mine = replace(assigned(tmp_path, api.url), communication=Communication(shared=True))
+    with Reporter(mine, lambda: state, period_seconds=3600):
+        api.wait_for(1)
+    received = _read(json.dumps(api.reports[0][2]).encode())
+    assert received.durable == {0: 3}
+    assert (received.batch_seconds, received.fetch_seconds, received.compute_seconds) == (None, 0.1, None)
+    assert received.iterations == {0: [(32.0, 0.5, 0.0)]}
 
 
 @pytest.mark.parametrize("api", [(503, 500, 401, 204)], indirect=True)

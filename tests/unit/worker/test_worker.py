@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -37,9 +39,42 @@ def test_process_without_assignment_raises_missing_variable() -> None:
         assignment({})
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ATTEMPT", ""),
+        ("CHUNKS", "0-3"),
+        ("EPOCHS", "two"),
+        ("BATCHES", "1e3"),
+        ("RESUME", "5:12,0"),
+        ("GRACE_SECONDS", "30s"),
+        ("COMMUNICATION", "{"),
+    ],
+)
+def test_variable_that_cannot_be_read_is_named(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"TRANCHE_{name}='{text}' cannot be read: "):
+        assignment({**ENVIRONMENT, f"TRANCHE_{name}": text})
+
+
 def test_the_report_is_the_json_that_the_planner_reads(tmp_path: Path) -> None:
     report({5: 20, 0: 3}, tmp_path / "log")
     assert json.loads((tmp_path / "log").read_text()) == {"5": 20, "0": 3}
+
+
+def test_report_into_a_full_disk_keeps_the_former_one(tmp_path: Path) -> None:
+    """A file that is truncated first loses its content if the disk has no room for the new one."""
+    path, script = tmp_path / "log", tmp_path / "full.py"
+    report({5: 20, 0: 3}, path)
+    script.write_text(
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom tranche_worker import report\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "report({5: 21, 0: 3}, Path(sys.argv[1]))\n"
+    )
+    full = subprocess.run([sys.executable, str(script), str(path)], capture_output=True, text=True, check=False)
+    assert "File too large" in full.stderr
+    assert read(path) == {5: 20, 0: 3}
+    report({5: 1}, path)
+    assert path.read_text() == '{"5":1}'
 
 
 def read(path: Path) -> dict[int, float] | None:
