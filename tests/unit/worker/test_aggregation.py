@@ -61,6 +61,21 @@ def test_an_outlier_below_half_the_weight_stays_in_range() -> None:
         assert (found <= others.max(0)).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf], ids=str)
+@pytest.mark.parametrize(
+    ("rule", "size"), [("median", 3), ("median", 7), ("trimmed-mean", 5), ("trimmed-mean", 7), ("trimmed-mean", 11)]
+)
+def test_gradient_that_is_not_finite_stays_outside(rule: str, bad: float, size: int) -> None:
+    """A member with a failing GPU, or whose loss has overflowed, must not make the model of all useless."""
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        gradients, weights = draw.standard_normal((size, 6)), np.full(size, 7 / (7 * size))
+        gradients[seed % size] = bad
+        found, others = RULES[rule](gradients, weights), np.delete(gradients, seed % size, 0)
+        assert (others.min(0) <= found).all()
+        assert (found <= others.max(0)).all()
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_all_reduce_equals_the_parameter_server(rule: str, size: int) -> None:

@@ -2,21 +2,25 @@
 
 import json
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from numpy_ps import chunks
 from numpy_ps import server as servers
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS, ROUND, Answer, Server, handler
-from numpy_ps.worker import Connection
-from tranche_worker import Allocation, Assignment, Communication, Reporter, Session
+from numpy_ps.worker import Connection, RefusedError, Trainer
+from tranche_worker import EXIT_UNFINISHED, Allocation, Assignment, Communication, Reporter, Session
 
 SIZE = Network().size
 
@@ -121,6 +125,65 @@ def test_bounded_staleness_holds_a_fast_worker_back(tmp_path: Path, monkeypatch:
         third()
         push(server, 1, 1)
         assert counts(waiting.result(10)) == {"0": 3}
+
+
+def test_push_that_is_sent_again_counts_once_for_the_bound(tmp_path: Path) -> None:
+    server = served(tmp_path, 9, staleness=1)
+    join(server, 0, 1)
+    push(server, 0, 0)
+    for _ in range(3):
+        push(server, 1, 0)  # its response was lost
+    push(server, 0, 1)
+    push(server, 0, 2)
+    assert server.bound is not None
+    assert not server.bound.may_start(0, time.monotonic()), "worker 1 has trained one batch"
+
+
+@pytest.mark.parametrize("barrier", [None, 2])
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (np.ones(SIZE, np.float32), f"has {SIZE // 2} numbers of 64 bits, and the model {SIZE}"),
+        (np.ones(1), f"has 1 numbers of 64 bits, and the model {SIZE}"),
+        (np.full(SIZE, np.nan), "is not finite"),
+        (np.full(SIZE, -np.inf), "is not finite"),
+    ],
+    ids=["float32", "one number", "nan", "inf"],
+)
+def test_gradient_that_does_not_fit_harms_no_other_worker(
+    tmp_path: Path, gradient: NDArray[Any], message: str, barrier: int | None
+) -> None:
+    server = served(tmp_path, 9, **({} if barrier is None else {"barrier": barrier}))
+    join(server, 0, 1)
+    query = {"slot": ["0"], "attempt": ["1"], "chunks": ["0"], "chunk": ["0"], "batch": ["0"]}
+    with pytest.raises(ValueError, match=message):
+        server.exchange(query, gradient.tobytes(), "")
+    together(lambda: push(server, 1, 0), lambda: push(server, 0, 0))
+    assert server.state.batches == {0: 1, 1: 1}
+    assert np.isfinite(server.state.parameters).all()
+
+
+def test_worker_whose_gradient_is_refused_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would repeat the same gradient indefinitely, and keep its GPU."""
+    server = served(tmp_path, 9)
+    chunks.stage(tmp_path, 1)
+    monkeypatch.setattr(Network, "gradient", lambda *_arguments: np.full(SIZE, np.nan))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler(server)) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{http.server_address[1]}"
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": [address]}}))
+        mine = replace(server.mine, chunks=(0,), termination_log=tmp_path / "log")
+        with Session(mine, at_server=True) as session:
+            limit = threading.Timer(20.0, session.refuse)
+            limit.start()
+            trainer = Trainer(session, tmp_path)
+            with pytest.raises(RefusedError, match="is not finite"):
+                trainer.train()
+            limit.cancel()
+            trainer._server.close()
+        http.shutdown()
+    assert session.exit_code == EXIT_UNFINISHED
+    assert server.state.total == 0
 
 
 class Shares(Reporter):

@@ -41,7 +41,8 @@ def trimmed_mean(gradients: Array, weights: Array, cut: float = CUT) -> Array:
     kept_weights = np.clip(above, cut * whole, (1 - cut) * whole)
     kept_weights[1:] -= kept_weights[:-1].copy()
     kept_weights[0] -= cut * whole
-    result: Array = (kept_weights * ordered).sum(0) / ((1 - 2 * cut) * whole)
+    kept = np.where(kept_weights > 1e-12 * whole, ordered, 0.0)  # 0 times a value that is not finite is not 0
+    result: Array = (kept_weights * kept).sum(0) / ((1 - 2 * cut) * whole)
     return result
 
 

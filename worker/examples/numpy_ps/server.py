@@ -2,8 +2,8 @@
 
 ``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
 applies the gradient first, and with ``&leave=1`` no other worker waits for this one. A header of the response has the
-number of applied batches by chunk; status 409 means that another attempt has taken over. ``GET /state`` is for
-monitoring.
+number of applied batches by chunk. Status 409 means that another attempt has taken over, and 400 that the gradient is
+not finite or not one of this model. ``GET /state`` is for monitoring.
 
 With a barrier (spec.communication), the server gathers the gradients of a round, aggregates them by the job's rule and
 takes one step; a worker's request waits until its gradient is in the model. With a staleness and no barrier, a request
@@ -29,7 +29,7 @@ import numpy as np
 
 from numpy_ps import states
 from numpy_ps.aggregation import RULES
-from numpy_ps.models import Network
+from numpy_ps.models import Array, Network
 from numpy_ps.states import Push, State
 from tranche_worker import (
     EXIT_FENCED,
@@ -106,7 +106,8 @@ class Server:
             self._join(slot, chunks)
             if body:
                 count = int(query.get("count", ["1"])[0])
-                push = Push(int(query["chunk"][0]), int(query["batch"][0]), np.frombuffer(body), attempt, count)
+                gradient = self._gradient(body)
+                push = Push(int(query["chunk"][0]), int(query["batch"][0]), gradient, attempt, count)
                 self._take(slot, push)
                 self._time(slot, count, times)
             self._wait(slot)
@@ -146,10 +147,23 @@ class Server:
         if times:
             self.iterations.record(slot, count, self.times[2])
 
+    def _gradient(self, body: bytes) -> Array:
+        """Return the gradient of a request.
+
+        Raises:
+            ValueError: it is not one of this model, or not finite; a round with it would harm all workers.
+        """
+        size = len(self.state.parameters)
+        if len(body) != 8 * size:
+            raise ValueError(f"the gradient has {len(body) // 8} numbers of 64 bits, and the model {size}")
+        gradient = np.frombuffer(body)
+        if not np.isfinite(gradient).all():
+            raise ValueError("the gradient is not finite: the loss has overflowed, or the GPU is bad")
+        return gradient
+
     def _take(self, slot: int, push: Push) -> None:
         if self.barrier is None:
-            self._apply([push])
-            if self.bound is not None:
+            if self._apply([push]) and self.bound is not None:
                 self.bound.trained(slot, time.monotonic(), push.count)
             self.lock.notify_all()
         elif push.batch == self.state.batches.get(push.chunk, 0):
@@ -169,14 +183,17 @@ class Server:
                 return
             self.lock.wait(min(POLL_SECONDS, deadline - now))
 
-    def _apply(self, pushes: list[Push]) -> None:
+    def _apply(self, pushes: list[Push]) -> list[Push]:
+        """Take one step along the aggregate of these pushes; return those that are in it."""
         rate = self.rate * 0.5 ** (self.state.total / self.halving)
         before = self.state.total
-        for push in self.state.apply_round(pushes, self.rule, rate):
+        applied = self.state.apply_round(pushes, self.rule, rate)
+        for push in applied:
             for batch in range(push.batch, push.batch + push.count):
                 self.note("apply", push.chunk, batch, push.attempt)
         if self.state.total // self.every > before // self.every:
             self._save()
+        return applied
 
     def _headers(self, slot: int) -> dict[str, str]:
         headers = {ROUND: str(self.round())}

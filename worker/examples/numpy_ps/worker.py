@@ -28,6 +28,10 @@ class FencedError(Exception):
     """Another attempt has taken over this worker's index or one of its chunks."""
 
 
+class RefusedError(Exception):
+    """The server refuses the gradient, and would refuse it again: the worker has failed."""
+
+
 class Answer(NamedTuple):
     """Response of the parameter server."""
 
@@ -59,6 +63,7 @@ class Connection:
 
         Raises:
             FencedError: if another attempt has taken over.
+            RefusedError: if the server refuses the gradient.
             OSError: if the server does not respond; the next response shows whether the gradient was applied.
         """
         mine = self._session.assignment
@@ -77,6 +82,8 @@ class Connection:
             raise ConnectionError("the response ends early")
         if answer.status == 409:
             raise FencedError
+        if answer.status == 400:
+            raise RefusedError(received[:200].decode(errors="replace"))
         if answer.status != 200:
             raise ConnectionError(f"{answer.status} {received[:200]!r}")
         self.limit.bits_per_second = float(answer.headers.get(BANDWIDTH, "inf"))
