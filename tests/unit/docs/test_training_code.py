@@ -69,7 +69,7 @@ def test_programs_use_existing_session_and_assignment_fields(program: Block) -> 
         for node in ast.walk(ast.parse(program.text))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
     ]
-    assert attributes
+    assert attributes or "worker_init_fn" in program.text
     for name, attribute in attributes:
         assert hasattr(made(name), attribute), f"{name}.{attribute}"
 
@@ -82,6 +82,27 @@ def test_chunk_that_returns_to_an_earlier_pod_is_read_as_saved(tmp_path: Path) -
         names: dict[str, Any] = {"checkpoints": checkpoints, "mine": mine, "session": Session(mine), "chunk": 7}
         exec(compile(program.text, "training-code.md", "exec"), names | {"write": partial(put, text)}, names)
         assert names["path"].read_bytes() == text
+
+
+def test_program_for_saved_chunks_trains_no_batch_twice(tmp_path: Path) -> None:
+    """The node of chunk 2 was lost after its save of three mini-batches, of which the ledger has one."""
+    (program,) = (block for block in PROGRAMS if "load(chunk)" in block.text)
+    counts, seen = {2: 3, 0: 4}, []
+    mine = Assignment(
+        "a/b", 2, (2, 0, 1), 3, 1, 4, {2: 1}, tmp_path, grace_seconds=30.0, termination_log=tmp_path / "log"
+    )
+    names: dict[str, Any] = {
+        "Session": Session,
+        "assignment": lambda: mine,
+        "load": lambda chunk: counts.get(chunk, 0),
+        "save": counts.__setitem__,
+        "train": lambda chunk, batch: seen.append((chunk, batch)),
+    }
+    exec(compile(program.text, "training-code.md", "exec"), names)
+    assert seen == [(2, 3), (1, 0), (1, 1), (1, 2), (1, 3)]
+    assert counts == {2: 4, 0: 4, 1: 4}
+    assert names["session"].exit_code == tranche_worker.EXIT_DONE
+    assert json.loads((tmp_path / "log").read_text()) == {"2": 4, "0": 4, "1": 4}
 
 
 def put(text: bytes, file: BinaryIO) -> None:
