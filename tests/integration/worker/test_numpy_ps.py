@@ -1,5 +1,6 @@
 """The numpy example as real processes under the production planner, undisturbed and disturbed."""
 
+import http.client
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import urllib.request
 from collections import Counter
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import log
 from pathlib import Path
@@ -143,6 +145,50 @@ def test_a_server_whose_attempt_is_over_exits_without_saving(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+class _Busy(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_error(503)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Quiet."""
+
+
+def test_server_that_has_saved_for_the_last_time_applies_no_more(tmp_path: Path) -> None:
+    """While it sent its last report, workers went on, and their batches counted although they were lost."""
+    port, diary = free_port(), tmp_path / "diary"
+    gradient = np.zeros_like(Network().initial(0)).tobytes()
+    statuses, stopped = [], False
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as api:
+        threading.Thread(target=api.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{api.server_address[1]}"
+        variables = environment(tmp_path, 1, port, TRANCHE_API=address, TRANCHE_GRACE_SECONDS="5")
+        server = subprocess.Popen([sys.executable, "-m", "numpy_ps.server", "--diary", str(diary)], env=variables)
+        try:
+            eventually(lambda: responds(port))
+            worker = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
+            with suppress(OSError, http.client.HTTPException):  # at last, the server has ended
+                for batch in range(10**6):
+                    worker.request("POST", f"/exchange?slot=0&attempt=2&chunks=0&chunk=0&batch={batch}", gradient)
+                    response = worker.getresponse()
+                    response.read()
+                    statuses.append(response.status)
+                    if not stopped:
+                        server.terminate()
+                        stopped = True
+                    elif response.status != 200:
+                        break
+            assert server.wait(WAIT_SECONDS) == EXIT_TERMINATED
+            worker.close()
+        finally:
+            server.kill()
+            server.wait()
+            api.shutdown()
+    notes = [line.split() for line in diary.read_text().splitlines()]
+    assert [note[0] for note in notes].count("apply") == statuses.count(200) > 0
+    assert notes[-1] == ["save", str(statuses.count(200))], "what is applied is saved"
+
+
 def applied(port: int) -> int:
     """Batches of chunk 0 that the server at this port has applied; 0 while it does not answer."""
     try:
@@ -150,6 +196,15 @@ def applied(port: int) -> int:
             return int(json.loads(answer.headers[COUNTS]).get("0", 0))
     except OSError:
         return 0
+
+
+def responds(port: int) -> bool:
+    """Return whether the server at this port answers."""
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/round", timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

@@ -2,8 +2,8 @@
 
 ``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
 applies the gradient first, and with ``&leave=1`` no other worker waits for this one. A header of the response has the
-number of applied batches by chunk. Status 409 means that another attempt has taken over, and 400 that the gradient is
-not finite or not one of this model. ``GET /state`` is for monitoring.
+number of applied batches by chunk. Status 409 means that another attempt has taken over, 400 that the gradient is not
+finite or not one of this model, and 503 that the server has saved for the last time. ``GET /state`` is for monitoring.
 
 With a barrier (spec.communication), the server gathers the gradients of a round, aggregates them by the job's rule and
 takes one step; a worker's request waits until its gradient is in the model. With a staleness and no barrier, a request
@@ -63,6 +63,10 @@ class Answer:
     headers: Mapping[str, str]
 
 
+class EndedError(Exception):
+    """The server has saved its state for the last time, so that what it applied now would be lost."""
+
+
 class Server:
     """The state of the server, with operations that run one at a time."""
 
@@ -78,6 +82,8 @@ class Server:
         self.reporter: Reporter | None = None
         self.stop = StopFlag()
         """Set when the process is to end."""
+        self.has_ended = False
+        """Whether the last save has begun."""
         communication = mine.communication
         self.rule = RULES[communication.aggregation]
         self.barrier = (
@@ -94,10 +100,15 @@ class Server:
         self.note("restore", self.state.total)
 
     def exchange(self, query: Mapping[str, list[str]], body: bytes, times: str) -> Answer | None:
-        """Apply a gradient, if there is one; return parameters and counts, or None to a superseded attempt."""
+        """Apply a gradient, if there is one; return parameters and counts, or None to a superseded attempt.
+
+        Raises:
+            EndedError: the server has saved for the last time.
+        """
         slot, attempt = int(query["slot"][0]), int(query["attempt"][0])
         chunks = [int(chunk) for chunk in query["chunks"][0].split(",")]
         with self.lock:
+            self._check()
             if not self.state.fence.admits(slot, chunks, attempt):
                 return None
             if "leave" in query:
@@ -174,6 +185,7 @@ class Server:
         """Wait until the worker may go on, at most `WAIT_SECONDS`; other requests are handled meanwhile."""
         deadline = time.monotonic() + WAIT_SECONDS
         while (now := time.monotonic()) < deadline:
+            self._check()
             if self.barrier is not None and self.barrier.may_close(now):
                 self._apply(list(self.pushes.values()))
                 self.pushes.clear()
@@ -200,10 +212,17 @@ class Server:
         share = self.reporter.allocations.get(slot) if self.reporter is not None else None
         return headers if share is None else headers | {BANDWIDTH: str(share.bits_per_second)}
 
-    def save(self) -> None:
-        """Write a checkpoint."""
+    def _check(self) -> None:
+        if self.has_ended:
+            raise EndedError("the server has saved for the last time")
+
+    def end(self, *, saves: bool) -> None:
+        """Apply nothing any more, and write the last checkpoint unless another attempt has taken over."""
         with self.lock:
-            self._save()
+            self.has_ended = True
+            self.lock.notify_all()
+            if saves:
+                self._save()
 
     def _save(self) -> None:
         try:
@@ -246,6 +265,9 @@ def handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 answer = server.exchange(parse_qs(urlsplit(self.path).query), body, self.headers.get(TIMES, ""))
             except (KeyError, ValueError) as error:
                 self._answer(400, str(error).encode())
+                return
+            except EndedError as error:
+                self._answer(503, str(error).encode())
                 return
             if answer is None:
                 self._answer(409, b"another attempt has taken over")
@@ -320,7 +342,7 @@ def main() -> None:
 
         def terminate(number: int, frame: FrameType | None) -> None:
             nonlocal deadline
-            deadline = time.monotonic() + mine.grace_seconds
+            deadline = min(deadline, time.monotonic() + mine.grace_seconds)
             stop.set()
 
         signal.signal(signal.SIGTERM, terminate)
@@ -337,8 +359,7 @@ def main() -> None:
             while not stop.wait(1.0):
                 pass
             http.shutdown()
-            if not fenced.is_set():
-                server.save()
+            server.end(saves=not fenced.is_set())
     sys.exit(EXIT_FENCED if fenced.is_set() else EXIT_TERMINATED)
 
 

@@ -60,6 +60,9 @@ class State:
         """Load the newest checkpoint of the highest attempt that has one; without any, change nothing.
 
         A job without a checkpoint continues that of the job named by checkpoint.resumeFrom.
+
+        Raises:
+            FileNotFoundError: the job names such a job, and that one has no checkpoint.
         """
         earlier = os.environ.get("TRANCHE_RESUME_DIR")
         for source in (directory, *([Path(earlier)] if earlier else [])):
@@ -67,6 +70,8 @@ class State:
                 if path := tf.train.latest_checkpoint(str(attempt)):
                     self.saver.restore(path).assert_consumed()
                     return
+        if earlier:
+            raise FileNotFoundError(f"checkpoint.resumeFrom: there is no checkpoint in {earlier}")
 
 
 def initial(batches: int, seed: int) -> State:
