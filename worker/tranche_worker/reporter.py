@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 10.0
 LAST_TIMEOUT_SECONDS = 2.0
 """Timeout of one attempt to send the last report, short so that there is time for another attempt."""
 LAST_SECONDS = 20.0
-"""Time for the last report of a process that was not asked to stop; a failover of the scheduler takes at most 15 s."""
+"""Time for the last report, at most the grace period; a failover of the scheduler takes at most 15 s."""
 LAST_RESERVE_SECONDS = 1.0
 """Part of the grace period that is left when the last report is given up."""
 SHORTEST_PERIOD_SECONDS = 1.0

@@ -117,8 +117,8 @@ class Session:
         return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def _report_seconds(self) -> float:
-        """Return the time for the last report, in seconds."""
-        return min(LAST_SECONDS, self._mine.grace_seconds) if self._deadline is None else self.seconds_left
+        """Return the time for the last report, in seconds; meanwhile, another job may wait for the GPU."""
+        return min(LAST_SECONDS, self._mine.grace_seconds, self.seconds_left)
 
     def wait(self, seconds: float) -> bool:
         """Wait, for example until a server is back; return True at once if the worker is to stop."""

@@ -1,6 +1,8 @@
 """Reports over real HTTP, to a server whose answers the test sets."""
 
 import json
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +15,9 @@ import numpy as np
 import pytest
 
 from tranche.worker_api.app import _read
-from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter
+from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter, Session
 from tranche_worker import reporter as reporters
+from tranche_worker import session as sessions
 
 
 class Api:
@@ -152,6 +155,20 @@ def test_last_report_is_given_up_with_the_grace_period(tmp_path: Path, api: Api)
     with Reporter(assigned(tmp_path, api.url, 1.2), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) > 2
+
+
+@pytest.mark.parametrize("api", [(204, *[503] * 9, 204)], indirect=True)
+def test_stopped_worker_does_not_report_for_its_whole_grace(
+    tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a NetworkPolicy keeps it from the API, it kept its GPU for all of its grace period each time."""
+    monkeypatch.setattr(sessions, "LAST_SECONDS", 1.2)
+    mine = replace(assigned(tmp_path, api.url, 3600.0), termination_log=tmp_path / "log")
+    with Session(mine) as session:
+        api.wait_for(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert session.stopping
+    assert 2 <= len(api.reports) < 11
 
 
 @pytest.mark.parametrize("api", [(204, 404)], indirect=True)
