@@ -19,8 +19,9 @@ from numpy_ps import chunks
 from numpy_ps import server as servers
 from numpy_ps.models import Network
 from numpy_ps.server import COUNTS, ROUND, Answer, Server, handler
+from numpy_ps.states import Push
 from numpy_ps.worker import Connection, RefusedError, Trainer
-from tranche_worker import EXIT_UNFINISHED, Allocation, Assignment, Communication, Reporter, Session
+from tranche_worker import EXIT_UNFINISHED, Allocation, Assignment, Communication, RateLimit, Reporter, Session
 
 SIZE = Network().size
 
@@ -214,6 +215,27 @@ def test_a_worker_keeps_to_the_share_in_the_response(tmp_path: Path, monkeypatch
         assert shares.hastened == 2
         connection.close()
         http.shutdown()
+
+
+def test_stopped_worker_does_not_wait_for_its_bandwidth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient may take longer at a small share than the grace period."""
+    server = served(tmp_path, 2)
+    monkeypatch.setattr(RateLimit.__init__, "__defaults__", (float("inf"), time.monotonic, never))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler(server)) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{http.server_address[1]}"
+        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": [address]}}))
+        session = Session(replace(server.mine, chunks=(0,)), at_server=True)
+        session.refuse()
+        connection = Connection(session)
+        connection.limit.bits_per_second = 1.0
+        assert connection.push(Push(0, 0, np.zeros(SIZE)), "").counts == {0: 1}
+        connection.close()
+        http.shutdown()
+
+
+def never(seconds: float) -> None:
+    raise AssertionError(f"waits for {seconds} s")
 
 
 def test_a_worker_that_is_done_delays_no_round(tmp_path: Path) -> None:

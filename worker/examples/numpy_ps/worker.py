@@ -51,8 +51,8 @@ class Connection:
         host, port = listen_at()
         self._http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
         self._status_http = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        self.limit = RateLimit()
-        """Bandwidth that the server has assigned last."""
+        self.limit = RateLimit(sleep=session.wait)
+        """Bandwidth that the server has assigned last; SIGTERM ends its waits."""
 
     def push(self, push: Push, times: str) -> Answer:
         """Send a gradient; otherwise as `exchange`."""
