@@ -12,10 +12,11 @@ from tranche.estimate.iteration_time import (
 )
 from tranche.estimate.job_size import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA, Sizes, estimated_total
 from tranche.estimate.level_network import USUAL_BITS_PER_SECOND, LevelNetwork
+from tranche.estimate.link_corrections import Ends
 from tranche.estimate.node_evidence import NodeEvidence
 from tranche.estimate.restart_cost import CommonRestarts, Restarts
 from tranche.estimate.speed_model import SpeedModel
-from tranche.estimate.transfer_time import Ends, Uploads
+from tranche.estimate.transfer_time import Uploads
 
 __all__ = [
     "DECLARED_SIGMA",

@@ -6,29 +6,23 @@ from dataclasses import dataclass, field
 from math import exp, log, nan
 
 from tranche.estimate.link_contention import PENALTY_RATIO, unit_seconds
+from tranche.estimate.link_corrections import Ends, LinkCorrections
+from tranche.estimate.link_queue import LinkQueue
 from tranche.model import Link
-
-LEARNING_RATE = 0.3
-"""Weight of the newest measurement."""
-MAX_LOG_CORRECTION = log(1000.0)
-"""Largest absolute logarithm of a correction of a link's declared time: without a limit, one jump of the clock could
-make a link unusable permanently."""
 
 NO_LOADS: tuple[float, Counter[str]] = (nan, Counter())
 """Value of `Uploads._loads` before the links are counted."""
-
-Ends = tuple[str, str]
-"""Source site and destination site."""
+MAX_IDLE_LINKS = 1000
+"""Number of links above which idle ones are forgotten: a job may name any site as the source of its data."""
 
 
 @dataclass(slots=True)
 class Uploads:
-    """Uploads in progress on every link, and measured corrections of their times."""
+    """Uploads in progress on every link, and measured corrections of their times. A tenant is a namespace."""
 
-    busy: dict[Ends, float] = field(default_factory=dict)
-    """Time until which a link is busy with earlier uploads."""
-    corrections: dict[Ends, float] = field(default_factory=dict)
-    """Logarithm of measured over declared time."""
+    queues: dict[Ends, LinkQueue] = field(default_factory=dict)
+    """Uploads in progress."""
+    corrections: LinkCorrections = field(default_factory=LinkCorrections)
     shares_uplinks: bool = False
     """Whether uploads from one site to several others share the uplink of that site."""
     shares_targets: bool = False
@@ -38,41 +32,67 @@ class Uploads:
     _loads: tuple[float, Counter[str]] = field(default=NO_LOADS, repr=False, compare=False)
     """Number of busy links by site, and the time for which it was counted; counted again after `begin`."""
 
-    def seconds(self, ends: Ends, link: Link, size_bytes: float) -> float:
+    def busy(self) -> dict[Ends, float]:
+        """Return the time until which each link is busy with uploads that have begun."""
+        return {ends: queue.busy_until for ends, queue in self.queues.items()}
+
+    def seconds(self, ends: Ends, link: Link, size_bytes: float, tenant: str = "") -> float:
         """Return Δ of one upload without other traffic, in seconds."""
-        return link.transfer_seconds(size_bytes) * exp(self.corrections.get(ends, 0.0))
+        return link.transfer_seconds(size_bytes) * exp(self.corrections.of(ends, tenant))
 
-    def slowed_seconds(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
+    def slowed_seconds(self, ends: Ends, link: Link, size_bytes: float, now: float, tenant: str = "") -> float:
         """Return the time of one upload beside those in progress on other links, in seconds."""
-        return self.seconds(ends, link, size_bytes) * self.slowdown(ends, link, now)
+        return self.seconds(ends, link, size_bytes, tenant) * self.slowdown(ends, link, now)
 
-    def ready(self, ends: Ends, link: Link, size_bytes: float, now: float) -> float:
+    def ready(self, ends: Ends, link: Link, size_bytes: float, now: float, tenant: str = "") -> float:
         """Return when an upload that starts now would complete: after earlier uploads, unless the link is dedicated."""
-        return self._free_at(ends, link, now) + self.slowed_seconds(ends, link, size_bytes, now)
+        return self.preview(ends, link, size_bytes, now, 1, tenant)[0]
 
-    def preview(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int) -> list[float]:
+    def preview(
+        self, ends: Ends, link: Link, size_bytes: float, now: float, count: int, tenant: str = ""
+    ) -> list[float]:
         """Return the completion times of `count` uploads of that size if they started now.
 
-        Uploads run one after the other at full bandwidth: their average completes sooner than if all shared it evenly.
+        Uploads of a tenant run one after the other at full bandwidth: their average completes sooner than if all shared
+        it evenly. Tenants share it evenly.
         """
-        seconds = self.slowed_seconds(ends, link, size_bytes, now)
-        first = self._free_at(ends, link, now) + seconds
+        return self._beside_others(self._alone(ends, link, size_bytes, now, count, tenant), ends, link, now, tenant)
+
+    def _beside_others(self, alone: list[float], ends: Ends, link: Link, now: float, tenant: str) -> list[float]:
+        queue = self.queues.get(ends)
+        if link.dedicated or queue is None or len(queue.ends) <= (tenant in queue.ends):
+            return alone
+        return [end + queue.delay(tenant, end - link.latency_seconds, now) for end in alone]
+
+    def _alone(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int, tenant: str) -> list[float]:
+        """Return what `preview` does if no other tenant used the link from now on."""
+        seconds, queue = self.slowed_seconds(ends, link, size_bytes, now, tenant), self.queues.get(ends)
         if link.dedicated or not count:
-            return [first] * count
+            return [now + seconds] * count
+        first = (now if queue is None else queue.free_at(tenant, now)) + seconds
         each_seconds = seconds - link.latency_seconds
         return [first + i * each_seconds for i in range(count)]
 
-    def _free_at(self, ends: Ends, link: Link, now: float) -> float:
-        """Return when an upload could start: after earlier uploads, unless the link is dedicated."""
-        return now if link.dedicated else max(now, self.busy.get(ends, now))
-
-    def begin(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1) -> list[float]:
+    def begin(
+        self, ends: Ends, link: Link, size_bytes: float, now: float, count: int = 1, tenant: str = ""
+    ) -> list[float]:
         """Start `count` uploads of that size; return when each will complete."""
-        ready = self.preview(ends, link, size_bytes, now, count)
+        alone = self._alone(ends, link, size_bytes, now, count, tenant)
+        ready = self._beside_others(alone, ends, link, now, tenant)
         if count and not link.dedicated:
-            self.busy[ends] = ready[-1] - link.latency_seconds
+            if ends not in self.queues and len(self.queues) >= MAX_IDLE_LINKS:
+                self.queues = {one: queue for one, queue in self.queues.items() if queue.busy_until > now}
+            self.queues.setdefault(ends, LinkQueue()).add(tenant, alone[-1] - link.latency_seconds, now)
             self._loads = NO_LOADS
         return ready
+
+    def cancel(self, ends: Ends, link: Link, size_bytes: float, now: float, count: int, tenant: str = "") -> None:
+        """Remove `count` uploads that have begun and will not be made."""
+        queue = self.queues.get(ends)
+        if queue is not None and count and not link.dedicated:
+            each_seconds = self.slowed_seconds(ends, link, size_bytes, now, tenant) - link.latency_seconds
+            queue.cancel(tenant, count * each_seconds, now)
+            self._loads = NO_LOADS
 
     def slowdown(self, ends: Ends, link: Link, now: float) -> float:
         """Return by which factor the uploads on the same uplink make one take longer at this moment.
@@ -84,26 +104,25 @@ class Uploads:
         if not self.shares_uplinks or link.dedicated:
             return 1.0
         if self.shares_targets:
-            own, loads = self.busy.get(ends, now) > now, self._uplink_loads(now)
+            queue = self.queues.get(ends)
+            own, loads = queue is not None and queue.busy_until > now, self._uplink_loads(now)
             others = max((loads[site] - own for site in ends if site not in self.clouds), default=0)
         else:
-            others = sum(until > now for other, until in self.busy.items() if other[0] == ends[0] and other != ends)
+            others = sum(
+                queue.busy_until > now for other, queue in self.queues.items() if other[0] == ends[0] and other != ends
+            )
         return unit_seconds(1 + others, 1.0, PENALTY_RATIO)
 
     def _uplink_loads(self, now: float) -> Counter[str]:
         """Return the number of busy links from or to each site."""
         at, loads = self._loads
         if at != now:
-            loads = Counter(site for ends, until in self.busy.items() if until > now for site in ends)
+            loads = Counter(site for ends, queue in self.queues.items() if queue.busy_until > now for site in ends)
             self._loads = (now, loads)
         return loads
 
-    def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float) -> None:
+    def measured(self, ends: Ends, link: Link, size_bytes: float, seconds: float, now: float, tenant: str = "") -> None:
         """Record the measured duration of one upload that has ended, without its wait for others on the same link."""
         expected = link.transfer_seconds(size_bytes) * self.slowdown(ends, link, now)
         if expected > 0 and seconds > 0:
-            correction = self.corrections.get(ends)
-            logarithm = max(-MAX_LOG_CORRECTION, min(MAX_LOG_CORRECTION, log(seconds / expected)))
-            self.corrections[ends] = (
-                logarithm if correction is None else correction + LEARNING_RATE * (logarithm - correction)
-            )
+            self.corrections.add(ends, tenant, log(seconds / expected))

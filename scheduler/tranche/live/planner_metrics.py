@@ -127,7 +127,7 @@ class PlannerMetrics:
             if isinstance(instruction, StageData) and state is not None and state.job.data_site is not None:
                 chunks = len(instruction.chunks)
                 size = chunks * state.job.chunk_bytes
-                self._metrics.count_uploads(state.job.data_site, instruction.site, chunks, size)
+                self._metrics.count_uploads(self._declared(state.job.data_site), instruction.site, chunks, size)
 
     def planned(self, key: str, plan: JobPlan) -> None:
         """Record the wait reason of a plan that is written now."""
@@ -143,8 +143,16 @@ class PlannerMetrics:
         return state.runs.get(event.attempt) if state is not None else None
 
     def _links(self) -> dict[tuple[str, str], float]:
-        now = self._clock()
-        return {ends: max(0.0, until - now) for ends, until in self._planner.cluster.uploads.busy.items()}
+        """Return the remaining busy time of links; those from all undeclared sources, which jobs name, are one."""
+        now, links = self._clock(), dict[tuple[str, str], float]()
+        for (source, target), until in self._planner.cluster.uploads.busy().items():
+            ends = self._declared(source), target
+            links[ends] = max(0.0, until - now, links.get(ends, 0.0))
+        return links
+
+    def _declared(self, source: str) -> str:
+        """Return the name of a declared site, else an empty text."""
+        return source if source in self._planner.cluster.sites else ""
 
     def _excluded_nodes(self) -> dict[tuple[str], float]:
         """Return the number of excluded nodes of each site with nodes."""

@@ -182,7 +182,7 @@ class Metrics(ProcessMetrics):
         self._stopped = self.histogram("tranche_preempted_worker_seconds", text, (), COMPLETION_BUCKETS)
         text = "Trained mini-batches that were lost by preemption or failure."
         self._lost = self.counter("tranche_lost_batches_total", text)
-        text = "Started copies of a chunk's data to another site."
+        text = "Started copies of a chunk's data to another site; source is empty if it is no declared site."
         self._uploads = self.counter("tranche_uploads_total", text, ("source", "target"))
         text = "Size of the started copies, by spec.data.chunkSize."
         self._upload_bytes = self.counter("tranche_upload_bytes_total", text, ("source", "target"))
@@ -261,7 +261,7 @@ class Metrics(ProcessMetrics):
             "tranche_site_copied_in_vain_bytes_total": "Bytes of these copies that no chunk trained from.",
         }
         self.computed_together("counter", texts, ("site", "tier"), lambda: self._site_totals())
-        text = "Remaining time of started copies on a link between sites."
+        text = "Remaining time of started copies on a link between sites; source is empty if it is no declared site."
         self.computed("gauge", "tranche_link_busy_seconds", text, ("source", "target"), lambda: self._links().items())
 
     def _define_watches(self) -> None:

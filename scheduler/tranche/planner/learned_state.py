@@ -35,6 +35,8 @@ class LearnedLink:
     """Specified bit/s at that time; the factor is void if the specification has changed since."""
     factor: float
     """Measured over specified time."""
+    namespace: str = ""
+    """Namespace whose jobs have measured it; empty: it counts for all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
     known, level_name = cluster.locality, cluster.places.topology.name
     return LearnedState(
         links=[
-            LearnedLink(*ends, _promised(cluster, *ends), _digits(exp(correction)))
-            for ends, correction in _largest(cluster.uploads.corrections.items())
+            LearnedLink(here, there, _promised(cluster, here, there), _digits(exp(correction)), namespace)
+            for (here, there, namespace), correction in _links(cluster)
         ],
         nodes={
             name: _digits(exp(mean))
@@ -112,6 +114,16 @@ def learned_state_of(cluster: ClusterState, now: float) -> LearnedState:
         moves=_first_moves(known.moving),
         distribution=_distribution(cluster),
     )
+
+
+def _links(cluster: ClusterState) -> list[tuple[tuple[str, str, str], float]]:
+    """Return the corrections of links: those between declared sites first, since a job may name any source of data."""
+    known: list[tuple[tuple[str, str, str], float]] = []
+    others: list[tuple[tuple[str, str, str], float]] = []
+    for ends, namespace, correction in cluster.uploads.corrections.items():
+        (known if cluster.sites.keys() >= set(ends) else others).append(((*ends, namespace), correction))
+    first = _largest(known)
+    return first + _largest(others)[: MAX_ENTRIES - len(first)]
 
 
 def _exclusions(cluster: ClusterState) -> list[Exclusion]:
@@ -157,7 +169,7 @@ def recall(context: PlannerContext, learned: LearnedState) -> None:
     cluster = context.cluster
     for one in learned.links:
         if _promised(cluster, one.origin, one.target) == one.promised and one.factor > 0:
-            cluster.uploads.corrections[one.origin, one.target] = log(one.factor)
+            cluster.uploads.corrections.recall((one.origin, one.target), one.namespace, log(one.factor))
     for kind, factor in learned.kinds.items() if context.policy.traits.uses_learned_estimates else ():
         if factor > 0 and cluster.speed_model.kind_evidence is not None:
             cluster.speed_model.recall_kind(kind, factor)

@@ -29,6 +29,7 @@ from tranche.state.phases import PROGRESS, WINDOW_TRANSITIONS, PhaseError, Windo
 from tranche.state.placement_record import FailedPreemptions, PreemptionScope
 from tranche.state.quota_usage import Quotas, Shortage
 from tranche.state.site_usage import SiteUsage
+from tranche.state.staging import expected_copies
 from tranche.state.tenant_usage import History, Shares
 from tranche.state.topology_fit import TopologyIndex, largest_room, members_in, narrowest_fit
 from tranche.state.window import UNKNOWN_REQUESTS, TrackedWindow
@@ -392,7 +393,7 @@ class ClusterState:
     def transfer_seconds(self, state: JobState, site: str) -> float:
         """Return Δ_js of one chunk without other traffic on the link, in seconds, corrected by measured uploads."""
         path = self._path(state, site)
-        return 0.0 if path is None else self.uploads.seconds(*path, state.job.chunk_bytes)
+        return 0.0 if path is None else self.uploads.seconds(*path, state.job.chunk_bytes, state.job.namespace)
 
     def upload_seconds(self, state: JobState, site: str, now: float) -> float:
         """Return how long it takes to send one chunk of the job to the site now, in seconds.
@@ -402,13 +403,15 @@ class ClusterState:
         path = self._path(state, site)
         if path is None:
             return 0.0
-        uploads, size = self.uploads, state.job.chunk_bytes
-        return uploads.slowed_seconds(*path, size, now) if uploads.shares_targets else uploads.seconds(*path, size)
+        uploads, size, tenant = self.uploads, state.job.chunk_bytes, state.job.namespace
+        if uploads.shares_targets:
+            return uploads.slowed_seconds(*path, size, now, tenant)
+        return uploads.seconds(*path, size, tenant)
 
     def copy_ready(self, state: JobState, site: str, now: float) -> float:
         """Return when a chunk sent to the site now would be there, after the transfers that share the link."""
         path = self._path(state, site)
-        return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now)
+        return now if path is None else self.uploads.ready(*path, state.job.chunk_bytes, now, state.job.namespace)
 
     def uploads_queue(self, state: JobState, site: str) -> bool:
         """Return whether uploads of the job's data to the site go one after the other, because they share a link."""
@@ -418,18 +421,30 @@ class ClusterState:
     def copies_ready(self, state: JobState, site: str, count: int, now: float) -> list[float]:
         """Return when each of `count` chunks of the job would be there if they were sent now."""
         path = self._path(state, site)
-        return [now] * count if path is None else self.uploads.preview(*path, state.job.chunk_bytes, now, count)
+        if path is None:
+            return [now] * count
+        return self.uploads.preview(*path, state.job.chunk_bytes, now, count, state.job.namespace)
 
     def begin_copies(self, state: JobState, site: str, count: int, now: float) -> list[float]:
         """Begin to send `count` chunks, and return when each will be there."""
         path = self._path(state, site)
-        return [now] * count if path is None else self.uploads.begin(*path, state.job.chunk_bytes, now, count)
+        if path is None:
+            return [now] * count
+        return self.uploads.begin(*path, state.job.chunk_bytes, now, count, state.job.namespace)
 
     def copy_measured(self, state: JobState, site: str, seconds: float, now: float) -> None:
         """Record that sending a chunk of the job there has ended now, and took this many seconds."""
         path = self._path(state, site)
         if path is not None:
-            self.uploads.measured(*path, state.job.chunk_bytes, seconds, now)
+            self.uploads.measured(*path, state.job.chunk_bytes, seconds, now, state.job.namespace)
+
+    def cancel_copies(self, state: JobState, now: float) -> None:
+        """Remove the copies of the job's data that have not been made from the links."""
+        for site, times in expected_copies(state.copies, state.coming).items():
+            path = self._path(state, site)
+            if path is not None:
+                left = sum(now < until for until in times.values())
+                self.uploads.cancel(*path, state.job.chunk_bytes, now, left, state.job.namespace)
 
     def _path(self, state: JobState, site: str) -> tuple[Ends, Link] | None:
         """Return the link that the job's data take to the site; None if nothing has to be sent."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 
 from support.live_controller import NOW, reported, resource, taken_over, written
 from tranche.kube.api.core_types import Pod
@@ -19,6 +20,7 @@ from tranche.live.planner_config import PlannerConfig
 from tranche.live.planner_metrics import EMPTY_NAMESPACE_SECONDS, REASONS, PlannerMetrics
 from tranche.metrics.job_counts import JobCounts
 from tranche.metrics.scheduler import Metrics
+from tranche.model import Link
 from tranche.planner import KubeSchedulerChanged, PodStartFailed, WorkerEnded, WorkerStarted
 from tranche.planner.job_actions import close_window
 from tranche.state.node_health import Exclusion
@@ -203,8 +205,17 @@ def test_uploads_are_counted_per_link_with_its_busy_time() -> None:
     site = {"metadata": {"name": "edge-a"}, "spec": {"nodeSelector": {"zone": "a"}, "links": links}}
     controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
     assert value(controller.metrics, "tranche_uploads_total", source="edge-a", target="cloud") == 0
-    controller.planner.cluster.uploads.busy["edge-a", "cloud"] = NOW + 12
+    controller.planner.cluster.uploads.begin(("edge-a", "cloud"), Link(8e6), 12e6, NOW)
     assert value(controller.metrics, "tranche_link_busy_seconds", source="edge-a", target="cloud") == 12
+
+
+def test_sources_that_jobs_invent_have_one_series() -> None:
+    site = {"metadata": {"name": "cloud"}, "spec": {"nodeSelector": {"zone": "c"}}}
+    controller = asyncio.run(taken_over(sites=(SiteObject.model_validate(site),)))
+    for number, seconds in enumerate((5, 7, 6)):
+        controller.planner.cluster.uploads.begin((f"invented-{number}", "cloud"), Link(8e6), seconds * 1e6, NOW)
+    assert value(controller.metrics, "tranche_link_busy_seconds", source="", target="cloud") == 7
+    assert "invented" not in generate_latest(controller.metrics.registry).decode()
 
 
 def test_refused_and_stopped_pods_are_counted_by_reason() -> None:

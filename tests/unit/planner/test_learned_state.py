@@ -89,7 +89,7 @@ def test_only_so_much_is_handed_on_and_that_is_what_says_most() -> None:
     p = fresh()
     for number in range(MAX_ENTRIES + 50):
         p.cluster.speed_model.recall_node(f"node-{number:03}", 1.0 + number / 100)
-        p.cluster.uploads.corrections["here", f"site-{number:03}"] = log(1.0 + number / 100)
+        p.cluster.uploads.corrections.recall(("here", f"site-{number:03}"), "", log(1.0 + number / 100))
     learned = learned_state_of(p.cluster, 0.0)
     assert list(learned.nodes) == [f"node-{number:03}" for number in range(50, MAX_ENTRIES + 50)]
     assert [one.target for one in learned.links] == [f"site-{number:03}" for number in range(50, MAX_ENTRIES + 50)]

@@ -129,9 +129,9 @@ def test_reported_uploads_from_outside_correct_the_belief() -> None:
     simulation = prepared(scenario)
     simulation.run()
     assert len(simulation.completed) == len(jobs)
-    corrections = simulation.planner.cluster.uploads.corrections
+    corrections = list(simulation.planner.cluster.uploads.corrections.items())
     assert len(corrections) > 1
-    for (start, site), correction in corrections.items():
+    for (start, site), _, correction in corrections:
         assert start == OUTSIDE
         assert exp(correction) == pytest.approx(lognormal(0.4, 1, OUTSIDE, site, "link"))
 

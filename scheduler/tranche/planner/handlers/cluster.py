@@ -166,9 +166,9 @@ def site_removed(context: PlannerContext, event: SiteRemoved) -> None:
 
 def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
     network, before, corrections = context.cluster.network, context.cluster.sites, context.cluster.uploads.corrections
-    for ends in list(corrections):
+    for ends in corrections.links():
         if link_between(network, before, *ends) != link_between(network, sites, *ends):
-            del corrections[ends]  # it was measured relative to the old link
+            corrections.forget(ends)  # it was measured relative to the old link
     context.cluster.sites = sites
     context.cluster.uploads.clouds = {site.name for site in sites.values() if site.tier is Tier.CLOUD}
     context.cluster.nodes_changed()

@@ -75,6 +75,7 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     state = cluster.jobs[job.key] = JobState(
         job, idle_since=job.submitted, level_since=now, restarts=cluster.restarts.of_job(job.namespace)
     )
+    cluster.uploads.corrections.expect(job.namespace)
     state.attempts = event.former_attempts
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
     state.unplannable = objection(context.policy, job)
@@ -316,6 +317,8 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     abandon_preemption(context, state, "deleted before its pods had started")
     for run in list(state.runs.values()):
         end_window(context, state, run)
+    if not state.finished:
+        context.cluster.cancel_copies(state, context.now)
     stop(context, state)
     drop_servers(context, state)
     context.touch(state)
