@@ -14,6 +14,9 @@ DEFAULT_CLASS = "tranche-normal"
 _CLASSES = {value: name for name, value in PRIORITY_CLASSES.items()}
 LARGEST_WEIGHT = 1_000_000.0
 """Largest weight that the API accepts."""
+SMALLEST_WEIGHT = 1e-6
+"""Weight that a smaller one counts as: remaining work over a weight near 0 is infinite, so that no comparison of ranks
+would let another job preempt this one."""
 
 
 def class_of(priority: int) -> str:

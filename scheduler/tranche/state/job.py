@@ -152,6 +152,9 @@ class JobState:
     """GPU-seconds that workers of ended windows have trained; `attained_gpu_seconds` adds those of open windows."""
     use: JobUse = field(default_factory=JobUse)
     """Usage at each site."""
+    stalled_seconds: float = 0.0
+    """Longest time of a worker that was stopped after its predicted end, and whose progress is unknown: the rest of its
+    window takes longer. 0 since a pace was measured."""
     preemptions: int = 0
     """Number of workers that were stopped for another job."""
     failures: int = 0
@@ -535,12 +538,17 @@ class JobState:
 
     @property
     def first_end(self) -> float:
-        """Predicted end of the training window that ends first, in seconds; infinite if none trains."""
+        """Time from which a prediction of a training window is overrun, in seconds; infinite if none trains.
+
+        It is the predicted end of the window that ends first; infinitely long ago if a measured one is slow, or a
+        worker was stopped after its predicted end.
+        """
         if self._first_end is None:
+            slow = self.stalled_seconds > 0 or any(run.slowdown > 1 for run in self.runs.values())
             ends = [
                 run.since + self.left_of(run) * run.batch_seconds for run in self.runs.values() if run.since is not None
             ]
-            self._first_end = min(ends, default=inf)
+            self._first_end = -inf if slow else min(ends, default=inf)
         return self._first_end
 
     @property

@@ -32,6 +32,8 @@ class TrackedWindow:
     """Expected time of a mini-batch, in seconds."""
     declared_batch_seconds: float
     """The same time by specification and links alone when the window opened, to compare the measured time with."""
+    predicted_batch_seconds: float | None = None
+    """The expected time before the worker's reports showed another one; None before that."""
     handover: bool = False
     """Whether a worker that is to stop still held its slots when the window opened."""
     started: float | None = None
@@ -97,6 +99,12 @@ class TrackedWindow:
     def known_until(self) -> float | None:
         """Time until which its progress is known: `started` or its last report; None until its pod runs."""
         return self.since if self.since is None or self.last_report is None else max(self.since, self.last_report)
+
+    @property
+    def slowdown(self) -> float:
+        """Measured over predicted time of a mini-batch; 1 if it is unknown or within a factor of two."""
+        predicted = self.predicted_batch_seconds
+        return self.batch_seconds / predicted if predicted and self.batch_seconds > 2.0 * predicted else 1.0
 
     @property
     def ending(self) -> bool:

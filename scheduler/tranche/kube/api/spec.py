@@ -303,8 +303,8 @@ class TrainingJobSpec(Resource):
     suspend: bool = False
     """true stops the job's pods and keeps its progress; false resumes the job."""
     weight: float = Field(default=1.0, gt=0, le=1_000_000)
-    """Weight of the job in the queue; above 1, the job is more urgent than its size suggests. Policies that do not use
-    weights set the condition PriorityIgnored."""
+    """Weight of the job in the queue; above 1, the job is more urgent than its size suggests. A weight below 0.000001
+    counts as 0.000001. Policies that do not use weights set the condition PriorityIgnored."""
     priority_class_name: Literal["tranche-low", "tranche-normal", "tranche-high"] = "tranche-normal"
     """Strict priority tier: a job of a higher tier always precedes one of a lower tier. Policies that bind chunks at
     the arrival of a job, or distribute all workers at once, do not use tiers and set the condition PriorityIgnored."""

@@ -70,6 +70,7 @@ from tranche.model import (
 )
 from tranche.model.quantity import parse_bytes, parse_duration, parse_quantity
 from tranche.model.share_text import share_text
+from tranche.model.tenancy import SMALLEST_WEIGHT
 
 EXPLANATION_LENGTH = 2048
 """Maximum length of status.plan.explanation, which may quote a webhook."""
@@ -123,7 +124,7 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
         server=planned_shape(resource, ROLE_SERVER, server_pod, gpu_resources) if server_pod else None,
         servers=servers.replicas if servers else 0,
         chief=planned_shape(resource, ROLE_CHIEF, chief_pod, gpu_resources) if chief_pod else None,
-        weight=spec.weight,
+        weight=max(spec.weight, SMALLEST_WEIGHT),
         utility=_utility(spec),
         priority=PRIORITIES[spec.priority_class_name],
         preemption=Preemption(spec.preemption.policy),

@@ -180,6 +180,7 @@ def _extend_window(
     state.leave(run)
     state.attempts += 1
     run.batch_seconds = context.cluster.batch_seconds(state, run.home.site, node=run.home.node)
+    run.predicted_batch_seconds = None
     run.declared_batch_seconds = context.cluster.declared_batch_seconds(state, run.home.site, node=run.home.node)
     seconds = state.batches_left(chunks) * run.batch_seconds
     run.window = replace(window, chunks=chunks, start=at, end=at + seconds, renewed=state.attempts)

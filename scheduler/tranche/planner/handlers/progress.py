@@ -195,6 +195,8 @@ def _note_pace(run: TrackedWindow, gained: float, at: float, least: float, *, fi
         run.since = max(run.since, at)
     began, counted = run.first_report
     if gained > least and at > began and run.counted - counted > least:
+        if run.predicted_batch_seconds is None:
+            run.predicted_batch_seconds = run.batch_seconds
         run.batch_seconds = (at - began) / (run.counted - counted)
 
 

@@ -24,6 +24,8 @@ from tranche.state.remaining_work import next_overrun, overruns, reported_gpu_se
 
 AGE_STEP = 1.1
 """Factor between two steps of the age factor. A waiting job is ranked again at each step: logarithmically often."""
+TOLERATED_OVERRUN = 8.0
+"""Multiple of its declared size from which the GPU time of a job counts for its age, in place of that size [I]."""
 OLDEST = 100
 """Largest number of steps (a factor of 13,780), so that a job that can never run does not set timers without end."""
 NEARLY = 1e-6
@@ -156,7 +158,7 @@ class Chunk(QueuePolicy):
         if age == OLDEST:
             return None
         older = AGE_STEP ** (age + 1) - 1.0
-        return now + max(SHORTEST_STEP, self.aging * state.ideal_seconds * older - state.waited_seconds(now))
+        return now + max(SHORTEST_STEP, self.aging * _ideal_seconds(state) * older - state.waited_seconds(now))
 
     def choose_server_node(
         self, cluster: ClusterState, state: JobState, index: int, feasible: Sequence[NodeState], seed: int
@@ -216,8 +218,17 @@ class Chunk(QueuePolicy):
         """Return the number of steps by which the job has aged."""
         if not self.aging:
             return 0
-        older = 1.0 + state.waited_seconds(now) / max(self.aging * state.ideal_seconds, 1e-9)
+        older = 1.0 + state.waited_seconds(now) / max(self.aging * _ideal_seconds(state), 1e-9)
         return min(OLDEST, floor(log(min(older, AGE_STEP ** (OLDEST + 1)), AGE_STEP) + NEARLY))
+
+
+def _ideal_seconds(state: JobState) -> float:
+    """Return `JobState.ideal_seconds`, or a part of what each worker has trained, if that is longer.
+
+    A job that is declared as much too small would be old as soon as it waits, and rank first again and again.
+    """
+    attained = state.counted_gpu_seconds / max(1, state.job_gpus)
+    return max(state.ideal_seconds, attained / TOLERATED_OVERRUN)
 
 
 def _start_cost(state: JobState) -> float:
