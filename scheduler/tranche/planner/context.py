@@ -46,6 +46,10 @@ class WorkSet:
     """Keys of jobs whose parameter servers did not fit; they are retried when capacity is freed."""
     unstaged: dict[str, None] = field(default_factory=dict)
     """Keys of jobs with data to copy to a site for which a pod may be missing, in order."""
+    staging_pods: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Job and site of staging pods by namespace; those that have ended may still be in it."""
+    unstaged_at_limit: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Keys of jobs that wait until fewer staging pods of their namespace run, by namespace, in order."""
 
 
 class PlannerContext:

@@ -1,5 +1,8 @@
 """Staging pods, which copy data to sites: one at a time per job and site; copies count when their pod succeeds.
 
+At most `MAX_PODS` of a namespace run or wait at a time. They need no GPU that the planner has, so that the jobs of one
+tenant could otherwise fill the queue of kube-scheduler, which tries each of them before the pods of others.
+
 A failed or refused pod is followed by another one after a back-off that doubles. When more pods have failed in a row
 than the job's back-off limit allows, staging to that site is given up until the job's specification changes, and chunks
 train where their data are.
@@ -14,6 +17,9 @@ from tranche.planner.instructions import StageData
 from tranche.state import site_accounting
 from tranche.state.job import JobState
 from tranche.state.staging import ARRIVED, Staging
+
+MAX_PODS = 100
+"""Maximum number of staging pods of one namespace at a time."""
 
 
 def request_copies(context: PlannerContext, state: JobState, chunks: tuple[int, ...], site: str) -> None:
@@ -31,6 +37,7 @@ def is_given_up(state: JobState, site: str) -> bool:
 
 def start_pods(context: PlannerContext, now: float) -> Iterable[StageData]:
     """Yield the instructions for staging pods that have data to copy and are not in back-off."""
+    _resume(context)
     for key in list(context.work.unstaged):
         state, held = context.cluster.jobs.get(key), False
         if state is None or not state.active:
@@ -44,7 +51,10 @@ def start_pods(context: PlannerContext, now: float) -> Iterable[StageData]:
                 del state.stagings[staging.site]
             elif staging.held_until > now:
                 held = True
+            elif not _room(context, state.job.namespace):
+                context.work.unstaged_at_limit.setdefault(state.job.namespace, {})[key] = None
             else:
+                context.work.staging_pods[state.job.namespace].add((key, staging.site))
                 state.attempts += 1
                 staging.attempt, staging.chunks, staging.wanted = state.attempts, staging.wanted, ()
                 context.publish(key)
@@ -52,6 +62,32 @@ def start_pods(context: PlannerContext, now: float) -> Iterable[StageData]:
                 yield StageData(key, staging.chunks, staging.site, context.cause)
         if not held:
             del context.work.unstaged[key]
+
+
+def _room(context: PlannerContext, namespace: str) -> int:
+    """Return how many more staging pods of the namespace may start."""
+    pods, jobs = context.work.staging_pods.setdefault(namespace, set()), context.cluster.jobs
+    if len(pods) >= MAX_PODS:
+        for key, site in list(pods):
+            state = jobs.get(key)
+            staging = state.stagings.get(site) if state is not None else None
+            if staging is None or not staging.attempt:
+                pods.discard((key, site))
+    return MAX_PODS - len(pods)
+
+
+def _resume(context: PlannerContext) -> None:
+    """Consider jobs again that waited until fewer staging pods of their namespace run."""
+    for namespace, keys in list(context.work.unstaged_at_limit.items()):
+        room = _room(context, namespace)
+        while room > 0 and keys:
+            key = next(iter(keys))
+            del keys[key]
+            if key in context.cluster.jobs:
+                context.work.unstaged[key] = None
+                room -= 1
+        if not keys:
+            del context.work.unstaged_at_limit[namespace]
 
 
 def note_copied(state: JobState, chunk: int, site: str) -> None:
@@ -106,6 +142,8 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
         attempt = one.attempt if chunks else 0
         staging = Staging(one.site, attempt, chunks, wanted, one.failures, problem=one.why, given_up=one.given_up)
         state.stagings[one.site] = staging
+        if attempt:
+            context.work.staging_pods.setdefault(state.job.namespace, set()).add((state.job.key, one.site))
         state.attempts = max(state.attempts, attempt)
         coming = (*chunks, *wanted)
         for chunk, until in zip(coming, context.cluster.begin_copies(state, one.site, len(coming), now), strict=True):

@@ -208,7 +208,7 @@ class Planner:
             serve_nodes(context, context.binding, now)
         if due:
             release_idle_servers(context, due)
-        if work.unstaged:
+        if work.unstaged or work.unstaged_at_limit:
             context.outbox += data_staging.start_pods(context, now)
         out = context.outbox
         if settings.publishes:

@@ -9,6 +9,7 @@ from support.builders import job, node, of_type, planner
 from tranche.model import Job, Link, Site
 from tranche.planner import (
     JobChanged,
+    JobRemoved,
     JobSubmitted,
     NodeRemoved,
     OpenWindow,
@@ -19,7 +20,7 @@ from tranche.planner import (
     WorkerEnded,
     WorkerStarted,
 )
-from tranche.planner.data_staging import request_copies
+from tranche.planner.data_staging import MAX_PODS, request_copies
 
 DELTA = 50.0
 """Seconds that a chunk takes between the two sites by their links."""
@@ -287,3 +288,21 @@ def test_estimates_count_with_data_that_are_on_the_way() -> None:
     assert estimate.completion is not None
     assert DELTA < estimate.completion < 20 * DELTA
     assert staging(p).attempt == 2  # a rollout leaves the plan as it is
+
+
+def test_staging_pods_of_a_namespace_are_limited_at_a_time() -> None:
+    def staged(key: str) -> Job:
+        return job(key, key=key, data_site="here", chunk_bytes=1e6, staged=True, chunks=3, seconds=1000.0)
+
+    def started(*events: Any) -> list[str]:
+        return [one.job for one in of_type(StageData, p.handle_all(events, 1.0))]
+
+    p = cluster()
+    jobs = [staged(f"lab/j{number:03}") for number in range(2 * MAX_PODS)]
+    assert len(started(*map(JobSubmitted, jobs))) == MAX_PODS
+    assert started(JobSubmitted(staged("default/j"))) == ["default/j"]
+    assert started(JobRemoved(jobs[0].key)) == [jobs[MAX_PODS].key]
+    attempt = next(iter(p.cluster.jobs[jobs[1].key].stagings.values())).attempt
+    assert started(StagingEnded(jobs[1].key, attempt, "Succeeded", DELTA)) == [jobs[MAX_PODS + 1].key]
+    removed = JobRemoved(jobs[MAX_PODS + 2].key), JobRemoved(jobs[2].key)
+    assert started(*removed) == [jobs[MAX_PODS + 3].key]
