@@ -38,9 +38,26 @@ def raw(labels: dict[str, str], **metadata: Any) -> bytes:
     return json.dumps(whole).encode()
 
 
-def test_a_pod_of_ours_is_kept_whole() -> None:
-    ours = raw({"tranche.dev/job": "cats"})
+IDENTITY = {
+    "tranche.dev/job": "cats",
+    "tranche.dev/role": "worker",
+    "tranche.dev/index": "0",
+    "tranche.dev/attempt": "7",
+}
+
+
+def test_a_pod_of_ours_is_kept_with_what_says_what_it_is() -> None:
+    plan = {"tranche.dev/plan": "1.5", "tranche.dev/training-container": "main"}
+    ours = raw(IDENTITY, annotations=plan)
     assert decode_pod(ours) == msgspec.json.decode(ours, type=Pod)
+
+
+def test_large_labels_and_annotations_of_our_pods_are_left_out() -> None:
+    more = {f"team/{number}": "x" * 63 for number in range(100)}
+    large = {"note": "x" * 2**18, "tranche.dev/plan": "1.5", "kubectl.kubernetes.io/default-container": "x" * 2**17}
+    kept = decode_pod(raw({**more, **IDENTITY}, annotations=large))
+    assert kept.metadata.labels == IDENTITY
+    assert kept.metadata.annotations == {"tranche.dev/plan": "1.5"}
 
 
 def test_of_another_pod_what_it_takes_of_its_node_is_kept() -> None:

@@ -10,7 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from tranche.kube.api.core_types import Container, ContainerStatus, Metadata, Pod, PodSpec, PodStatus
-from tranche.kube.api.names import ANNOTATION_REPORT_CA, LABEL_JOB
+from tranche.kube.api.names import (
+    ANNOTATION_DEFAULT_CONTAINER,
+    ANNOTATION_PLAN,
+    ANNOTATION_REQUESTS,
+    ANNOTATION_TEMPLATE,
+    ANNOTATION_TRAINING_CONTAINER,
+    LABEL_ATTEMPT,
+    LABEL_INDEX,
+    LABEL_JOB,
+    LABEL_ROLE,
+)
 from tranche.kube.convert.pod_shape import is_resized
 
 T = TypeVar("T")
@@ -18,6 +28,16 @@ _POD = msgspec.json.Decoder(Pod)
 _encode = msgspec.json.Encoder().encode
 _CAPACITY = 10_000
 """Maximum number of distinct parts in the cache; far more than a cluster has pod templates."""
+_LABELS = (LABEL_JOB, LABEL_ROLE, LABEL_INDEX, LABEL_ATTEMPT)
+_ANNOTATIONS = (
+    ANNOTATION_DEFAULT_CONTAINER,
+    ANNOTATION_PLAN,
+    ANNOTATION_REQUESTS,
+    ANNOTATION_TEMPLATE,
+    ANNOTATION_TRAINING_CONTAINER,
+)
+_LONGEST_VALUE = 63
+"""Maximum length of the value of a label, of the name of a container, and so of a kept annotation."""
 _parts: dict[bytes, object] = {}
 _EMPTY: dict[str, str] = {}
 """Stands for fields that are not kept, as one object: without it each pod would have an empty dict for each of them."""
@@ -28,7 +48,8 @@ def decode_pod(raw: bytes) -> Pod:
 
     Of a foreign pod, keep only what planning for its node needs: where it is bound or nominated, its requests and
     priority, its phase and whether it is being deleted. The requests in the statuses of containers are kept only if
-    they differ from the specified ones.
+    they differ from the specified ones. Of the labels and annotations of other pods, keep those that say what the pod
+    is: a template may have 256 KiB of annotations, which each pod of the job has.
 
     Raises:
         msgspec.DecodeError: the JSON is not a pod.
@@ -39,10 +60,16 @@ def decode_pod(raw: bytes) -> Pod:
         containers = shared(pod.spec.containers or ())
         tolerations = shared(pod.spec.tolerations)
         volumes = shared(pod.spec.volumes)
-        spec = replace(pod.spec, containers=containers, tolerations=tolerations, volumes=volumes)
-        annotations = {key: text for key, text in pod.metadata.annotations.items() if key != ANNOTATION_REPORT_CA}
-        owners = shared(pod.metadata.owner_references)
-        metadata = replace(pod.metadata, owner_references=owners, annotations=annotations)
+        selector = shared(pod.spec.node_selector)
+        spec = replace(
+            pod.spec, containers=containers, tolerations=tolerations, volumes=volumes, node_selector=selector
+        )
+        metadata = replace(
+            pod.metadata,
+            owner_references=shared(pod.metadata.owner_references),
+            labels=_chosen(pod.metadata.labels, _LABELS),
+            annotations=_chosen(pod.metadata.annotations, _ANNOTATIONS),
+        )
         return Pod(metadata, spec, pod.status if resized else _without_requests(pod.status))
     status = PodStatus(phase=pod.status.phase, nominated_node_name=pod.status.nominated_node_name)
     if resized:
@@ -53,6 +80,10 @@ def decode_pod(raw: bytes) -> Pod:
             init_container_statuses=tuple(map(_requests_only, pod.status.init_container_statuses)),
         )
     return Pod(_metadata(pod.metadata), _spec(pod.spec, named=resized), shared(status))
+
+
+def _chosen(texts: dict[str, str], keys: tuple[str, ...]) -> dict[str, str]:
+    return {key: texts[key] for key in keys if key in texts and len(texts[key]) <= _LONGEST_VALUE}
 
 
 def _without_requests(whole: PodStatus) -> PodStatus:
