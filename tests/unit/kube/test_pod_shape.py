@@ -4,10 +4,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.builders import node, planner
 from tranche.kube.api.core_types import Pod
+from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_shape import pod_constraints, pod_requests, template_shape
+from tranche.kube.convert.trainingjob import to_job
 from tranche.model import Resources, Taint
+from tranche.planner import JobSubmitted
 
 GI = 2**30
 GPU = "nvidia.com/gpu"
@@ -93,6 +97,25 @@ class TestRequests:
             "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
         }
         assert pod_requests(pod(spec, status)).cpu == 3000
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"overhead": {"cpu": "-1k", "memory": "-1Ti", GPU: "-1"}},
+            {"resources": {"requests": {"cpu": "-1k", "memory": "-1Ti"}}},
+            {"containers": [container(cpu=2, gpu=1), container("other", cpu=-1000, gpu=-1)]},
+        ],
+    )
+    def test_negative_requests_of_a_template_free_nothing(self, more: dict[str, Any]) -> None:
+        """The API server accepts them in a TrainingJob, and refuses its pods only in the dry run."""
+        template = {"spec": {"containers": [container(cpu=2, gpu=1)], **more}}
+        workers = {"maxReplicas": 1, "template": template}
+        wrong = {"metadata": {"name": "a", "namespace": "lab", "uid": "u"}, "spec": {"workers": workers}}
+        p = planner("chunk", [node("n1", gpus=2)])
+        p.handle(JobSubmitted(to_job(TrainingJob.model_validate(wrong))), 0.0)
+        reserved = p.cluster.nodes["n1"].reserved
+        assert min(reserved.cpu, reserved.memory) >= 0
+        assert reserved.gpus == 1
 
     def test_another_device_can_be_the_gpu(self) -> None:
         spec = {"containers": [{"name": "m", "resources": {"requests": {"amd.com/gpu": "3", GPU: "1"}}}]}

@@ -166,7 +166,7 @@ def _amounts(asked: ResourceRequirements) -> dict[str, int]:
         name: parse_millicores(asked.request(name)) if name == "cpu" else parse_bytes(asked.request(name))
         for name in names
     }
-    return {name: amount for name, amount in amounts.items() if amount}
+    return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

@@ -193,12 +193,17 @@ def container_requests(
 
 
 def _amount(asked: ResourceRequirements, gpu_resource: str) -> Resources:
+    """Return the requests, where a negative one counts as 0.
+
+    The API server refuses it in a pod, and not in a template: until the dry run, a window of the job would free what
+    others hold.
+    """
     if not asked.requests and not asked.limits:
         return Resources()
     return Resources(
-        parse_millicores(asked.request("cpu")),
-        parse_bytes(asked.request("memory")),
-        0 if gpu_resource == "cpu" else parse_bytes(asked.request(gpu_resource)),
+        max(0, parse_millicores(asked.request("cpu"))),
+        max(0, parse_bytes(asked.request("memory"))),
+        0 if gpu_resource == "cpu" else max(0, parse_bytes(asked.request(gpu_resource))),
     )
 
 
@@ -213,9 +218,9 @@ def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
     """
     cpu, memory = containers.cpu, containers.memory
     if "cpu" in asked.requests or not cpu:
-        cpu = parse_millicores(asked.request("cpu"))
+        cpu = max(0, parse_millicores(asked.request("cpu")))
     if "memory" in asked.requests or not memory:
-        memory = parse_bytes(asked.request("memory"))
+        memory = max(0, parse_bytes(asked.request("memory")))
     return Resources(cpu, memory, containers.gpus)
 
 
