@@ -470,6 +470,19 @@ def test_quota_of_page_keeps_gpus_for_training(guarded: Cluster) -> None:
     assert refusal(guarded, pod("small", labelled=False)) == ""
 
 
+def test_quota_of_page_limits_the_number_of_jobs(guarded: Cluster) -> None:
+    page = blocks(ROOT / "docs/explanation/multi-tenancy.md")
+    quota = load_yaml(next(one.text for one in page if "number-of-jobs" in one.text))
+    quota["metadata"]["namespace"] = "lab"
+    quota["spec"]["hard"] = dict.fromkeys(quota["spec"]["hard"], "1")
+    guarded.request("POST", "/api/v1/namespaces/lab/resourcequotas", quota)
+    status = "/api/v1/namespaces/lab/resourcequotas/number-of-jobs"
+    eventually(lambda: guarded.request("GET", status)[1].get("status", {}).get("used"), "the quota is counted")
+    applied(guarded, job("first", "lab"), EDITOR)
+    eventually(lambda: "exceeded quota: number-of-jobs" in refusal(guarded, job("second", "lab")), "it is enforced")
+    assert refusal(guarded, job("first", "lab", suspend=True)) == ""
+
+
 def test_without_the_limits_jobs_cannot_change_or_end(guarded: Cluster) -> None:
     """As after the deletion of the namespace of tranche. Without the bindings of the policies, the deletion ends."""
     applied(guarded, job("left"))
