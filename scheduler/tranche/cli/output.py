@@ -102,10 +102,12 @@ def command_line(context: click.Context) -> str:
 def _words(parameter: click.Parameter, value: Any) -> list[str]:
     if isinstance(parameter, click.Argument):
         return [] if value is None else [str(value)]
-    if value is True:
-        return [parameter.opts[0]]
-    values = value if isinstance(value, tuple) else (value,)
-    return [parameter.opts[0], ",".join(map(_text, values))]
+    if isinstance(value, bool):
+        return [(parameter.opts if value else parameter.secondary_opts)[0]]
+    values = [_text(item) for item in (value if isinstance(value, tuple) else (value,))]
+    if getattr(parameter, "multiple", False):
+        return [word for item in values for word in (parameter.opts[0], item)]
+    return [parameter.opts[0], ",".join(values)]
 
 
 def _text(value: Any) -> str:

@@ -86,6 +86,13 @@ def test_every_option_changes_figures_and_command_repeats_them(log: Path, words:
     assert answered(*changed["command"].split()[1:]) == changed
 
 
+def test_command_repeats_a_run_without_the_network_model(log: Path) -> None:
+    words = ("--preset", "edge-cloud", "--arrivals", log, "--jobs", 2, "--chunk-scale", 0.1, "--no-network")
+    first = answered("simulate", *words, "--policy", "fifo")
+    assert " --no-network " in first["command"]
+    assert answered(*first["command"].split()[1:]) == first
+
+
 def test_compare_takes_the_options_and_names_the_load(log: Path) -> None:
     words = ("--preset", "jsac-cloud", "--arrivals", log, "--jobs", 3, "--chunk-scale", 0.1, "--cloud-delay-scale", 0)
     found = answered("compare", *words, "--policies", "chunk-faithful", "--processes", 1)
