@@ -193,7 +193,8 @@ def _notes(chosen: Setting, baseline: str, comparisons: "Sequence[Comparison]", 
     notes += [f"{name}: {never_ran(outcome.reasons, outcome.unfinished)}" for name, outcome in worst.items()]
     for policy in dict.fromkeys(c.policy for c in comparisons if c.incomparable):
         notes.append(
-            f"{policy} and {baseline} did not complete the same jobs for every seed: those seeds have no ratio"
+            f"{policy} and {baseline} did not complete the same jobs for every seed: those seeds have no ratio, and "
+            f"{policy} no lower bound"
         )
     if result.seedless:
         notes.append(
@@ -249,9 +250,9 @@ def _write(
     from tranche.simulation_report import Means, ReportRun
 
     bounds = {
-        (comparison.load, comparison.seed): comparison.bound_seconds
-        for comparison in result.outcomes
-        if comparison.bound_seconds is not None
+        (outcome.load, outcome.seed, outcome.completed): outcome.bound_seconds
+        for outcome in result.outcomes
+        if outcome.bound_seconds is not None
     }
     headings = [f"{name}, to {facts['baseline']}" for name in RATIO_HEADINGS]
     ratios = {
@@ -271,7 +272,7 @@ def _write(
             outcome.policy if outcome.load is None else f"{outcome.policy}, load {outcome.load:g}",
             outcome.result,
             outcome.summary,
-            bounds.get((outcome.load, outcome.seed)),
+            bounds.get((outcome.load, outcome.seed, outcome.completed)),
             ratios[outcome.load, outcome.policy],
             means.get((outcome.load, outcome.policy)),
         )

@@ -180,6 +180,22 @@ def test_policy_that_rejects_jobs_is_noted_and_has_no_ratio(log: Path) -> None:
     assert any("chunk-faithful" in note and "b" in note for note in found["notes"])
 
 
+def test_bound_is_left_out_for_other_completed_jobs(log: Path, tmp_path: Path) -> None:
+    """The jobs that a policy leaves out may be the longest: the others may be below the bound of all."""
+    log.write_text(HEADER + "a,0,1,100\nb,0,4,100000\n")
+    cluster, out = log.parent / "cluster.yaml", tmp_path / "report"
+    cluster.write_text(TWO_NODES)
+    found = answered(log, "--cluster", cluster, "--policies", "srsf,chunk-faithful", "--out", out)
+    srsf, other = found["comparisons"]
+    assert other["average_jct_seconds"] < srsf["lower_bound_seconds"]
+    assert other["lower_bound_seconds"] is None
+    assert [run["bound_seconds"] is None for run in json.loads((out / "summary.json").read_text())["runs"]] == [
+        False,
+        True,
+    ]
+    assert any("no lower bound" in note for note in found["notes"])
+
+
 TWO_NODES = """
 sites:
   - name: edge

@@ -22,7 +22,8 @@ class Comparison:
     figures: Mapping[str, float]
     """Means over the seeds, by the names of `Summary.as_dict`."""
     bound_seconds: float | None
-    """Mean over the seeds of the lower bound of the average JCT."""
+    """Mean over the seeds of the lower bound of the average JCT. None if there is none, or if the policy completed other
+    jobs than the baseline for some seed: the bound of other jobs is none for its average."""
     ratios: Mapping[str, Estimate]
     """Ratios to the baseline, by the names of `RATIOS`: mean over seeds of the ratio within one. Empty if no seed has
     both policies completing the same jobs."""
@@ -45,13 +46,13 @@ def _compared(group: Sequence[Outcome], baseline: Mapping[int, Outcome], seedles
     figures = [outcome.summary.as_dict() for outcome in group]
     pairs = [(outcome, baseline[outcome.seed]) for outcome in group if outcome.seed in baseline]
     alike = [(ours, theirs) for ours, theirs in pairs if ours.completed == theirs.completed]
-    bounds = [theirs.bound_seconds for _, theirs in pairs if theirs.bound_seconds is not None]
+    bounds = [theirs.bound_seconds for _, theirs in alike if theirs.bound_seconds is not None]
     return Comparison(
         group[0].policy,
         group[0].load,
         tuple(outcome.seed for outcome in group),
         {name: fmean(figure[name] for figure in figures) for name in figures[0]},
-        fmean(bounds) if bounds else None,
+        fmean(bounds) if len(bounds) == len(group) else None,
         _ratios(alike, seedless),
         tuple(ours.seed for ours, theirs in pairs if ours.completed != theirs.completed),
     )
