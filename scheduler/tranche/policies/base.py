@@ -120,6 +120,11 @@ class Policy(ABC):
         return self.traits.uses_weights
 
     @property
+    def draws(self) -> bool:
+        """Whether the seed decides more than the nodes of parameter servers (`choose_server_node`)."""
+        return False
+
+    @property
     def corrects_declared_sizes(self) -> bool:
         """Whether declared sizes of gangs and jobs of one chunk are corrected by completed jobs of the namespace."""
         return False

@@ -91,7 +91,7 @@ class Workload(Protocol):
 
     @property
     def draws(self) -> bool:
-        """Whether another seed gives other jobs."""
+        """Whether another seed gives other jobs, or other nodes to their parameter servers."""
         ...
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
@@ -125,8 +125,8 @@ class LoggedJobs:
 
     @property
     def draws(self) -> bool:
-        """Whether another seed gives other jobs."""
-        return self.resampled or self.chunk_bytes > 0
+        """Whether another seed gives other jobs, or other nodes to their parameter servers."""
+        return self.resampled or self.chunk_bytes > 0 or self.gradient_bits > 0
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
         """Return the jobs of the log."""
@@ -176,7 +176,11 @@ class GivenJobs:
 
     given: tuple[Job, ...]
     limit: int | None = None
-    draws: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether another seed gives other nodes to parameter servers and chiefs."""
+        return any(job.helper_count for job in self.given)
 
     def jobs(self, cluster: ClusterSpec, seed: int, load: float | None) -> list[Job]:
         """Return the same jobs for every seed."""

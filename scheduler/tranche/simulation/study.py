@@ -10,6 +10,7 @@ from hashlib import blake2b
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
+from tranche.policies import get_policy
 from tranche.simulation.analysis.lower_bound import bound_seconds
 from tranche.simulation.analysis.summary import Summary, summarize
 from tranche.simulation.engine.result import SimulationResult
@@ -104,15 +105,14 @@ class StudyResult:
     outcomes: tuple[Outcome, ...]
     failures: tuple[Failure, ...]
     seedless: tuple[str, ...]
-    """Policies for which two seeds gave the same figures at every load, so that nothing was drawn.
-    Further seeds were not run."""
+    """Policies for which all seeds gave the same figures at every load. Where nothing is drawn, two seeds were run."""
 
 
 def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -> StudyResult:
     """Run all cells.
 
-    Where the recipe draws nothing, the policy still may: two seeds of each policy and load are run first, and further
-    ones only if these two differ.
+    Where neither the recipe nor the policy draws anything, two seeds of each load are run first, and further ones only
+    if these two differ.
 
     Args:
         study: Definition of the comparison.
@@ -128,14 +128,16 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
         if on_progress is not None:
             on_progress(done, total)
 
-    first_seeds = study.seeds if study.recipe.draws else study.seeds[:2]
-    cells = list(study.cells(first_seeds))
+    fixed = {policy for policy in study.policies if not (study.recipe.draws or get_policy(policy).draws)}
+    further = study.seeds[2:]
+    cells = [cell for cell in study.cells(study.seeds) if cell.seed not in further or cell.policy not in fixed]
     answers = list(zip(cells, run_cells(cells, pool, report_answers), strict=True))
     seedless = _seedless(answers)
-    further = study.seeds[len(first_seeds) :]
-    if repeated := _repeated(answers, seedless, further):
+    if repeated := _repeated(answers, {setting for setting in seedless if setting[1] in fixed}, further):
         report_answers(len(repeated))
-    further_cells = [cell for cell in study.cells(further) if (cell.load, cell.policy) not in seedless]
+    further_cells = [
+        cell for cell in study.cells(further) if cell.policy in fixed and (cell.load, cell.policy) not in seedless
+    ]
     answers += zip(further_cells, run_cells(further_cells, pool, report_answers), strict=True)
     answers += repeated
     order = {(load, policy): i for i, (load, policy) in enumerate(product(study.loads, study.policies))}

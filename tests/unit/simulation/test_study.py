@@ -11,6 +11,8 @@ import pytest
 
 from support.builders import job, node
 from tranche.model import Job
+from tranche.policies import get_policy
+from tranche.policies.registry import POLICIES
 from tranche.simulation.analysis.comparison import compare
 from tranche.simulation.cluster_spec import ClusterSpec, pool
 from tranche.simulation.executors import ExternalPool, ProcessPool, SerialPool
@@ -28,11 +30,13 @@ LOGGED = Recipe(LoggedJobs(RowsLog(ROWS), resampled=True), FixedCluster(pool(4))
 class EndsTheProcess:
     """Kills whatever process it is unpickled in."""
 
+    helper_count = 0
+
     def __reduce__(self) -> Any:
         return (os._exit, (7,))
 
 
-DEADLY = replace(RECIPE, workload=GivenJobs(EndsTheProcess()))  # type: ignore[arg-type]
+DEADLY = replace(RECIPE, workload=GivenJobs((EndsTheProcess(),)))  # type: ignore[arg-type]
 
 
 def study(**changes: Any) -> Study:
@@ -80,6 +84,26 @@ def test_seeds_without_effect_are_detected_and_not_repeated() -> None:
     assert [(o.policy, o.seed) for o in result.outcomes] == [(p, s) for p in ("fifo", "srsf") for s in (1, 2, 3, 4)]
     ratio = compare(result, "fifo")[1].ratios["average_jct_seconds"]
     assert (ratio.count, ratio.half_width) == (1, None)
+
+
+def test_policy_that_draws_runs_every_seed() -> None:
+    """The first two seeds of a short log may agree by chance."""
+    rows = (TraceRow("1", 0.0, 1, 10.0), TraceRow("2", 0.0, 1, 20.0))
+    short = Recipe(LoggedJobs(RowsLog(rows), "elastic"), FixedCluster(pool(2)))
+    inputs = study(recipe=short, policies=("fifo", "random"), seeds=tuple(range(4, 24)))
+    result = run_study(inputs, SerialPool())
+    averages = [o.summary.average_jct_seconds for o in result.outcomes if o.policy == "random"]
+    assert averages[0] == averages[1]
+    assert len(set(averages)) > 1
+    assert result.seedless == ("fifo",)
+    assert compare(result, "fifo")[1].ratios["average_jct_seconds"].count == 20
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_policy_that_draws_nothing_ignores_the_seed(name: str) -> None:
+    recipe = Recipe(LoggedJobs(RowsLog(ROWS), "elastic"), FixedCluster(pool(4)))
+    averages = {run_cell(Cell(recipe, name, seed)).summary.average_jct_seconds for seed in range(4)}
+    assert len(averages) == 1 or get_policy(name).draws
 
 
 def test_drawn_logs_differ_between_seeds_and_give_an_interval() -> None:

@@ -87,6 +87,11 @@ class Lwf(SlotDispatch):
         if self.placement not in ("load", "random"):
             raise ValueError(f"{self.name} knows the placements load and random, not {self.placement!r}")
 
+    @property
+    def draws(self) -> bool:
+        """Whether the seed decides: with the placement `random`."""
+        return self.placement == "random"
+
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
         """Return the least loaded group: each chunk is a job of one worker."""
         return self._choose(groups, cluster.seed, state, 1, chunk)[0]

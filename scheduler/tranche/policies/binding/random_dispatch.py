@@ -23,6 +23,11 @@ class RandomDispatch(SlotDispatch):
         "Each chunk to a slot drawn at random, first in, first out there (Mitzenmacher 2001, d = 1, recalled [R])"
     )
 
+    @property
+    def draws(self) -> bool:
+        """Whether the seed decides: always."""
+        return True
+
     def pick(self, groups: Sequence[Group], cluster: ClusterState, state: JobState, chunk: int, placed: int) -> Group:
         """Return a group drawn uniformly by the seed."""
         return choose(groups, cluster.seed, state.job.uid, chunk)

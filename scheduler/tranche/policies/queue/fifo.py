@@ -33,6 +33,11 @@ class Fifo(PooledPolicy):
         if not (self.workers >= 0 and self.workers.is_integer()):
             raise ValueError(f"fifo needs a whole number of workers, at least 0, not {self.workers:g}")
 
+    @property
+    def draws(self) -> bool:
+        """Whether the seed decides: with the option `workers`."""
+        return self.workers > 0
+
     def worker_limit(self, state: JobState, cluster: ClusterState) -> int | None:
         """Return the number of workers drawn for the job by seed and uid."""
         drawn = uniform(cluster.seed, "workers", state.job.uid)

@@ -73,6 +73,11 @@ class PdOrs(SlotTablePolicy):
                 f"pd-ors-like needs 0 < delta < 1, tries from 1 to {MAX_TRIES}, internal ≥ 0 and external ≥ 0"
             )
 
+    @property
+    def draws(self) -> bool:
+        """Whether the seed decides: unless every fraction is rounded up."""
+        return self.rounding != "ceil"
+
     def table(self, cluster: ClusterState, states: Sequence[JobState], horizon_slots: int) -> PricedTable:
         """Return the pool of all machines."""
 
