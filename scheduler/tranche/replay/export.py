@@ -63,7 +63,8 @@ def scan_export(path: Path, gpu_resources: GpuResources = ()) -> Export:
     workers ran (``status.progress.attainedSeconds``), less those of batches that were lost and trained again, over GPUs
     of a worker × mini-batches. The planner counts lost batches at the estimated speed, so if that was too low, the
     result lies between the estimate and the true value. The measured time holds the communication of the places where
-    the job ran and the speed of their GPUs: `gradient_bits` becomes 0, so that communication is not counted twice.
+    the job ran and the speed of their GPUs: `gradient_bits` becomes 0, so that communication is not counted twice, and
+    the declared times on GPU kinds are left out.
 
     A job that waits, runs, is suspended or failed keeps its prior (model.stepTime or estimatedDuration), because its
     true duration is unknown. Without a prior it is a problem: the hour that the live planner assumes until a chunk has
@@ -261,7 +262,8 @@ def _job(item: object, gpu_resources: GpuResources) -> tuple[Job, PastRun | None
     job = replace(to_job(resource, gpu_resources), staged=False)  # staging pods are not simulated
     measured = _measured_step_seconds(resource, job)
     if measured is not None:
-        return replace(job, step_seconds=measured, gradient_bits=0.0, suspended=False), _past(resource, job)
+        timed = replace(job, step_seconds=measured, step_seconds_by_kind={}, gradient_bits=0.0, suspended=False)
+        return timed, _past(resource, job)
     spec = resource.spec
     if not (spec.estimated_duration or (spec.model and spec.model.step_time)):
         phase = resource.status.phase or "not planned yet"

@@ -304,7 +304,12 @@ def at_speed(job: Job, factor: float) -> Job:
     """
     if factor == 1:
         return job
-    return replace(job, step_seconds=job.step_seconds / factor, gradient_bits=job.gradient_bits / factor)
+    return replace(
+        job,
+        step_seconds=job.step_seconds / factor,
+        step_seconds_by_kind={kind: seconds / factor for kind, seconds in job.step_seconds_by_kind.items()},
+        gradient_bits=job.gradient_bits / factor,
+    )
 
 
 def capacity_gpus(cluster: ClusterSpec) -> int:

@@ -201,9 +201,13 @@ def _declared_jobs(scenario: Scenario, belief: Mapping[str, float] | None) -> tu
         jobs = tuple(job if job.restart_seconds else replace(job, restart_seconds=restart) for job in jobs)
     if belief is None:
         return jobs
-    return tuple(
-        replace(job, step_seconds=job.step_seconds * belief[job.key], size_declared=not _unsized(scenario, job))
-        for job in jobs
+    return tuple(_believed(job, belief[job.key], size_declared=not _unsized(scenario, job)) for job in jobs)
+
+
+def _believed(job: Job, factor: float, *, size_declared: bool) -> Job:
+    by_kind = {kind: seconds * factor for kind, seconds in job.step_seconds_by_kind.items()}
+    return replace(
+        job, step_seconds=job.step_seconds * factor, step_seconds_by_kind=by_kind, size_declared=size_declared
     )
 
 

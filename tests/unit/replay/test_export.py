@@ -68,6 +68,17 @@ def test_recorded_export_keeps_jobs_and_gpu_seconds_of_succeeded() -> None:
             assert job.step_seconds != believed[job.key]
 
 
+def test_measured_time_replaces_declared_times_on_kinds(path: Path) -> None:
+    (item,) = recorded("job-1650")
+    item["spec"]["model"] |= {"stepTimes": {"A100": "10ms"}}
+    (job,) = read_export(written(path, item))
+    assert job.step_seconds_by_kind == {}
+    assert job.step_seconds == pytest.approx(item["status"]["progress"]["attainedSeconds"] / 100)
+    item["status"]["phase"] = "Running"
+    (job,) = read_export(written(path, item))
+    assert job.step_seconds_by_kind == {"A100": 0.01}
+
+
 def test_submissions_count_from_the_earliest_job() -> None:
     jobs = {job.key: job for job in scan_export(RECORDED).jobs}
     assert [jobs[f"default/job-{n}"].submitted for n in (1650, 1651, 1652, 1657)] == [0.0, 1.0, 3.0, 9.0]

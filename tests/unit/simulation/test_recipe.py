@@ -1,13 +1,33 @@
 """Scenarios from recipes."""
 
+from typing import Any
+
 import pytest
 
+from support.builders import job, node
+from tranche.model import Site
+from tranche.simulation.cluster_spec import GPU_LABEL, ClusterSpec
 from tranche.simulation.job_log import TraceRow
-from tranche.simulation.recipe import DrawnJobs, PresetCluster, Recipe, RowsLog
+from tranche.simulation.recipe import DrawnJobs, FixedCluster, GivenJobs, PresetCluster, Recipe, RowsLog
+from tranche.simulation.scenario import run
 from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 
 ROWS = tuple(TraceRow(f"r{i}", 60.0 * i, 1, 100.0) for i in range(20))
+
+
+def with_own_times(**changes: Any) -> Recipe:
+    """Return a job that takes 20 s on the only node, and declares 100 s for other GPU kinds."""
+    one = job("a", seconds=100.0, step_seconds_by_kind={"A100": 0.2})
+    cluster = ClusterSpec("one", (node("n", labels={GPU_LABEL: "A100"}),), (Site("edge-a"),))
+    return Recipe(GivenJobs((one,)), FixedCluster(cluster), **changes)
+
+
+@pytest.mark.parametrize("changes", [{}, {"unsized": 1.0}, {"estimate_sigma": 1.0}, {"speed_factor": 2.0}])
+def test_own_times_on_kinds_follow_factors_and_no_estimate(changes: dict[str, Any]) -> None:
+    (result,) = run(with_own_times(**changes).build("fifo", seed=1, load=None)).jobs
+    assert result.jct_seconds == pytest.approx(20.0 / changes.get("speed_factor", 1.0))
+    assert result.slowdown == pytest.approx(1.0)
 
 
 def test_speed_factor_divides_processing_time_at_every_site() -> None:

@@ -1,6 +1,6 @@
 """Accounting of a run: costs and progress per job, and the load of the cluster over time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tranche.model import Job, Node, Site
@@ -71,10 +71,20 @@ def ideal_seconds(job: Job, fastest: float) -> float:
     return -(-job.chunks // job.width) * job.batches_per_chunk_total * job.step_seconds / fastest
 
 
-def fastest_speed(nodes: Iterable[Node], sites: Iterable[Site]) -> float:
-    """Return the speed of the fastest of nodes and unlimited sites, which create nodes; 1 without any."""
-    on_demand = [site.speed for site in sites if site.unlimited]
-    return max([*(node.speed for node in nodes), *on_demand], default=1.0)
+def speeds_by_kind(nodes: Iterable[Node], sites: Iterable[Site]) -> dict[str, float]:
+    """Return the largest speed of each GPU kind of nodes and unlimited sites, which create nodes."""
+    speeds: dict[str, float] = {}
+    for kind, speed in [
+        *((node.gpu_kind, node.speed) for node in nodes),
+        *((site.gpu_kind, site.speed) for site in sites if site.unlimited),
+    ]:
+        speeds[kind] = max(speed, speeds.get(kind, 0.0))
+    return speeds
+
+
+def fastest_speed(job: Job, speeds: Mapping[str, float]) -> float:
+    """Return the largest speed that any of these GPU kinds has for the job; 1 without any."""
+    return max([job.speed_on(kind, speed) for kind, speed in speeds.items()], default=1.0)
 
 
 @dataclass(slots=True, eq=False)

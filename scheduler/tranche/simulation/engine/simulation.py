@@ -33,7 +33,7 @@ from tranche.planner import (
 )
 from tranche.planner.helper_end import expected_chief_end, helper_end
 from tranche.policies import Policy
-from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds
+from tranche.simulation.engine.accounting import JobAccount, LoadCurve, fastest_speed, ideal_seconds, speeds_by_kind
 from tranche.simulation.engine.chunk_record import ChunkRecords, Stretch, stretches
 from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, is_upload
 from tranche.simulation.engine.result import JobResult, Occupation, SimulationResult
@@ -184,7 +184,8 @@ class Simulation:
     """Removals of completed jobs, which the planner receives with the events of a later instant."""
     _busy_gpus: int = 0
     _waiting: int = 0
-    _fastest: float | None = None
+    _speeds: dict[str, float] | None = None
+    """Largest speed of each GPU kind."""
 
     def at(self, time: float, event: Event) -> None:
         """Schedule an event for the planner at that time."""
@@ -598,13 +599,14 @@ class Simulation:
             self._pending_events.append(chief_end)
         if state is None or account is None or not state.finished:
             return
-        if self._fastest is None:
+        if self._speeds is None:
             cluster = self.planner.cluster
-            self._fastest = fastest_speed([node.node for node in cluster.nodes.values()], cluster.sites.values())
+            self._speeds = speeds_by_kind([node.node for node in cluster.nodes.values()], cluster.sites.values())
         del self._accounts[key]
         self._waiting -= 1
         use = job_use(self.planner.cluster, state, by_site=self.by_site)
-        self.completed.append(account.result(at, ideal_seconds(account.job, self._fastest), use))
+        fastest = fastest_speed(account.job, self._speeds)
+        self.completed.append(account.result(at, ideal_seconds(account.job, fastest), use))
         if self.shared_uploads is not None:
             self._share_links(*self.shared_uploads.drop(self.planner.cluster, key, self.now))
         if self.on_completion is not None:
