@@ -59,7 +59,7 @@ class PastRun:
     gpus: int
     """Maximum number of GPUs that its pods held at the same time."""
     gpu_seconds: float
-    """GPU-seconds that its pods held in total."""
+    """GPU-seconds that its pods held in total; of a TrainingJob, those in which they trained."""
     end: End
     uses: tuple[PastUse, ...] = ()
     """By site."""

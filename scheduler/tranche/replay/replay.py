@@ -147,6 +147,7 @@ def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
     uses = tuple(_past_uses(past, sites))
     sites_known = bool(sites) and all(use.site in sites for use in uses)
     held, on_demand = (fsum(use.gpu_seconds for use in some) for some in (uses, [use for use in uses if use.unlimited]))
+    lasting = past.gpu_seconds - past.lost_gpu_seconds
     return JobResult(
         key=past.key,
         submitted=past.submitted,
@@ -157,14 +158,14 @@ def _actual(past: PastRun, sites: Mapping[str, Site]) -> JobResult:
         waiting_seconds=past.started - past.submitted,
         preemptions=past.preemptions,
         starts=0,
-        lost_gpu_seconds=past.lost_gpu_seconds,
-        attained_gpu_seconds=past.gpu_seconds,
+        lost_gpu_seconds=max(past.lost_gpu_seconds, held - lasting),
+        attained_gpu_seconds=lasting,
         use=JobUse(
             fsum(use.gpu_seconds for use in uses if use.is_cloud) if sites_known else nan,
             fsum(use.copied_bytes for use in uses),
             fsum(use.in_vain_bytes for use in uses),
             uses,
-            past.gpu_seconds * on_demand / held if on_demand > 0 else 0.0,
+            lasting * on_demand / held if on_demand > 0 else 0.0,
         ),
     )
 

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from tranche.cli.main import main
 
+TRAINING_JOBS = Path(__file__).resolve().parents[2] / "data/trainingjobs.json"
 T0 = 1_800_000_000
 
 
@@ -146,6 +147,19 @@ def test_a_folder_gets_the_rows_and_the_use_of_sites(path: Path, tmp_path: Path)
     assert f"--out {tmp_path / 'out'}" in json.loads("\n".join(written["replay.json"]))["command"]
 
 
+def test_lost_work_of_the_past_is_part_of_its_gpu_hours(path: Path) -> None:
+    """The time that workers of a TrainingJob trained includes what they trained again."""
+    items = json.loads(TRAINING_JOBS.read_text())["items"]
+    (item,) = (item for item in items if item["metadata"]["name"] == "job-1650")
+    sites = [{"site": "edge", "gpuSeconds": 360, "trainedGpuSeconds": 180}]
+    item["status"]["progress"] |= {"attainedSeconds": 180.0, "batches": 100, "lostBatches": 80, "sites": sites}
+    row = rows_of(replayed(path, [item, *PLACED], "--policies", "fifo", "--format", "json"))["as it was"]
+    of_pods = (1000 + 100 + 100) / 3600
+    assert row["gpu_hours"] == pytest.approx(0.1 + of_pods)
+    assert row["lost_gpu_seconds"] == pytest.approx(360 - 100)
+    assert sum(use["gpu_seconds"] for use in row["sites"]) == pytest.approx(3600 * row["gpu_hours"])
+
+
 def test_restarts_cost_and_what_may_not_be_stopped_is_not(path: Path) -> None:
     costly = rows_of(replayed(path, HISTORY, "--format", "json", "--restart-seconds", "60"))["chunk"]
     assert costly["gpu_hours"] > 1200 / 3600
@@ -224,6 +238,16 @@ def test_gpu_resources_that_the_export_records_are_read(path: Path) -> None:
     for command in ("replay", "simulate"):
         result = CliRunner().invoke(main, [command, str(path), "--format", "json", "--quiet"])
         assert result.exit_code == 0, result.output
+
+
+def test_command_repeats_each_gpu_resource(path: Path) -> None:
+    path.write_text(json.dumps({"kind": "List", "items": HISTORY}))
+    words = ["--gpu-resource", "amd.com/gpu", "--gpu-resource", "nvidia.com/gpu", "--format", "json"]
+    for command in ("replay", "simulate"):
+        first = json.loads(CliRunner().invoke(main, [command, str(path), *words]).stdout)
+        again = CliRunner().invoke(main, [*first["command"].split()[1:], "--format", "json"])
+        assert again.exit_code == 0, again.output
+        assert json.loads(again.stdout) == first
 
 
 def test_simulate_takes_nodes_from_the_export_too(path: Path) -> None:
