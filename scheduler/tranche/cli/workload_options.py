@@ -296,6 +296,8 @@ def setting(options: WorkloadOptions) -> Setting:
 
     with input_errors():
         export = _export(options)
+        if options.gpu_resources and export is None:
+            raise InputError("--gpu-resource applies to the export of a cluster, not to a job log")
         _contradictions(options, bare=not (export and export.nodes))
         cluster, cluster_name = _cluster(options, export)
         workload, skipped, mode, load = _workload(options, export)
@@ -474,9 +476,9 @@ def _recorded(export: "Export", options: WorkloadOptions) -> "tuple[Workload, tu
     """Build the workload from the export of a cluster."""
     from tranche.simulation.recipe import GivenJobs
 
-    for name in ("mode", "chunks_per_gpu", "resample"):
+    for name in ("mode", "chunks_per_gpu", "resample", "member_gpus"):
         if getattr(options, name):
-            complaint = f"--{name.replace('_', '-')} applies to a log"
+            complaint = f"--{name.replace('_', '-')} applies to the jobs of a log"
             raise InputError(f"{complaint}; {options.trace} is the recorded history of a cluster")
     return GivenJobs(export.jobs, options.limit), export.problems, "recorded", None
 

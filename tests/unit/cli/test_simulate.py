@@ -203,6 +203,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
         (("--gpus", 4, "--limit", 0), "--limit"),
         (("--gpus", 4, "--jobs", 5), "--arrivals"),
         (("--gpus", 4, "--chunks-per-gpu", 2), "elastic"),
+        (("--gpus", 4, "--gpu-resource", "amd.com/gpu"), "applies to the export of a cluster"),
         (("--gpus", 4, "--no-such-option"), "--no-such-option"),
         (("--gpus", 4, "second.csv"), "second.csv"),
     ],
@@ -304,7 +305,10 @@ def test_a_clusters_history_is_recognised_by_its_content() -> None:
     assert "team-b/smallest" in found["skipped_rows"][0]
 
 
-@pytest.mark.parametrize("words", [("--mode", "gang"), ("--chunks-per-gpu", 2, "--mode", "elastic"), ("--resample",)])
+@pytest.mark.parametrize(
+    "words",
+    [("--mode", "gang"), ("--chunks-per-gpu", 2, "--mode", "elastic"), ("--resample",), ("--member-gpus", 1)],
+)
 def test_a_clusters_history_is_replayed_as_it_was(words: tuple[object, ...]) -> None:
     assert "history" in refused(HISTORY, "--gpus", 16, "--on-error", "skip", *words)
 
