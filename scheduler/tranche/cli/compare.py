@@ -70,7 +70,8 @@ def compare(context: click.Context, /, policies: tuple[str, ...], **values: Any)
     """Compare policies on the same jobs.
 
     Ratios are to the baseline, for each seed and load. With several seeds, a ratio is the mean over them with its 95 %
-    confidence interval (Student's t). Exit status 1 if a simulation failed; the other results are printed.
+    confidence interval (Student's t); with --resample, the interval is that of the ratio on one such log, and more
+    seeds make it more exact, not smaller. Exit status 1 if a simulation failed; the other results are printed.
     """
     options = WorkloadOptions.pop_from(values)
     baseline = values["baseline"] or policies[0]

@@ -250,6 +250,11 @@ class Recipe:
         drawn_utilities = self.utility != "none"
         return self.workload.draws or drawn_nodes or drawn_models or drawn_beliefs or drawn_utilities
 
+    @property
+    def resampled(self) -> bool:
+        """Whether each seed resamples the log."""
+        return isinstance(self.workload, LoggedJobs) and self.workload.resampled
+
     def portable(self) -> "Recipe":
         """Return the same recipe without files, for machines without access to this one's.
 

@@ -106,6 +106,8 @@ class StudyResult:
     failures: tuple[Failure, ...]
     seedless: tuple[str, ...]
     """Policies for which all seeds gave the same figures at every load. Where nothing is drawn, two seeds were run."""
+    resampled: bool = False
+    """Whether the seeds differ by the log that was resampled from a given one."""
 
 
 def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -> StudyResult:
@@ -146,6 +148,7 @@ def run_study(study: Study, pool: Pool, on_progress: OnProgress | None = None) -
         tuple(answer for _, answer in answers if isinstance(answer, Outcome)),
         tuple(answer for _, answer in answers if isinstance(answer, Failure)),
         tuple(policy for policy in study.policies if all((load, policy) in seedless for load in study.loads)),
+        study.recipe.resampled,
     )
 
 

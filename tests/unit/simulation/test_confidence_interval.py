@@ -30,6 +30,14 @@ def test_interval_of_three_values() -> None:
     assert str(found) == "1.000 ± 0.248"
 
 
+def test_interval_of_resampled_data_does_not_shrink_with_values() -> None:
+    few, many = (estimate([0.9, 1.1] * count, resampled=True).half_width for count in (15, 500))
+    assert few is not None
+    assert many is not None
+    assert many == pytest.approx(1.96 * 0.1, rel=0.01)
+    assert many == pytest.approx(few, rel=0.1)
+
+
 def test_one_value_has_no_interval() -> None:
     found = estimate([0.87])
     assert (found.mean, found.half_width, found.count) == (0.87, None, 1)

@@ -5,6 +5,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tranche.model import Job
 from tranche.policies import get_policy
 from tranche.policies.registry import POLICIES
 from tranche.simulation.analysis.comparison import compare
+from tranche.simulation.analysis.confidence_interval import t_quantile
 from tranche.simulation.cluster_spec import ClusterSpec, pool
 from tranche.simulation.executors import ExternalPool, ProcessPool, SerialPool
 from tranche.simulation.job_log import TraceRow
@@ -118,6 +120,20 @@ def test_drawn_logs_differ_between_seeds_and_give_an_interval() -> None:
     assert ratio.half_width is not None
     assert ratio.half_width > 0
     assert fifo.ratios["average_jct_seconds"].mean == 1.0
+
+
+def test_interval_of_resampled_logs_is_that_of_one_log() -> None:
+    """Else the interval of a figure on one log would vanish with enough seeds."""
+    for resampled in (True, False):
+        recipe = LOGGED if resampled else replace(RECIPE, estimate_sigma=2.0)
+        result = run_study(study(recipe=recipe, seeds=(1, 2, 3, 4)), SerialPool())
+        fifo, srsf = (
+            [o.summary.average_jct_seconds for o in result.outcomes if o.policy == policy]
+            for policy in ("fifo", "srsf")
+        )
+        deviation = stdev(a / b for a, b in zip(srsf, fifo, strict=True))
+        width = compare(result, "fifo")[1].ratios["average_jct_seconds"].half_width
+        assert width == pytest.approx(t_quantile(3) * deviation / (1 if resampled else 2))
 
 
 def test_lower_bound_is_below_every_policy() -> None:

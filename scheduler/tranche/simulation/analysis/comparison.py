@@ -22,8 +22,8 @@ class Comparison:
     figures: Mapping[str, float]
     """Means over the seeds, by the names of `Summary.as_dict`."""
     bound_seconds: float | None
-    """Mean over the seeds of the lower bound of the average JCT. None if there is none, or if the policy completed other
-    jobs than the baseline for some seed: the bound of other jobs is none for its average."""
+    """Mean over the seeds of the lower bound of the average JCT. None if there is none, or if for some seed the policy
+    completed other jobs than the baseline: the bound of other jobs is none for its average."""
     ratios: Mapping[str, Estimate]
     """Ratios to the baseline, by the names of `RATIOS`: mean over seeds of the ratio within one. Empty if no seed has
     both policies completing the same jobs."""
@@ -37,12 +37,19 @@ def compare(study: StudyResult, baseline: str) -> list[Comparison]:
     for outcome in study.outcomes:
         groups.setdefault((outcome.load, outcome.policy), []).append(outcome)
     return [
-        _compared(group, {o.seed: o for o in groups.get((load, baseline), [])}, {policy, baseline} <= {*study.seedless})
+        _compared(
+            group,
+            {outcome.seed: outcome for outcome in groups.get((load, baseline), [])},
+            seedless={policy, baseline} <= {*study.seedless},
+            resampled=study.resampled,
+        )
         for (load, policy), group in groups.items()
     ]
 
 
-def _compared(group: Sequence[Outcome], baseline: Mapping[int, Outcome], seedless: bool) -> Comparison:
+def _compared(
+    group: Sequence[Outcome], baseline: Mapping[int, Outcome], *, seedless: bool, resampled: bool
+) -> Comparison:
     figures = [outcome.summary.as_dict() for outcome in group]
     pairs = [(outcome, baseline[outcome.seed]) for outcome in group if outcome.seed in baseline]
     alike = [(ours, theirs) for ours, theirs in pairs if ours.completed == theirs.completed]
@@ -53,17 +60,17 @@ def _compared(group: Sequence[Outcome], baseline: Mapping[int, Outcome], seedles
         tuple(outcome.seed for outcome in group),
         {name: fmean(figure[name] for figure in figures) for name in figures[0]},
         fmean(bounds) if len(bounds) == len(group) else None,
-        _ratios(alike, seedless),
+        _ratios(alike, seedless=seedless, resampled=resampled),
         tuple(ours.seed for ours, theirs in pairs if ours.completed != theirs.completed),
     )
 
 
-def _ratios(pairs: Sequence[tuple[Outcome, Outcome]], seedless: bool) -> dict[str, Estimate]:
+def _ratios(pairs: Sequence[tuple[Outcome, Outcome]], *, seedless: bool, resampled: bool) -> dict[str, Estimate]:
     """Return the ratios; seeds that change nothing count as one, because a repeated figure is no evidence."""
     ratios: dict[str, Estimate] = {}
     for name in RATIOS:
         figures = [(ours.summary.as_dict()[name], theirs.summary.as_dict()[name]) for ours, theirs in pairs]
         values = [ours / theirs for ours, theirs in figures if theirs > 0]
         if values:
-            ratios[name] = estimate(values[:1] if seedless else values)
+            ratios[name] = estimate(values[:1] if seedless else values, resampled=resampled)
     return ratios

@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Mean over independent values."""
+    """Mean over values."""
 
     mean: float
     half_width: float | None
@@ -22,8 +22,14 @@ class Estimate:
         return f"{self.mean:.3f}" if self.half_width is None else f"{self.mean:.3f} ± {self.half_width:.3f}"
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: Sequence[float], *, resampled: bool = False) -> Estimate:
     """Return the mean, with the 95 % confidence interval of the mean of normal values.
+
+    Args:
+        values: Independent values, or those of resampled data.
+        resampled: Whether each value is that of data that were resampled from the same data. Then their standard
+            deviation is the standard error of the figure of these data, and more of them make it no smaller (Efron and
+            Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6, recalled).
 
     Raises:
         ValueError: there is no value.
@@ -32,8 +38,8 @@ def estimate(values: Sequence[float]) -> Estimate:
         raise ValueError("no values to take the mean of")
     if len(values) < 2:
         return Estimate(fmean(values), None, len(values))
-    width = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Estimate(fmean(values), width, len(values))
+    error = stdev(values) if resampled else stdev(values) / math.sqrt(len(values))
+    return Estimate(fmean(values), t_quantile(len(values) - 1) * error, len(values))
 
 
 @cache
