@@ -21,7 +21,10 @@ Floats = NDArray[np.float64]
 
 
 def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
-    """Return a function that draws the share of jobs completed within a time, one curve a run; log time axis."""
+    """Return a function that draws the share of jobs completed within a time, one curve a run; log time axis.
+
+    Jobs that never completed count: a run that leaves out long jobs does not look better for it.
+    """
     shown = runs[:MAX_CURVES]
 
     def draw(figure: Figure, theme: Theme) -> None:
@@ -31,14 +34,16 @@ def draw_cdf(runs: Sequence[ReportRun]) -> Callable[[Figure, Theme], None]:
         high = max(float(v[-1]) for v in values)
         for run, jct, style in zip(shown, values, lines(theme), strict=False):
             picked = np.unique(np.linspace(0, len(jct) - 1, min(len(jct), POINTS)).round().astype(int))
+            lacking = len(run.result.unfinished)
             x = np.concatenate(([jct[0]], jct[picked], [high * 1.25]))
-            y = np.concatenate(([0.0], 100 * (picked + 1) / len(jct), [100.0]))
+            y = 100 * np.concatenate(([0], picked + 1, [len(jct)])) / (len(jct) + lacking)
             axes.step(
                 x,
                 y,
                 where="post",
                 linewidth=1.8,
-                label=f"{run.label}: median {format_duration(run.summary.median_jct_seconds)}",
+                label=f"{run.label}: median {format_duration(run.summary.median_jct_seconds)}"
+                + (f", {lacking:,} never completed" if lacking else ""),
                 **style,
             )
         logarithmic_durations(axes.xaxis, low / 1.25, high * 1.25)

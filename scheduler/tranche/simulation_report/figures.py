@@ -31,7 +31,7 @@ def pictures(runs: Sequence[ReportRun], slugs: Sequence[str], formats: Sequence[
 
     completed = [run for run in runs if run.result.jobs]
     if completed:
-        caption = "How many of the jobs completed within a time; the further left, the better."
+        caption = "How many of all jobs completed within a time; the further left, the better."
         yield picture("jct-cdf", caption, draw_cdf(completed), 5.0)
         caption = "Completion time of small and large jobs; the numbers of jobs are those of the first run."
         yield picture("jct-by-size", caption, draw_sizes(completed), 5.0)

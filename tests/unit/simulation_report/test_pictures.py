@@ -44,15 +44,17 @@ def test_every_size_is_in_exactly_one_class() -> None:
     assert all(sum(first <= size <= last for first, last in classes) == 1 for size in sizes)
 
 
-def test_the_cdf_ends_at_all_jobs_and_names_every_run() -> None:
+def test_cdf_counts_jobs_that_never_completed() -> None:
     figure = Figure(layout="constrained")
     draw_cdf([report_run("fifo"), report_run("srsf")])(figure, LIGHT)
     axes = figure.axes[0]
     curves = axes.get_lines()
-    assert [curve.get_label() for curve in curves] == ["fifo: median 1 min", "srsf: median 1 min"]
+    assert [curve.get_label() for curve in curves] == [
+        f"{policy}: median 1 min, 1 never completed" for policy in ("fifo", "srsf")
+    ]
     x, y = np.array(curves[0].get_xdata()), np.array(curves[0].get_ydata())
-    assert y[-1] == 100.0
-    assert [float(y[x <= at][-1]) for at in (10.0, 60.0, 79.0)] == pytest.approx([100 / 3, 200 / 3, 200 / 3])
+    assert y[-1] == 75.0
+    assert [float(y[x <= at][-1]) for at in (10.0, 60.0, 79.0)] == pytest.approx([25.0, 50.0, 50.0])
     assert axes.get_xscale() == "log"
 
 
