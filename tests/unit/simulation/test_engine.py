@@ -63,6 +63,13 @@ def test_period_delays_job_starts_to_its_multiples_but_not_ends() -> None:
     assert (jobs["second"].started, jobs["second"].completed) == (180.0, 280.0)
 
 
+def test_timer_at_a_multiple_of_the_period_is_processed() -> None:
+    """34,961 × 22.4 is less than 783,126.4 by a rounding error: the timer was not due at that time, without end."""
+    jobs = [job("first", seconds=900_000.0), job("second", seconds=900_000.0)]
+    result = ran(jobs, policy="themis:lease=783126.4", period_seconds=22.4)
+    assert len(result.jobs) == 2
+
+
 def test_event_at_a_multiple_of_the_period_is_handled_at_once() -> None:
     jobs = by_name(ran([job("first", 60.0, seconds=60.0), job("second", 61.0)], policy="fifo", period_seconds=60.0))
     assert (jobs["first"].started, jobs["second"].started) == (60.0, 120.0)

@@ -234,7 +234,9 @@ class Simulation:
     # ---- events
 
     def _round(self, time: float) -> float:
-        return ceil(time / self.period_seconds) * self.period_seconds
+        return max(
+            time, ceil(time / self.period_seconds) * self.period_seconds
+        )  # a rounding error may be before `time`
 
     def _next_instant(self, boundary: float | None) -> float:
         """Return the time of the next event, timer or period, in seconds; the clock if events wait for a decision."""
