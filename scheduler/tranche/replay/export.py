@@ -293,6 +293,7 @@ def _past(resource: TrainingJob, job: Job) -> PastRun | None:
         or (PastUse(UNKNOWN_SITE, progress.attained_seconds),),
         preemptions=progress.preemptions,
         lost_gpu_seconds=progress.lost_batches * gpu_seconds_per_batch(progress),
+        is_foreign=False,
     )
 
 

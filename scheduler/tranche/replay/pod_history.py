@@ -67,6 +67,8 @@ class PastRun:
     """Number of its workers that were preempted, as far as it is known: jobs of other schedulers do not record it."""
     lost_gpu_seconds: float = 0.0
     """GPU-seconds of the training that was lost by preemptions and failures, as far as it is known."""
+    is_foreign: bool = True
+    """Whether another scheduler ran it."""
 
     def moved(self, first: float) -> "PastRun":
         """Return the run on a clock that starts at `first`."""

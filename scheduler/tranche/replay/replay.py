@@ -123,7 +123,7 @@ def replay(
 
 
 def _as_replayed(job: Job, past: PastRun | None, settings: ReplaySettings) -> Job:
-    if past is not None and settings.never_preempt:
+    if past is not None and past.is_foreign and settings.never_preempt:
         return replace(job, preemption=Preemption.NEVER)
     return job
 
