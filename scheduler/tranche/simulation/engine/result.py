@@ -66,6 +66,7 @@ class JobResult(NamedTuple):
     waiting_seconds: float
     """Time between submission and completion in which no worker of the job trained."""
     preemptions: int
+    """Number of its workers that were stopped for others after they had begun to train."""
     starts: int
     """Number of worker pods that were started."""
     lost_gpu_seconds: float
