@@ -172,3 +172,26 @@ def test_unreadable_job_stops_and_goes_on_when_it_is_corrected(system: System) -
         system.until(f"the condition says {reason}", lambda due=reason: planned_reason(system, "bloated") == due)  # type: ignore[misc]
     assert system.status("bloated")["progress"]["failures"] == 0
     system.delete("bloated")
+
+
+def test_job_with_a_value_of_newer_definitions_is_named(system: System) -> None:
+    """The definitions may be newer than the programs, as while the programs are rolled back."""
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.tranche.dev"
+    fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/preemption/properties/policy/enum"
+    path = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/late"
+    system.submit("late", suspend=True)
+    system.until("it is planned", lambda: system.status("late").get("plan"))
+
+    def has_policy(policy: str, **spec: bool) -> bool:
+        body = {"spec": {"preemption": {"policy": policy}, **spec}}
+        return system.cluster.request("PATCH", path, body, "application/merge-patch+json")[0] == 200
+
+    added = [{"op": "add", "path": f"{fields}/-", "value": "AtNight"}]
+    assert system.cluster.request("PATCH", definition, added, "application/json-patch+json")[0] == 200
+    system.until("the API server accepts the value", lambda: has_policy("AtNight"))
+    system.until("the condition names it", lambda: planned_reason(system, "late") == "InvalidSpec")
+    assert has_policy("Never", suspend=False)
+    system.until_phase("late", "Succeeded")
+    removed = [{"op": "remove", "path": f"{fields}/3"}]
+    assert system.cluster.request("PATCH", definition, removed, "application/json-patch+json")[0] == 200
+    system.delete("late")

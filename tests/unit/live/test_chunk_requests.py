@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from support.live_controller import noted, reported, resource, taken_over, written
+from support.live_controller import condition_alone, noted, reported, resource, taken_over, written
 from tranche.live import chunk_requests
 from tranche.live.controller import Controller
+from tranche.live.informers import Informers
 from tranche.model import ChunkGrant, ChunkRequest
 from tranche.planner import Event, Instruction
 
@@ -139,6 +141,25 @@ def test_workers_of_a_job_that_cannot_be_read_are_not_stopped() -> None:
         assert await controller.chunk_requests.ask(request()) is None
         del controller.watches.jobs.store[KEY]
         assert await controller.chunk_requests.ask(request()) is None
+
+    asyncio.run(scenario())
+
+
+def test_workers_of_a_job_with_an_unknown_value_are_not_stopped() -> None:
+    """The planner of an earlier release may lead while the report API of the next one knows the value."""
+
+    async def scenario() -> None:
+        made = resource("cats").model_dump(mode="json", by_alias=True)
+        made["spec"]["preemption"]["policy"] = "AtNight"
+        found = Informers(None).jobs._decode(msgspec.json.encode(made))  # type: ignore[arg-type]
+        controller = await taken_over(found, policy="chunk")
+        assert KEY not in controller.planner.cluster.jobs
+        with pytest.raises(TimeoutError):
+            await controller.chunk_requests.ask(request())
+        (condition,) = condition_alone(controller, "cats")["conditions"]
+        assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
+        assert "spec.preemption.policy" in condition["message"]
+        assert controller.metrics.registry.get_sample_value("tranche_errors_total", {"kind": "object"}) == 1
 
     asyncio.run(scenario())
 

@@ -11,6 +11,7 @@ from typing import Any
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.fields import MAX_SITES, MAX_UNPLACED_MESSAGE, MAX_UNPLACED_NODES
+from tranche.kube.api.job_decoder import UnreadableJob
 from tranche.kube.api.names import (
     CONDITION_CLAIMS_LIMITED,
     CONDITION_INVALID_TEMPLATE,
@@ -86,8 +87,11 @@ def to_job(resource: TrainingJob, gpu_resources: GpuResources = GPU_RESOURCES) -
     """Convert a TrainingJob to a planner job.
 
     Raises:
-        ValueError: a quantity, duration or template that the API server accepted cannot be read, or is too large.
+        ValueError: a quantity, duration, template or other value that the API server accepted cannot be read, or is too
+            large.
     """
+    if isinstance(resource, UnreadableJob):
+        raise ValueError(resource.problem)
     check_sizes(resource)
     spec, data = resource.spec, resource.spec.data
     chunks = data.chunks if data else spec.workers.max_replicas
