@@ -283,13 +283,14 @@ class Controller:
             self._inherited.discard(old.metadata.uid)
             self._being_written.pop(key, None)
         invalid = self._is_invalid(new)
-        if key in self.planner.cluster.jobs and (invalid or plan_fence.wrote_late(old, new, self.term)):
+        is_late = key in self.planner.cluster.jobs and plan_fence.wrote_late(old, new, self.term)
+        if is_late or (invalid and key in self.planner.cluster.jobs):
             self._forget_unpublished(key)
-            self.handle(JobRemoved(key))
+            self.handle(JobRemoved(key, stays=is_late and not invalid))
         if not invalid:
             before = old if key in self.planner.cluster.jobs else None
             for event in self._translator.guarded(new, self._translator.events_of("jobs", key, before, new)):
-                self.handle(event)
+                self.handle(event._replace(returns=is_late) if isinstance(event, JobSubmitted) else event)
         if _is_user_change(old, new):
             self._estimates.job_changed(key)
             self._forecasts.skip_quiet_time()

@@ -282,7 +282,7 @@ class DecisionLog:
             case JobChanged(job=job) if self._generations.get(job.key, job.generation) != job.generation:
                 self._generations[job.key] = job.generation
                 _write(job.key, "changed", f"is planned by generation {job.generation}", "its specification changed")
-            case JobRemoved(job=key) if key in self._phases:
+            case JobRemoved(job=key, stays=False) if key in self._phases:
                 self._forget(key, now)
                 phase = self._phases.pop(key)
                 if phase not in (JobPhase.FINISHED, JobPhase.FAILED):

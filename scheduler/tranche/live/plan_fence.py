@@ -43,7 +43,8 @@ def check(resource: TrainingJob | None, term: int, revision: int) -> None:
 def wrote_late(old: TrainingJob | None, new: TrainingJob | None, term: int) -> bool:
     """Return whether an earlier planner wrote the job's plan after this planner had read it."""
     after = _stamp(new)
-    return old is not None and 0 < after[0] < term and after != _stamp(old)
+    is_same = old is not None and new is not None and old.metadata.uid == new.metadata.uid
+    return is_same and 0 < after[0] < term and after != _stamp(old)
 
 
 def precondition(resource: TrainingJob, term: int, *, is_inherited: bool) -> str | None:

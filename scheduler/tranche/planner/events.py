@@ -22,6 +22,8 @@ class JobSubmitted(NamedTuple):
     """Attempts of all roles whose pods have not started and are from an earlier template."""
     former_attempts: int = 0
     """Highest attempt of the pods that still stop of a deleted job of the same name; 0 if there are none."""
+    returns: bool = False
+    """Whether the planner had this job until now (`JobRemoved.stays`), so that its use is in the totals."""
 
 
 class JobChanged(NamedTuple):
@@ -44,9 +46,11 @@ class JobFailed(NamedTuple):
 
 
 class JobRemoved(NamedTuple):
-    """The job was deleted, or has ended and has no pods."""
+    """The job was deleted, or has ended and has no pods, or another plan replaces that of this planner."""
 
     job: str
+    stays: bool = False
+    """Whether the job is submitted again at once, with the other plan: its pods continue."""
 
 
 class NodeChanged(NamedTuple):

@@ -11,6 +11,7 @@ from support.live_controller import NOW, condition_alone, reported, resource, ta
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import TrainingJob
 from tranche.live import plan_fence
+from tranche.planner import WorkerEnded
 
 
 def planned(term: int, revision: int, **plan: Any) -> dict[str, Any]:
@@ -113,6 +114,34 @@ def test_workers_of_a_plan_adopted_late_are_known_to_train(policy: str, cause: s
     spec = msgspec.structs.replace(node.spec, unschedulable=True)
     reported(controller, "nodes", "n1", msgspec.structs.replace(node, spec=spec))
     assert not run.closing
+
+
+def test_plan_adopted_late_counts_no_gpu_time_twice() -> None:
+    opened = datetime.fromtimestamp(NOW - 3600.0, UTC).isoformat()
+    window = {"index": 0, "attempt": 7, "site": "default", "node": "n1", "chunks": [1], "start": opened}
+    used = {"attainedSeconds": 500.0, "sites": [{"site": "default", "gpuSeconds": 500}]}
+    plans = [planned(1, revision, attempts=7, workers=[window]) for revision in (9, 10)]
+    before, late = (resource("a", plan=plan, progress=used) for plan in plans)
+    controller = asyncio.run(taken_over(before, term=2, policy="chunk:fair=1"))
+    reported(controller, "pods", "default/a-worker-0-7", running_pod(7))
+    recent = controller.planner.cluster.shares.recent("default", NOW)
+    assert recent > 0
+    reported(controller, "jobs", "default/a", late)
+    assert controller.planner.cluster.shares.recent("default", NOW) == pytest.approx(recent)
+    controller.handle(WorkerEnded("default/a", 7, "Succeeded", NOW))
+    value = controller.metrics.registry.get_sample_value
+    assert value("tranche_namespace_gpu_seconds_total", {"namespace": "default"}) == 3600
+    assert value("tranche_namespace_trained_gpu_seconds_total", {"namespace": "default"}) == 60
+
+
+def test_plan_adopted_late_is_no_failed_preemption() -> None:
+    """Five of them would keep the namespace from preempting for an hour."""
+    controller = asyncio.run(taken_over(resource("a", plan=planned(1, 9)), term=2, policy="chunk"))
+    cluster = controller.planner.cluster
+    cluster.jobs["default/a"].placement.preempted_at = NOW
+    reported(controller, "jobs", "default/a", resource("a", plan=planned(1, 10)))
+    assert "default/a" in cluster.jobs
+    assert cluster.failed_preemptions.times == {}
 
 
 def test_first_plan_of_a_term_is_bound_to_the_version_it_read() -> None:

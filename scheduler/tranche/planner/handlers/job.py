@@ -81,7 +81,8 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     state.unplannable = objection(context.policy, job)
     if event.progress is not None:
         progress_ledger.restore(state, event.progress)
-        cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
+        if not event.returns:
+            cluster.shares.restore(job.tenant, state.counted_gpu_seconds, job.submitted, now)
     if state.finished and not (event.plan is not None and any(one.is_chief for one in event.plan.servers)):
         learning.record_completion(context, state)
     else:
@@ -313,8 +314,9 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     state = context.cluster.jobs.get(key)
     if state is None:
         return
-    site_accounting.count_removal(context.cluster, state, context.now)
-    abandon_preemption(context, state, "deleted before its pods had started")
+    if not event.stays:
+        site_accounting.count_removal(context.cluster, state, context.now)
+        abandon_preemption(context, state, "deleted before its pods had started")
     for run in list(state.runs.values()):
         end_window(context, state, run)
     if not state.finished:
