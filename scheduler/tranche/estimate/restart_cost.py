@@ -6,6 +6,8 @@ pods of a hostile one may start and stop as slowly as it likes.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median_low
 
@@ -13,6 +15,8 @@ LEARNING_RATE = 0.25
 """Weight of a new measurement against the earlier ones."""
 MAX_SECONDS = 600.0
 """Largest measurement that counts for other jobs."""
+MAX_NAMESPACES = 1000
+"""Number of namespaces whose means are kept: those that measured most recently."""
 
 
 @dataclass(slots=True)
@@ -20,25 +24,35 @@ class _NamespaceMeans:
     """Mean measurement of each namespace, and the value for jobs without measurements of their own."""
 
     seconds: float | None = None
-    """Lower median over the namespaces; None while too few have measurements."""
+    """Lower median over the namespaces with jobs, or over all while too few of these have measurements; None while all
+    are too few."""
     _recalled: float | None = None
     _means: dict[str, float] = field(default_factory=dict)
 
     def recall(self, seconds: float | None) -> None:
         self.seconds = self._recalled = None if seconds is None else min(seconds, MAX_SECONDS)
 
-    def add(self, namespace: str, seconds: float, namespaces: int) -> None:
+    def add(self, namespace: str, seconds: float, present: Collection[str]) -> None:
         """Count a measurement; the value changes only with the mean of its namespace."""
-        before = self._means.get(namespace)
+        before = self._means.pop(namespace, None)
         mean = _mean(self._recalled if before is None else before, min(seconds, MAX_SECONDS))
+        self._means[namespace] = mean
+        if len(self._means) > MAX_NAMESPACES:
+            del self._means[next(iter(self._means))]
         if mean != before:
-            self._means[namespace] = mean
-            self.settle(namespaces)
+            self.settle(present)
 
-    def settle(self, namespaces: int) -> None:
-        """Compute the value; if the cluster has jobs of several namespaces, two of them must have measurements."""
-        enough = len(self._means) >= max(1, min(2, namespaces))
-        self.seconds = median_low(self._means.values()) if enough else self._recalled
+    def settle(self, present: Collection[str]) -> None:
+        """Compute the value from the namespaces with jobs; if these are several, two must have measurements.
+
+        Namespaces whose jobs are gone count only while these are too few, since their measurements may be years old.
+        """
+        for among in (present, {*present, *self._means}):
+            means = [self._means[namespace] for namespace in among if namespace in self._means]
+            if len(means) >= max(1, min(2, len(among))):
+                self.seconds = median_low(means)
+                return
+        self.seconds = self._recalled
 
 
 class CommonRestarts:
@@ -46,7 +60,8 @@ class CommonRestarts:
 
     def __init__(self) -> None:
         self._start, self._save = _NamespaceMeans(), _NamespaceMeans()
-        self._namespaces: set[str] = set()
+        self._jobs: Counter[str] = Counter()
+        """Number of jobs by namespace."""
 
     @property
     def start_seconds(self) -> float | None:
@@ -65,19 +80,29 @@ class CommonRestarts:
 
     def of_job(self, namespace: str) -> Restarts:
         """Return the restart cost of a new job, which counts for its namespace."""
-        if namespace not in self._namespaces:
-            self._namespaces.add(namespace)
-            for means in (self._start, self._save):
-                means.settle(len(self._namespaces))
+        self._jobs[namespace] += 1
+        if self._jobs[namespace] == 1:
+            self._settle()
         return Restarts(self, namespace)
+
+    def forget_job(self, namespace: str) -> None:
+        """Count one job less in a namespace."""
+        self._jobs[namespace] -= 1
+        if not self._jobs[namespace]:
+            del self._jobs[namespace]
+            self._settle()
+
+    def _settle(self) -> None:
+        for means in (self._start, self._save):
+            means.settle(self._jobs)
 
     def started(self, namespace: str, seconds: float) -> None:
         """Record a start of a worker of the namespace."""
-        self._start.add(namespace, seconds, len(self._namespaces))
+        self._start.add(namespace, seconds, self._jobs)
 
     def saved(self, namespace: str, seconds: float) -> None:
         """Record a stop of a worker of the namespace."""
-        self._save.add(namespace, seconds, len(self._namespaces))
+        self._save.add(namespace, seconds, self._jobs)
 
 
 @dataclass(slots=True)

@@ -157,6 +157,9 @@ class SpeedModel:
         """Forget a job that has ended."""
         self.jobs.pop(job, None)
         self.places.pop(job, None)
+        for evidence in (self.evidence, self.kind_evidence):
+            if evidence is not None:
+                evidence.forget_job(job)
 
     def forget_node(self, node: str) -> None:
         """Forget a node that was removed."""

@@ -118,6 +118,19 @@ def test_single_tenant_learns_from_its_own_jobs() -> None:
     assert speeds.node_factor("slow") == pytest.approx(1.7, rel=0.1)
 
 
+def test_namespace_that_left_keeps_no_other_from_learning() -> None:
+    """Such as that of one test job: the only tenant since then would learn nothing about nodes any more."""
+    speeds = guarded()
+    for node in ("a", "a", "gone"):
+        speeds.observe("once/test", "", "edge", node, 1.0, 1000.0)
+    speeds.forget_node("gone")
+    speeds.forget_job("once/test")
+    for number in range(20):
+        for node, pace in (("a", 1.0), ("a", 1.0), ("slow", 1.7)):
+            speeds.observe(f"team/{number}", "", "edge", node, pace, 1000.0)
+    assert speeds.node_factor("slow") == pytest.approx(1.7, rel=0.1)
+
+
 def test_factor_of_an_earlier_version_is_bounded() -> None:
     speeds = guarded()
     speeds.recall_node("n1", 14.6)

@@ -7,7 +7,17 @@ import pytest
 from support.builders import job, node, of_type, planner, worker
 from tranche.estimate.restart_cost import MAX_SECONDS
 from tranche.model.tenancy import ClaimLimits, Tenancy
-from tranche.planner import CloseWindow, JobChanged, JobSubmitted, OpenWindow, Planner, Tick, WorkerEnded, WorkerStarted
+from tranche.planner import (
+    CloseWindow,
+    JobChanged,
+    JobRemoved,
+    JobSubmitted,
+    OpenWindow,
+    Planner,
+    Tick,
+    WorkerEnded,
+    WorkerStarted,
+)
 from tranche.planner.learned_state import LearnedState, learned_state_of, recall
 from tranche.planner.scheduling.windows import MAX_CHUNKS
 from tranche.state.job import JobState
@@ -168,6 +178,22 @@ def test_restart_cost_of_others_is_a_bounded_lower_median() -> None:
     assert p.cluster.restarts.start_seconds == MAX_SECONDS
     start(p, untold("x", 4e4, key="d/x"), 20.0)
     assert p.cluster.restarts.start_seconds == 30.0
+
+
+def test_namespaces_without_jobs_decide_no_restart_cost() -> None:
+    """Such as those of users who have left: their pods may have started faster or slower than those of today."""
+    p, at = planner("chunk", [node("n1", gpus=8)]), 0.0
+    for number in range(20):
+        start(p, untold("x", at, key=f"old-{number}/x"), 300.0)
+        p.handle(JobRemoved(f"old-{number}/x"), at := at + 1000.0)
+    restarts = p.cluster.restarts
+    assert restarts.start_seconds == 300.0, "no others are known"
+    for namespace in ("a", "b"):
+        start(p, untold("x", at := at + 1000.0, key=f"{namespace}/x"), 10.0)
+    assert restarts.start_seconds == 10.0
+    p.handle(JobRemoved("a/x"), at + 1000.0)
+    start(p, untold("y", at + 2000.0, key="b/y"), 10.0)
+    assert restarts.start_seconds == 10.0, "one namespace with jobs suffices if there is no other"
 
 
 def test_progress_includes_restart_cost() -> None:

@@ -332,4 +332,5 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
         context.queue.forget(key)
     context.timers.change(None, key)
     context.cluster.speed_model.forget_job(key)
+    context.cluster.restarts.forget_job(state.job.namespace)
     context.work.unhosted.discard(key)
