@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from support.live_controller import NOW, Stopwatch, condition_alone, noted, reported, resource, taken_over, written
-from tranche.kube.api.core_types import NodeObject, NodeStatus, Pod, QuotaObject
+from tranche.kube.api.core_types import NodeObject, NodeStatus, NodeTaint, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
 from tranche.live.controller import TIMEOUT_SHARE, Controller
@@ -90,6 +90,25 @@ def test_workers_of_an_unreadable_edit_stop_until_corrected() -> None:
     reported(controller, "jobs", "default/a", edited(job, 3))
     plan = written(controller, "a")["plan"]
     assert (plan["observedGeneration"], len(plan["workers"])) == (3, 2)
+
+
+def test_soft_taint_of_an_autoscaler_readmits_no_node() -> None:
+    """Cluster Autoscaler gives nodes that are idle such a taint, and removes it again, every few minutes."""
+    controller = asyncio.run(taken_over(resource("a"), nodes=3, policy="chunk"))
+    state, cluster = controller.planner.cluster.jobs["default/a"], controller.planner.cluster
+    run = state.runs[1]
+    controller.handle(WorkerStarted("default/a", 1, NOW))
+    controller.handle(WorkerEnded("default/a", 1, "Failed", NOW))
+    assert set(state.excluded_nodes) == {run.window.node}
+    state.placement.paused_until, state.placement.failed_preemptions = NOW + 3600.0, 1
+    before, node = cluster.epoch, controller.watches.nodes.store[run.window.node or ""]
+    soft = NodeTaint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule", "1800000000")
+    for taints in ([soft], []):
+        spec = msgspec.structs.replace(node.spec, taints=taints)
+        reported(controller, "nodes", node.metadata.name, msgspec.structs.replace(node, spec=spec))
+    assert set(state.excluded_nodes) == {run.window.node}
+    assert state.placement.paused_until == NOW + 3600.0
+    assert cluster.epoch == before, "no decision is made about it"
 
 
 def test_rejected_status_releases_capacity_for_other_jobs() -> None:

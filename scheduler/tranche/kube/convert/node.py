@@ -39,7 +39,8 @@ def node_of(observed: NodeObject, site: str, foreign: Resources, gpu_resources: 
             if name not in ("cpu", "memory", "pods", *gpu_resources)
         },
         labels=observed.metadata.labels,
-        taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints),
+        # The others keep no pod away, and Cluster Autoscaler adds and removes them every few minutes at idle nodes.
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in observed.spec.taints if t.effect != "PreferNoSchedule"),
         unschedulable=observed.spec.unschedulable,
         ready=observed.ready,
         uid=observed.metadata.uid,
