@@ -56,15 +56,17 @@ class ChunkRequestQueue:
     async def ask(self, request: ChunkRequest) -> ChunkGrant | None:
         """Return the next chunks for the worker; None if its attempt has ended.
 
-        A worker whose attempt has ended exits without saving. The workers of a job that exists and that the planner
-        does not know, because it cannot read its specification after a rollback, have to ask again.
+        A worker whose attempt has ended exits without saving. The workers of a job that the planner does not know have
+        to ask again: it cannot read the job after a rollback, or the watch of a new leader does not show it yet. The
+        report API, which has a watch of its own, refuses requests of workers whose job is gone.
 
         Raises:
             TimeoutError: the plan with the grant could not be written in time, or the planner does not know the job.
         """
         known = self._planner.cluster.jobs.get(request.job)
         state = known if known is not None and request.is_of(known.job) else None
-        if state is None and not is_job_over(self._jobs.get(request.job)):
+        resource = self._jobs.get(request.job)
+        if state is None and (resource is None or not is_job_over(resource)):
             raise TimeoutError(f"the planner does not know job {request.job}")
         if state is None or request.attempt not in state.runs:
             return None

@@ -139,8 +139,17 @@ def test_workers_of_a_job_that_cannot_be_read_are_not_stopped() -> None:
         ended = made.model_copy(update={"status": made.status.model_copy(update={"phase": "Failed"})})
         controller.watches.jobs.store[KEY] = ended
         assert await controller.chunk_requests.ask(request()) is None
-        del controller.watches.jobs.store[KEY]
-        assert await controller.chunk_requests.ask(request()) is None
+
+    asyncio.run(scenario())
+
+
+def test_workers_of_a_job_that_no_watch_shows_are_not_stopped() -> None:
+    """Such as that of a new leader whose watch is behind; the earlier one has planned the job."""
+
+    async def scenario() -> None:
+        controller = await taken_over(policy="chunk")
+        with pytest.raises(TimeoutError):
+            await controller.chunk_requests.ask(request())
 
     asyncio.run(scenario())
 
