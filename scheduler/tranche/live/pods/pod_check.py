@@ -10,12 +10,22 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tranche.kube.api.core_types import Pod
+import msgspec
+
+from tranche.kube.api.core_types import Metadata, Narrow, Pod
 from tranche.kube.client.client import ApiClient, ApiError
-from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_identity import owner_uid
 
 logger = logging.getLogger(__name__)
+
+
+class _Found(Narrow, frozen=True):
+    """A pod. The rest of it may be unreadable, since a kubelet writes its status."""
+
+    metadata: Metadata
+
+
+_FOUND = msgspec.json.Decoder(_Found)
 
 
 class Question(NamedTuple):
@@ -76,7 +86,7 @@ class PodChecker:
             question = await self._questions.get()
             try:
                 is_confirmed = await self._ask(question)
-            except ApiError as error:
+            except (ApiError, msgspec.DecodeError) as error:  # an answer may be that of a proxy
                 logger.warning("pod %s/%s: cannot check its state: %s", *question[:2], error)
                 is_confirmed = False
             self._asked.remove(question)
@@ -87,7 +97,7 @@ class PodChecker:
     async def _ask(self, question: Question) -> bool:
         try:
             path = f"/api/v1/namespaces/{question.namespace}/pods/{question.name}"
-            found = decode_pod(await self._client.get(path)).metadata
+            found = _FOUND.decode(await self._client.get(path)).metadata
         except ApiError as error:
             if error.status != 404:
                 raise
