@@ -195,3 +195,31 @@ def test_job_with_a_value_of_newer_definitions_is_named(system: System) -> None:
     removed = [{"op": "remove", "path": f"{fields}/3"}]
     assert system.cluster.request("PATCH", definition, removed, "application/json-patch+json")[0] == 200
     system.delete("late")
+
+
+def test_status_that_older_definitions_do_not_know_is_refused(system: System) -> None:
+    """The plan of the job could never be written, so that it must hold no GPUs, and the condition must say why."""
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.tranche.dev"
+    schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/plan/properties"
+    job, patch = "/apis/tranche.dev/v1alpha1/namespaces/default/trainingjobs/served", "application/json-patch+json"
+    spec = {"containers": [{"name": "s", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
+    system.submit("served", seconds=60.0, suspend=True, parameterServers={"template": {"spec": spec}})
+    system.until("it is planned", lambda: system.status("served").get("plan"))
+    versions = system.cluster.request("GET", definition)[1]["spec"]["versions"]
+    plan = versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["plan"]
+    removed = [{"op": "remove", "path": f"{schema}/parameterServers"}]
+    assert system.cluster.request("PATCH", definition, removed, patch)[0] == 200
+
+    def is_known() -> bool:
+        status = {"plan": system.status("served")["plan"] | {"parameterServers": []}}
+        body = {"apiVersion": "tranche.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "served"}}
+        path = f"{job}/status?fieldManager=test&force=true&dryRun=All"
+        return system.cluster.request("PATCH", path, body | {"status": status}, "application/apply-patch+yaml")[0] < 300
+
+    system.until("the API server does not know the field", lambda: not is_known())
+    system.change("served", {"suspend": False})
+    system.until("the condition says so", lambda: planned_reason(system, "served") == "StatusRejected")
+    added = [{"op": "add", "path": f"{schema}/parameterServers", "value": plan["properties"]["parameterServers"]}]
+    assert system.cluster.request("PATCH", definition, added, patch)[0] == 200
+    system.until("the API server knows the field", is_known)
+    system.delete("served")

@@ -42,9 +42,14 @@ class Unreachable(ApiError):  # noqa: N818 (says what happened, like ConnectionR
 
 
 _REJECTED_STATUSES = frozenset({400, 403, 413, 422})
-_REJECTED_TEXTS = ("request is too large", "failed calling webhook", "denied the request")
-"""Fragments of messages about one object that the API server sends with status 500: the object exceeds etcd's limit, or
-an admission webhook for it does not respond or denies it."""
+_REJECTED_TEXTS = (
+    "request is too large",
+    "failed calling webhook",
+    "denied the request",
+    "field not declared in schema",
+)
+"""Fragments of messages about one object that the API server sends with status 500: the object exceeds etcd's limit, an
+admission webhook for it does not respond or denies it, or it has a field that an older CRD does not have."""
 _NO_RIGHTS_TEXT = "cannot patch resource"
 """Fragment of the message that RBAC forbids the request: this concerns all objects, while an installation changes."""
 
