@@ -3,7 +3,7 @@
 import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
-from tranche.model import AttemptRecord, ChunkRequest, Job, PodOutcome
+from tranche.model import AttemptRecord, ChunkRequest, Job, PodOutcome, Report
 from tranche.model.attempt_record import KEPT_ATTEMPTS, unpack
 from tranche.planner import (
     ChiefEnded,
@@ -16,6 +16,7 @@ from tranche.planner import (
     ParameterServerEnded,
     Planner,
     PodStartFailed,
+    ProgressReported,
     WorkerEnded,
     WorkerRejected,
     WorkerStarted,
@@ -205,6 +206,17 @@ def test_worker_that_ended_in_an_outage_counts_its_run_time(
     progress = p.progress_of("default/many")
     assert progress.records[-1].ended == ended
     assert progress.attained_gpu_seconds == sum(one.trained_gpu_seconds for one in progress.sites) == ended - 10.0
+
+
+def test_end_after_a_clock_was_set_back_counts_to_last_report() -> None:
+    """The kubelet says that the container ran for a minute, since NTP has set the clock of its node back by an hour."""
+    p, one = planner("chunk", [node("n1")]), job("a", seconds=3600.0)
+    p.handle(JobSubmitted(one), 0.0)
+    p.handle(WorkerStarted(KEY, 1, 10.0), 10.0)
+    p.handle(ProgressReported(Report(KEY, 1, {0: 99.0}, {0: 99.0}), 3655.0), 3655.0)
+    p.handle(WorkerEnded(KEY, 1, "Succeeded", 3660.0, ran=60.0), 3660.0)
+    assert p.progress_of(KEY).records[-1].ended == 3660.0
+    assert sum(used.trained_gpu_seconds for used in p.progress_of(KEY).sites) == 3650.0
 
 
 def test_outage_after_the_end_of_a_worker_teaches_no_speed() -> None:

@@ -146,11 +146,11 @@ def _dated(run: TrackedWindow, event: WorkerEnded) -> WorkerEnded:
     """Return the end of a worker with the time when it ended, if the planner sees it much later.
 
     No planner led then, or the node was cut off. The time for which the container ran does not depend on the clock of
-    its node.
+    its node, unless that was set meanwhile: it has not ended before a report that showed progress.
     """
-    if event.ran is None or run.started is None or run.pod_started is None:
+    if event.ran is None or run.since is None or run.pod_started is None:
         return event
-    ended = max(run.started, run.pod_started + event.ran)
+    ended = max(run.since, run.pod_started + event.ran)
     return event._replace(at=ended) if ended < event.at - LATE_SECONDS else event
 
 
