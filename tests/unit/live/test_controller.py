@@ -313,7 +313,8 @@ def test_controller_checks_unseen_closing_pods_after_half_second() -> None:
     questions = controller._checks._asked
     names = {f"long-worker-{run.window.index}-{run.window.attempt}" for run in runs.values()}
     assert questions == {Question("default", name, "long") for name in names}
-    controller._checks._confirmed.update({one[:2]: one for one in questions})  # what it answers: there are none
+    there_are_none = dict.fromkeys(questions, controller._checks._clock())
+    controller._checks._confirmed.update(there_are_none)
     controller._look_for_timeouts()
     controller.step()
     assert not runs

@@ -27,6 +27,25 @@ class Answers:
         raise ApiError(404, "NotFound", 'pods "a-worker-0-1" not found')
 
 
+def test_confirmation_that_is_not_used_at_once_is_void() -> None:
+    """Such as one for a pod whose time does not count while kube-scheduler is silent. It may run when that ends."""
+
+    async def scenario() -> list[bool]:
+        now, confirmed, found = 0.0, asyncio.Event(), []
+        checker = PodChecker(Answers(), confirmed.set, lambda: now)  # type: ignore[arg-type]
+        running = asyncio.create_task(checker.run())
+        for later in (60.0, 1.0, 0.0):
+            found.append(checker.confirmed_absent("default", "a-worker-0-1", "uid-a"))
+            if not found[-1]:
+                confirmed.clear()
+                await confirmed.wait()
+            now += later
+        running.cancel()
+        return found
+
+    assert asyncio.run(scenario()) == [False, False, True]
+
+
 @pytest.mark.parametrize("answer", [UNREADABLE, b"<html>"])
 def test_answer_that_is_no_readable_pod_ends_no_checks(answer: bytes) -> None:
     async def scenario() -> None:

@@ -7,6 +7,7 @@ trained, and one that looks as if it waited for a node may train.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ class _Found(Narrow, frozen=True):
 
 
 _FOUND = msgspec.json.Decoder(_Found)
+CONFIRMED_SECONDS = 10.0
+"""Time for which a confirmation counts. It may not be needed at once, as while kube-scheduler is silent, and the pod
+may have changed until it is."""
 
 
 class Question(NamedTuple):
@@ -41,19 +45,23 @@ class Question(NamedTuple):
 class PodChecker:
     """Queue of pods to check, and those that the API server has confirmed."""
 
-    def __init__(self, client: ApiClient, answered: Callable[[], None]) -> None:
+    def __init__(
+        self, client: ApiClient, answered: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Send no request before `run`.
 
         Args:
             client: Client of the API server.
             answered: Called when the API server has confirmed what the watch shows of a pod.
+            clock: Monotonic seconds.
         """
         self._client = client
         self._answered = answered
+        self._clock = clock
         self._questions: asyncio.Queue[Question] = asyncio.Queue()
         self._asked: set[Question] = set()
-        self._confirmed: dict[tuple[str, str], Question] = {}
-        """Last confirmed question by namespace and name of the pod."""
+        self._confirmed: dict[Question, float] = {}
+        """Times of the requests that have confirmed questions, in that order."""
 
     def confirmed_absent(self, namespace: str, name: str, job_uid: str) -> bool:
         """Return whether the API server has confirmed that the job has no pod of that name; if not, queue a check.
@@ -72,8 +80,7 @@ class PodChecker:
         return self._is_confirmed(Question(metadata.namespace, metadata.name, uid, metadata.resource_version))
 
     def _is_confirmed(self, question: Question) -> bool:
-        if self._confirmed.get(question[:2]) == question:
-            del self._confirmed[question[:2]]
+        if self._clock() - self._confirmed.pop(question, float("-inf")) < CONFIRMED_SECONDS:
             return True
         if question not in self._asked:
             self._asked.add(question)
@@ -83,7 +90,7 @@ class PodChecker:
     async def run(self) -> None:
         """Run the checks forever; one that fails or confirms nothing is queued again when it is needed again."""
         while True:
-            question = await self._questions.get()
+            question, began = await self._questions.get(), self._clock()
             try:
                 is_confirmed = await self._ask(question)
             except (ApiError, msgspec.DecodeError) as error:  # an answer may be that of a proxy
@@ -91,7 +98,8 @@ class PodChecker:
                 is_confirmed = False
             self._asked.remove(question)
             if is_confirmed:
-                self._confirmed[question[:2]] = question
+                self._confirmed = {one: at for one, at in self._confirmed.items() if began - at < CONFIRMED_SECONDS}
+                self._confirmed[question] = began
                 self._answered()
 
     async def _ask(self, question: Question) -> bool:
