@@ -4,6 +4,7 @@ The size of the data is what the job declares, and a copy takes as long as its p
 factor. It counts for its own namespace. For others, several namespaces have to agree.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import log
@@ -13,6 +14,8 @@ LEARNING_RATE = 0.3
 MAX_LOG_CORRECTION = log(1000.0)
 """Largest absolute logarithm of a correction of a link's declared time: without a limit, one jump of the clock could
 make a link unusable permanently."""
+MAX_NAMESPACES = 1000
+"""Number of namespaces whose corrections of a link are kept: those that measured most recently."""
 Ends = tuple[str, str]
 """Source site and destination site."""
 
@@ -26,7 +29,8 @@ class LinkCorrections:
     _own: dict[Ends, dict[str, float]] = field(default_factory=dict)
     """By link and namespace."""
     _recalled: dict[Ends, float] = field(default_factory=dict)
-    _namespaces: set[str] = field(default_factory=set)
+    _jobs: Counter[str] = field(default_factory=Counter)
+    """Number of jobs by namespace."""
 
     def of(self, ends: Ends, namespace: str) -> float:
         """Return the correction for a namespace; 0 if nothing is known."""
@@ -42,20 +46,27 @@ class LinkCorrections:
                 if correction != self.common.get(ends):
                     yield ends, namespace, correction
 
-    def expect(self, namespace: str) -> None:
-        """Note that the cluster has jobs of this namespace: measurements of one do not decide for two."""
-        if namespace not in self._namespaces:
-            self._namespaces.add(namespace)
-            for ends in self._own:
-                self._settle(ends)
+    def expect_job(self, namespace: str) -> None:
+        """Count one more job of a namespace: the measurements of one namespace do not decide for two."""
+        self._jobs[namespace] += 1
+        if self._jobs[namespace] == 1:
+            self._settle_all()
+
+    def forget_job(self, namespace: str) -> None:
+        """Count one job less of a namespace."""
+        self._jobs[namespace] -= 1
+        if not self._jobs[namespace]:
+            del self._jobs[namespace]
+            self._settle_all()
 
     def add(self, ends: Ends, namespace: str, logarithm: float) -> None:
         """Count a measurement of a namespace."""
         own = self._own.setdefault(ends, {})
-        before = own.get(namespace, self.common.get(ends))
+        before = own.pop(namespace, self.common.get(ends))
         measured = max(-MAX_LOG_CORRECTION, min(MAX_LOG_CORRECTION, logarithm))
         own[namespace] = measured if before is None else before + LEARNING_RATE * (measured - before)
-        self._namespaces.add(namespace)
+        if len(own) > MAX_NAMESPACES:
+            del own[next(iter(own))]
         self._settle(ends)
 
     def recall(self, ends: Ends, namespace: str, correction: float) -> None:
@@ -74,13 +85,23 @@ class LinkCorrections:
         """Return the links with measurements."""
         return {*self.common, *self._own}
 
+    def _settle_all(self) -> None:
+        for ends in self._own:
+            self._settle(ends)
+
     def _settle(self, ends: Ends) -> None:
-        """Compute the common correction: the median over the namespaces, and of two middle ones that nearer to 0."""
-        ranked = sorted(self._own[ends].values())
-        if len(ranked) >= min(2, len(self._namespaces)):
-            middle = len(ranked) // 2
-            self.common[ends] = min(ranked[(len(ranked) - 1) // 2 : middle + 1], key=abs)
-        elif ends in self._recalled:
+        """Compute the common correction: the median over the namespaces, and of two middle ones that nearer to 0.
+
+        Namespaces whose jobs are gone count only while too few of those with jobs have measured the link.
+        """
+        own = self._own[ends]
+        for among in (self._jobs.keys(), self._jobs.keys() | own.keys()):
+            ranked = sorted(own[namespace] for namespace in among if namespace in own)
+            if len(ranked) >= max(1, min(2, len(among))):
+                middle = len(ranked) // 2
+                self.common[ends] = min(ranked[(len(ranked) - 1) // 2 : middle + 1], key=abs)
+                return
+        if ends in self._recalled:
             self.common[ends] = self._recalled[ends]
         else:
             self.common.pop(ends, None)

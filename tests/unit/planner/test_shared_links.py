@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner
+from tranche.estimate.link_corrections import LEARNING_RATE, MAX_NAMESPACES, LinkCorrections
 from tranche.model import Link, Site
 from tranche.planner import JobRemoved, JobSubmitted, OpenWindow, Planner, StagingEnded, Tick
 from tranche.planner.learned_state import learned_state_of, recall
@@ -81,6 +82,24 @@ def test_link_that_two_tenants_have_measured_counts_for_others() -> None:
     staged(p, "lab/slow", 2 * 4 * DELTA)
     staged(p, "hall/slow", 2 * 3 * DELTA)
     assert delta(p, "default/right") == pytest.approx(3 * DELTA)
+
+
+def test_tenant_that_left_counts_only_while_others_are_too_few() -> None:
+    p = cluster()
+    submit(p, "default/right", 0.0)
+    staged(p, "lab/slow", 2 * 4 * DELTA)
+    staged(p, "gone/slower", 2 * 9 * DELTA)
+    p.handle(JobRemoved("gone/slower"), 1.0)
+    assert delta(p, "default/right") == pytest.approx(4 * DELTA)
+    staged(p, "hall/slow", 2 * 3 * DELTA)
+    assert delta(p, "default/right") == pytest.approx(4 * (3 / 4) ** LEARNING_RATE * DELTA)
+
+
+def test_corrections_of_tenants_that_left_are_bounded() -> None:
+    corrections = LinkCorrections()
+    for number in range(MAX_NAMESPACES + 10):
+        corrections.add(("here", "there"), f"tenant-{number}", 0.01 * number)
+    assert len([namespace for _, namespace, _ in corrections.items() if namespace]) <= MAX_NAMESPACES
 
 
 def test_later_tenant_does_not_inherit_what_one_has_measured() -> None:

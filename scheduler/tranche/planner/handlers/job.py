@@ -75,7 +75,7 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
     state = cluster.jobs[job.key] = JobState(
         job, idle_since=job.submitted, level_since=now, restarts=cluster.restarts.of_job(job.namespace)
     )
-    cluster.uploads.corrections.expect(job.namespace)
+    cluster.uploads.corrections.expect_job(job.namespace)
     state.attempts = event.former_attempts
     state.nominal_batch_seconds = cluster.nominal_batch_seconds(state)
     state.unplannable = objection(context.policy, job)
@@ -333,4 +333,5 @@ def removed(context: PlannerContext, event: JobRemoved) -> None:
     context.timers.change(None, key)
     context.cluster.speed_model.forget_job(key)
     context.cluster.restarts.forget_job(state.job.namespace)
+    context.cluster.uploads.corrections.forget_job(state.job.namespace)
     context.work.unhosted.discard(key)
