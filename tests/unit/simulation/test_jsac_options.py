@@ -1,6 +1,7 @@
 """Options of the presets after JSAC'22: each changes what it says, and nothing else that is drawn."""
 
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -98,7 +99,9 @@ def test_jsac_edge_draws_what_the_preset_jsac_always_drew() -> None:
         (site.name, sorted((to, link.bits_per_second) for to, link in site.links.items())) for site in cluster.sites
     ]
     text = repr((figures, links, [node.name for node in cluster.nodes]))
-    assert sha256(text.encode()).hexdigest()[:16] == "a3a03161ac14cfe8"
+    rounded = re.sub(r"\d+\.\d+(e[+-]\d+)?", lambda number: f"{float(number[0]):.12g}", text)
+    # Python 3.12 adds floats more exactly: the last digits of the arrivals differ from those of Python 3.11.
+    assert sha256(rounded.encode()).hexdigest()[:16] == "b306902e77d08b3f"
     assert DEPRECATED == {"jsac": "jsac-edge"}
     assert preset_cluster("jsac", 3) == cluster
 
