@@ -141,6 +141,10 @@ class CompletedJob(NamedTuple):
     """Time that each start of its workers took, by the specification."""
 
 
+KEPT_JOBS = 50_000
+"""Number of completed jobs that are kept when twice as many are known, so that the memory of a planner is limited."""
+
+
 @dataclass(slots=True)
 class History:
     """Completed jobs in order of completion, and the sizes learned from them."""
@@ -158,9 +162,12 @@ class History:
         return len(self.completed)
 
     def add(self, job: CompletedJob) -> None:
-        """Add a completed job."""
+        """Add a completed job; of very many, the earliest are forgotten."""
         self.completed.append(job)
         self.observed += not self._expected
+        if len(self.completed) == 2 * KEPT_JOBS:
+            del self.completed[:KEPT_JOBS]
+            self.observed = max(0, self.observed - KEPT_JOBS)
 
     def copied(self) -> "History":
         """Return a copy for a rollout, without what was learned about sizes."""

@@ -11,7 +11,7 @@ from tranche.planner import JobSubmitted, Planner
 from tranche.policies import get_policy
 from tranche.policies.queue.selector import Selector, unfinished
 from tranche.simulation.scenario import Scenario, run
-from tranche.state.tenant_usage import CompletedJob
+from tranche.state.tenant_usage import KEPT_JOBS, CompletedJob, History
 
 JOBS = (
     job("first", seconds=100.0),
@@ -187,3 +187,12 @@ def test_reason_is_that_of_the_chosen_policy() -> None:
     assert isinstance(policy, Selector)
     assert policy.chosen(first).name == "las"
     assert policy.precedence_reason(first, second, made.cluster, 3.0) == "which came earlier"
+
+
+def test_history_forgets_the_earliest_of_very_many_jobs() -> None:
+    history = History()
+    for number in range(5 * KEPT_JOBS // 2):
+        history.add(CompletedJob(float(number)))
+    assert len(history) == history.observed == 3 * KEPT_JOBS // 2
+    assert history.completed[0].gpu_seconds == KEPT_JOBS
+    assert history.derive("last", len(history), lambda jobs: jobs[-1].gpu_seconds) == 5 * KEPT_JOBS // 2 - 1
