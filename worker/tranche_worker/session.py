@@ -144,9 +144,21 @@ class Session:
         """
         self._trained = dict.fromkeys(self._trained, float(part))
 
-    def saved(self) -> None:
-        """Record that a checkpoint contains everything trained so far, also for a process that is killed later on."""
-        self._saved = dict(self._trained)
+    def snapshot(self) -> dict[int, float]:
+        """Return the progress at this moment, for `saved` after a checkpoint that is written in the background."""
+        return dict(self._trained)
+
+    def saved(self, snapshot: Mapping[int, float] | None = None) -> None:
+        """Record that a checkpoint contains what is trained, also for a process that is killed later on.
+
+        Args:
+            snapshot: What `snapshot` returned when the state of the checkpoint was copied; None: everything trained so
+                far. Chunks of an assignment that has ended since are left out.
+        """
+        if snapshot is None:
+            self._saved = dict(self._trained)
+        else:
+            self._saved |= {chunk: batches for chunk, batches in snapshot.items() if chunk in self._saved}
         if self._reporter is not None:
             with suppress(OSError):  # the end of the session logs it
                 self._leave_progress()

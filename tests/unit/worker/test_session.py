@@ -291,6 +291,24 @@ def test_killed_worker_leaves_what_it_has_saved(tmp_path: Path) -> None:
     assert left(tmp_path) == {"5": 3, "0": 0}
 
 
+def test_background_save_counts_what_was_trained_before_it(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        session.trained({5: 3})
+        snapshot = session.snapshot()
+        session.trained({5: 4, 0: 1})
+        session.saved(snapshot)
+        assert session.progress().durable == {5: 3, 0: 0}
+    assert left(tmp_path) == {"5": 3, "0": 0}
+
+
+def test_background_save_of_former_chunks_changes_no_other(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        session.trained({5: 3})
+        session.saved()
+        session.saved({7: 4, 0: 2})
+    assert left(tmp_path) == {"5": 3, "0": 2}
+
+
 def test_second_sigterm_does_not_extend_the_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet sends SIGTERM again when somebody deletes the pod with a shorter grace period."""
     now = [100.0]
