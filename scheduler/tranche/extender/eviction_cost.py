@@ -6,6 +6,7 @@ a gang member.
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from tranche.extender.view import View
 from tranche.extender.wire_format import MetaPod, MetaVictims
@@ -17,8 +18,11 @@ from tranche.kube.convert.pod_shape import pod_requests, template_shape
 from tranche.kube.convert.pod_state import started_at
 from tranche.model.quantity import parse_duration
 
+STOP_SLACK_SECONDS = 10.0
+"""Time after the grace period in which a pod should be gone. To evict one that is not frees nothing."""
 Cost = tuple[int, int, float]
-"""Violated disruption budgets, victims with preemption policy Never, lost GPU-seconds; smaller is better."""
+"""Violated disruption budgets, victims with preemption policy Never, lost GPU-seconds; smaller is better. A gang is one
+victim."""
 
 
 def cheapest_eviction(pod: Pod, victims: Mapping[str, MetaVictims], view: View, now: float) -> dict[str, MetaVictims]:
@@ -43,11 +47,14 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     """Return the cost of evicting one pod: 1 if its job forbids preemption, and lost GPU-seconds; 0 for foreign pods.
 
     The work of a worker with a parameter server is saved there. A worker without one has no result until it ends.
-    Evicting a gang member or a parameter server stops the whole job.
+    Evicting a gang member or a parameter server stops the whole job. A pod that should have stopped already costs most.
     """
+    ends = pod.metadata.deletion_timestamp
+    if ends is not None and now > ends.timestamp() + STOP_SLACK_SECONDS:
+        return 1, inf
     identity = controlled_identity(pod)
     job = view.jobs.get(identity.job) if identity is not None else None
-    if identity is None or job is None or pod.metadata.deletion_timestamp is not None:
+    if identity is None or job is None or ends is not None:
         return 0, 0.0
     began = started_at(pod)
     trained = max(0.0, now - began) if began is not None else 0.0
@@ -72,8 +79,19 @@ def _open_windows(job: TrainingJob) -> int:
 
 
 def _cost(victims: MetaVictims, pods: Mapping[str, Pod], view: View, now: float) -> Cost:
-    losses = [loss(pods[victim.uid], view, now) for victim in victims.pods if victim.uid in pods]
-    return victims.pdb_violations, sum(never for never, _ in losses), sum(seconds for _, seconds in losses)
+    losses: dict[str, tuple[int, float]] = {}
+    for pod in (pods[victim.uid] for victim in victims.pods if victim.uid in pods):
+        stopped = _gang(pod, view) or pod.metadata.uid
+        losses[stopped] = max(losses.get(stopped, (0, 0.0)), loss(pod, view, now))
+    nevers, seconds = zip(*losses.values(), strict=True) if losses else ((), ())
+    return victims.pdb_violations, sum(nevers), sum(seconds)
+
+
+def _gang(pod: Pod, view: View) -> str:
+    """Return the key of the gang that stops with the pod; empty if there is none."""
+    identity = controlled_identity(pod)
+    job = view.jobs.get(identity.job) if identity is not None else None
+    return job.key if job is not None and job.spec.data is None else ""
 
 
 def _with_cheaper_pods(

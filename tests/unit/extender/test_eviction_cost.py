@@ -89,7 +89,7 @@ class TestLosses:
     def test_loss_of_terminating_or_foreign_pod_is_zero(self) -> None:
         stores = Stores(["n1"])
         add(stores, "cats", "n1", 100.0)
-        going = worker("cats", 0, 1, "n1", status=running(100.0), deletionTimestamp="2026-01-01T00:00:00Z")
+        going = worker("cats", 0, 1, "n1", status=running(100.0), deletionTimestamp="2027-01-15T08:00:30Z")
         assert loss(going, stores.view, NOW) == (0, 0.0)
         assert loss(stranger("web", "n1"), stores.view, NOW) == (0, 0.0)
 
@@ -111,6 +111,25 @@ class TestChoices:
         stores = Stores(["n1", "n2"], gpus=1)
         short, long = add(stores, "short", "n1", 1.0), add(stores, "long", "n2", 900.0)
         assert chosen(stores, {"n1": victims(short, violations=1), "n2": victims(long)}) == {"n2": ["uid-long"]}
+
+    def test_gang_with_several_victims_is_lost_once(self) -> None:
+        stores = Stores(["n1", "n2"], gpus=4)
+        stores.add_job("gang", *(window(i, i + 1, "n1") for i in range(4)), spec={**SILENT, "data": None})
+        members = [stores.add_pod(worker("gang", i, i + 1, "n1", status=running(100.0))) for i in range(4)]
+        alone = [add(stores, f"j{i}", "n2", 300.0) for i in range(4)]
+        kept = chosen(stores, {"n1": victims(*members), "n2": victims(*alone)}, gpus=4)
+        assert list(kept) == ["n1"], "400 GPU-seconds instead of 1200"
+
+    def test_pod_that_does_not_stop_is_evicted_last(self) -> None:
+        stores = Stores(["n1", "n2"], gpus=2)
+        ended = datetime.fromtimestamp(NOW - 60.0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        stores.add_job("stuck", window(0, 1, "n1"), spec=SILENT)
+        pod = worker("stuck", 0, 1, "n1", status=running(900.0), uid="uid-stuck", deletionTimestamp=ended)
+        stuck = stores.add_pod(pod)
+        trains, other = add(stores, "trains", "n1", 900.0), add(stores, "other", "n2", 950.0)
+        assert chosen(stores, {"n1": victims(trains)}) == {"n1": ["uid-trains"]}
+        assert chosen(stores, {"n1": victims(stuck)}) == {"n1": ["uid-trains"]}
+        assert chosen(stores, {"n1": victims(trains), "n2": victims(other)}) == {"n1": ["uid-trains"]}
 
     def test_victims_on_node_are_swapped_for_equal_size_lower_loss(self) -> None:
         stores = Stores(["n1"], gpus=3)
