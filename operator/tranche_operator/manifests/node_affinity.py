@@ -1,4 +1,4 @@
-"""Required node affinity: the nodes or the site of a planned pod, with the terms of the user's template.
+"""Node affinity: the nodes or the site of a planned pod, with the terms of the user's template.
 
 kube-scheduler considers only the listed nodes if *every* term has a ``matchFields metadata.name`` expression with one
 value. Terms are alternatives, so each planned node is combined with each term of the user.
@@ -10,6 +10,7 @@ from typing import Any
 
 Term = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def node_terms(nodes: Iterable[str]) -> list[Term]:
@@ -49,6 +50,14 @@ def restrict(spec: dict[str, Any], terms: Sequence[Term]) -> None:
             return
         combined = [_with_expressions_of(term, other) for term in terms for other in own]
     node_affinity[REQUIRED] = {"nodeSelectorTerms": combined}
+
+
+def prefer(spec: dict[str, Any], node: str) -> None:
+    """Let the pod prefer a node to its others, in place, for the time in which the extender is away."""
+    affinity = spec["affinity"] = spec.get("affinity") or {}
+    node_affinity = affinity["nodeAffinity"] = affinity.get("nodeAffinity") or {}
+    (preference,) = node_terms([node])
+    node_affinity[PREFERRED] = [*(node_affinity.get(PREFERRED) or []), {"weight": 100, "preference": preference}]
 
 
 def _with_expressions_of(term: Term, other: Term) -> Term:

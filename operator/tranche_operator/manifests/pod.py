@@ -336,9 +336,14 @@ def _place(
     site: SiteSpec | None,
     job: TrainingJob | None = None,
 ) -> None:
-    """Require the planned nodes, or the labels of the site and another node than the last one where the job failed."""
+    """Require the planned node or its fallbacks, and prefer the planned one.
+
+    Without a planned node, require the labels of the site and another node than the last one where the job failed.
+    """
     if entry.node is not None:
         node_affinity.restrict(spec, node_affinity.node_terms([entry.node, *entry.fallbacks]))
+        if entry.fallbacks:
+            node_affinity.prefer(spec, entry.node)
     elif site is not None:
         avoided = last_failed_node(job) if job is not None else ""
         node_affinity.restrict(spec, node_affinity.label_terms(site.node_selector, avoided))

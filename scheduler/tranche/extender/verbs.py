@@ -65,6 +65,9 @@ def prioritize(pod: Pod, names: Iterable[str], view: View) -> list[HostPriority]
     identity = controlled_identity(pod)
     plan = _plan(pod, identity, view) if identity is not None else None
     entry = view.reservations.entry(identity) if identity is not None and plan is not None else None
+    if identity is not None and identity.role in PLANNED_ROLES and plan is None:
+        # The affinity of the pod decides: its planned node may have further reservations, its fallbacks none.
+        return [HostPriority(name, 0) for name in offered]
     if identity is None or plan is None or entry is None:
         # Pods without a plan avoid nodes with reservations.
         return [HostPriority(name, 0 if view.reservations.node(name).claims else HIGHEST) for name in offered]

@@ -12,6 +12,9 @@ import pytest
 from support.live_extender import PROFILE, LiveExtender
 from support.priority_classes import add_priority_class
 from support.waiting import stays
+from tranche.kube.api.resources import TrainingJob
+from tranche_operator.manifests.pod import worker_pod
+from tranche_operator.settings import Settings
 from tranche_testcluster import Cluster
 
 GPU = "nvidia.com/gpu"
@@ -82,6 +85,19 @@ class Lab:
         )
         assert status == 201, answer
         return name
+
+    def operator_pod(self, job: str, profile: str = PROFILE, plan: str = "1.1") -> str:
+        """Create the pod of a job's first window as the operator does, for the kube-scheduler with this profile."""
+        path = f"/apis/tranche.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
+        planned = TrainingJob.model_validate(self.cluster.request("GET", path)[1])
+        assert planned.status.plan is not None
+        manifest = worker_pod(planned, planned.status.plan.workers[0], Settings())
+        manifest["spec"]["schedulerName"] = profile
+        manifest["metadata"].pop("finalizers")
+        manifest["metadata"]["annotations"]["tranche.dev/plan"] = plan
+        status, answer = self.cluster.request("POST", self._pods, manifest)
+        assert status == 201, answer
+        return str(manifest["metadata"]["name"])
 
     def node_of(self, name: str) -> str:
         """Return the node to which a pod is bound; empty while it is not."""
@@ -276,3 +292,26 @@ def test_a_service_preempts_the_training_pod_that_loses_least(lab: Lab, site: st
     lab.pod("service", nodes, 1, service)
     assert lab.bound("service") == nodes[0]
     assert lab.names() == {"service", dear}
+
+
+def test_pod_newer_than_the_plan_prefers_its_planned_node(lab: Lab, site: str) -> None:
+    """Another job has a reservation on the planned node, and none on the fallback."""
+    planned, fallback = lab.cluster.add_site(site, nodes=2, gpus=8)
+    lab.plan("dogs", window(0, 1, planned))
+    lab.plan("cats", window(0, 1, planned, fallback))
+    assert lab.bound(lab.operator_pod("cats", plan="1.2")) == planned
+
+
+def test_without_an_extender_a_pod_prefers_its_planned_node(lab: Lab, site: str) -> None:
+    """The extender may be away for minutes; kube-scheduler ignores that."""
+    planned, fallback = lab.cluster.add_site(site, nodes=2, gpus=8)
+    name = f"without-{site}"
+    absent = {"urlPrefix": "http://127.0.0.1:9", "filterVerb": "filter", "ignorable": True, "nodeCacheCapable": True}
+    profile = {"profiles": [{"schedulerName": name}], "extenders": [absent]}
+    lab.cluster.start_scheduler(profile, name=name)
+    try:
+        lab.running(*(lab.pod(f"other-{i}", [planned], 1) for i in range(6)))
+        lab.plan("cats", window(0, 1, planned, fallback))
+        assert lab.bound(lab.operator_pod("cats", name)) == planned
+    finally:
+        lab.cluster.stop(name)

@@ -233,6 +233,13 @@ class TestScores:
         nowhere = scores(worker("cats", 0, 1), stores, ["n1"])["n1"]
         assert (near - far, nowhere) == (4, far)
 
+    def test_pod_newer_than_the_plan_is_left_to_its_affinity(self) -> None:
+        stores = Stores(NODES)
+        stores.add_job("dogs", window(0, 1, "n1"))
+        stores.add_job("cats", window(0, 1, "n1", "n2"), stamp=(1, 1))
+        newer = worker("cats", 0, 1, plan="1.2")
+        assert len(set(scores(newer, stores, NODES).values())) == 1
+
     def test_strangers_keep_off_the_nodes_that_plans_wait_for(self) -> None:
         stores = Stores(NODES)
         stores.add_job("cats", window(0, 1, "n1"))

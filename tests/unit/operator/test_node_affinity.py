@@ -10,6 +10,7 @@ from tranche.kube.convert.pod_shape import pod_constraints, pod_of_template
 from tranche_operator.manifests import node_affinity
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def terms_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -32,6 +33,14 @@ def test_preferences_and_other_affinities_of_the_user_stay() -> None:
     node_affinity.restrict(spec, node_affinity.node_terms(["n1"]))
     assert spec["affinity"]["podAntiAffinity"] == {"x": 1}
     assert spec["affinity"]["nodeAffinity"]["preferredDuringScheduling"] == [1]
+
+
+def test_preferred_node_is_added_to_preferences_of_the_user() -> None:
+    own = {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}
+    spec: dict[str, Any] = {"affinity": {"nodeAffinity": {PREFERRED: [own]}}}
+    node_affinity.prefer(spec, "n1")
+    (preference,) = node_affinity.node_terms(["n1"])
+    assert spec["affinity"]["nodeAffinity"][PREFERRED] == [own, {"weight": 100, "preference": preference}]
 
 
 def test_an_affinity_that_is_null_is_like_none() -> None:
