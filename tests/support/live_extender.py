@@ -15,6 +15,7 @@ from tranche.extender.view import View
 from tranche.kube.client.client import ApiClient
 from tranche.live.informers import Informers
 from tranche.metrics.scheduler import Metrics
+from tranche.model import Resources
 from tranche.runtime.http_server import serve
 
 PROFILE = "tranche-extender-test"
@@ -71,6 +72,10 @@ class LiveExtender:
         job = self._view.jobs.get(f"{namespace}/{name}")
         plan = job.status.plan if job is not None else None
         return f"{plan.term}.{plan.revision}" if plan is not None else ""
+
+    def used(self, node: str) -> Resources:
+        """Return what pods use of a node, as the extender knows it."""
+        return self._view.reservations.node(node).used
 
     def pod_runs(self, namespace: str, name: str) -> bool:
         """Return whether the extender knows that a pod runs."""

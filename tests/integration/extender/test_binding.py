@@ -86,6 +86,12 @@ class Lab:
         assert status == 201, answer
         return name
 
+    def raw_pod(self, name: str, spec: dict[str, Any]) -> str:
+        """Create a pod and return its path."""
+        status, answer = self.cluster.request("POST", self._pods, {"metadata": {"name": name}, "spec": spec})
+        assert status == 201, answer
+        return f"{self._pods}/{name}"
+
     def operator_pod(self, job: str, profile: str = PROFILE, plan: str = "1.1") -> str:
         """Create the pod of a job's first window as the operator does, for the kube-scheduler with this profile."""
         path = f"/apis/tranche.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
@@ -315,3 +321,16 @@ def test_without_an_extender_a_pod_prefers_its_planned_node(lab: Lab, site: str)
         assert lab.bound(lab.operator_pod("cats", name)) == planned
     finally:
         lab.cluster.stop(name)
+
+
+def test_pod_resized_as_a_whole_counts_as_in_kube_scheduler(lab: Lab, site: str) -> None:
+    """The kubelet cannot take memory from a pod that uses it, so a smaller request may wait for long."""
+    (node,) = lab.cluster.add_site(site, nodes=1, gpus=1)
+    whole = {"resources": {"requests": {"cpu": "1"}}}
+    path = lab.raw_pod("large", {"nodeName": node, "containers": [container(0)], **whole})
+    amounts = {"cpu": "1000"}
+    status = {"resources": {"requests": amounts}, "allocatedResources": amounts}
+    answer = lab.cluster.request("PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json")
+    assert answer[0] == 200, answer
+    lab.until(lambda: lab.extender.used(node).cpu == 1_000_000)
+    assert "Insufficient cpu" in lab.reason(lab.pod("next", [node], 0))

@@ -99,6 +99,23 @@ class TestRequests:
         assert pod_requests(pod(spec, status)).cpu == 3000
 
     @pytest.mark.parametrize(
+        ("reason", "asked", "cpu"),
+        [("Deferred", "2", 8000), ("", "12", 12_000), ("Infeasible", "12", 8000), ("Infeasible", "2", 8000)],
+    )
+    def test_largest_amount_counts_while_a_whole_pod_is_resized(self, reason: str, asked: str, cpu: int) -> None:
+        """As `PodRequests` of Kubernetes 1.36 and later."""
+        status = {
+            "resources": {"requests": {"cpu": "8", "memory": "1Gi"}},
+            "allocatedResources": {"cpu": "6", "memory": "1Gi"},
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else [],
+        }
+        level = {"resources": {"requests": {"cpu": asked, "memory": "1Gi"}}}
+        whole = pod({"containers": [container(cpu=1)], **level}, status)
+        labelled = pod({"containers": [container(cpu=1)], **level}, status, labels={"tranche.dev/job": "cats"})
+        for one in (whole, *(decode_pod(msgspec.json.encode(made)) for made in (whole, labelled))):
+            assert pod_requests(one) == Resources(cpu=cpu, memory=GI, pods=1)
+
+    @pytest.mark.parametrize(
         "more",
         [
             {"overhead": {"cpu": "-1k", "memory": "-1Ti", GPU: "-1"}},

@@ -197,7 +197,7 @@ class ContainerStatus(Narrow, frozen=True):
 
 
 class PodStatus(Narrow, frozen=True):
-    """PodStatus."""
+    """PodStatus, with the requests of the whole pod that the kubelet has allocated and set."""
 
     phase: str = ""
     reason: str = ""
@@ -206,6 +206,8 @@ class PodStatus(Narrow, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
+    allocated_resources: Quantities | None = None
+    resources: ResourceRequirements | None = None
     nominated_node_name: str = ""
     """Node where kube-scheduler has evicted other pods to make room for this one."""
 

@@ -78,6 +78,8 @@ def decode_pod(raw: bytes) -> Pod:
             conditions=tuple(one for one in pod.status.conditions if one.type == "PodResizePending"),
             container_statuses=tuple(map(_requests_only, pod.status.container_statuses)),
             init_container_statuses=tuple(map(_requests_only, pod.status.init_container_statuses)),
+            allocated_resources=pod.status.allocated_resources,
+            resources=pod.status.resources,
         )
     return Pod(_metadata(pod.metadata), _spec(pod.spec, named=resized), shared(status))
 
@@ -91,12 +93,16 @@ def _without_requests(whole: PodStatus) -> PodStatus:
         return replace(one, allocated_resources=None, resources=None)
 
     statuses, init_statuses = whole.container_statuses, whole.init_container_statuses
-    if not any(one.allocated_resources or one.resources for one in (*statuses, *init_statuses)):
+    known = [whole.allocated_resources or whole.resources]
+    known += [one.allocated_resources or one.resources for one in (*statuses, *init_statuses)]
+    if not any(known):
         return whole
     return replace(
         whole,
         container_statuses=tuple(map(without, statuses)),
         init_container_statuses=tuple(map(without, init_statuses)),
+        allocated_resources=None,
+        resources=None,
     )
 
 

@@ -20,7 +20,7 @@ from tranche.kube.api.core_types import (
 from tranche.kube.api.names import GPU_RESOURCES, GpuResources
 from tranche.model import Constraints, PodShape, Requirement, Resources, Toleration
 from tranche.model.node_constraints import Operator
-from tranche.model.quantity import parse_bytes, parse_millicores
+from tranche.model.quantity import parse_bytes, parse_millicores, parse_quantity
 
 T = TypeVar("T")
 _MAX_USAGES = 10_000
@@ -69,7 +69,7 @@ def pod_requests(pod: Pod, gpu_resources: GpuResources = GPU_RESOURCES) -> Resou
     """Return the requests of a pod by the rule of Kubernetes: the larger of init and run phase, plus overhead.
 
     While a container is resized in place, the largest of what is specified, allocated and set counts; if the kubelet
-    says that the resize is infeasible, what is specified does not count. A resize of pod-level requests is ignored.
+    says that the resize is infeasible, what is specified does not count. The same holds for requests of the whole pod.
 
     Args:
         pod: The pod.
@@ -115,7 +115,7 @@ def _requests(pod: Pod, gpu_resource: str) -> Resources:
         _larger, (container_requests(one, amount, nothing, Resources.__add__, _larger) for one in _in_resize(pod))
     )
     if pod.spec.resources is not None:
-        needed = _pod_level(pod.spec.resources, needed)
+        needed = _pod_level(_whole_requests(pod, pod.spec.resources), needed)
     if pod.spec.overhead:
         needed += _amount(ResourceRequirements(pod.spec.overhead), gpu_resource)
     gpus = needed.cpu // 1000 if gpu_resource == "cpu" else needed.gpus
@@ -123,7 +123,9 @@ def _requests(pod: Pod, gpu_resource: str) -> Resources:
 
 
 def is_resized(pod: Pod) -> bool:
-    """Return whether the kubelet has allocated or set other requests of a container than the pod specifies."""
+    """Return whether the kubelet has allocated or set other requests of a container or the pod than are specified."""
+    if pod.spec.resources is not None and _whole_requests(pod, pod.spec.resources) != pod.spec.resources:
+        return True
     asked = {one.name: one.resources.requests for one in (*(pod.spec.containers or ()), *pod.spec.init_containers)}
     return any(
         requests != asked.get(status.name)
@@ -147,8 +149,24 @@ def _in_resize(pod: Pod) -> tuple[Pod, ...]:
     if not (allocated or current):
         return (pod,)
     kept = _with_requests(pod, allocated), _with_requests(pod, allocated | current)
-    infeasible = any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in pod.status.conditions)
-    return kept if infeasible else (pod, *kept)
+    return kept if _is_infeasible(pod) else (pod, *kept)
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    return any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in pod.status.conditions)
+
+
+def _whole_requests(pod: Pod, asked: ResourceRequirements) -> ResourceRequirements:
+    """Return the requests of the whole pod, while they are resized as `_in_resize`; its limits are those specified."""
+    status = pod.status
+    if status.resources is None:
+        return asked
+    known = (asked.requests, status.resources.requests, status.allocated_resources or {})[_is_infeasible(pod) :]
+    largest = {
+        name: max((one[name] for one in known if name in one), key=parse_quantity, default=amount)
+        for name, amount in asked.requests.items()
+    }
+    return ResourceRequirements(largest, asked.limits)
 
 
 def _with_requests(pod: Pod, requests: Mapping[str, Quantities]) -> Pod:
