@@ -3,6 +3,7 @@
 Without the second part, one job with a wrong size of its data would keep the uploads of all tenants waiting.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -47,6 +48,13 @@ class LinkQueue:
         """Remove `seconds` of the time that the uploads of the tenant still take."""
         if (end := self.free_at(tenant, now)) > now:
             self.ends[tenant] = max(now, end - seconds)
+
+    def rescale(self, factors: Callable[[str], float], now: float) -> None:
+        """Multiply the time that the uploads of each tenant still take: the link has another speed from now on."""
+        self._advance(now)
+        self.ends = {
+            tenant: now + (end - now) * factors(tenant) if end > now else end for tenant, end in self.ends.items()
+        }
 
     def _advance(self, now: float) -> None:
         """Count the shares of the tenants up to now."""

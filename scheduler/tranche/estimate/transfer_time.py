@@ -12,6 +12,8 @@ from tranche.model import Link
 
 NO_LOADS: tuple[float, Counter[str]] = (nan, Counter())
 """Value of `Uploads._loads` before the links are counted."""
+USUAL_BYTES = 1e9
+"""Size of an upload by which the declarations of a link are compared, in bytes."""
 MAX_IDLE_LINKS = 1000
 """Number of links above which idle ones are forgotten: a job may name any site as the source of its data."""
 
@@ -93,6 +95,19 @@ class Uploads:
             each_seconds = self.slowed_seconds(ends, link, size_bytes, now, tenant) - link.latency_seconds
             queue.cancel(tenant, count * each_seconds, now)
             self._loads = NO_LOADS
+
+    def links(self) -> set[Ends]:
+        """Return the links with uploads or measurements."""
+        return {*self.queues, *self.corrections.links()}
+
+    def change_link(self, ends: Ends, before: Link, after: Link, now: float) -> None:
+        """Take another declaration of a link: its uploads go on at that speed, and its corrections are void."""
+        queue, was = self.queues.get(ends), before.transfer_seconds(USUAL_BYTES)
+        if queue is not None and was > 0:
+            factor = after.transfer_seconds(USUAL_BYTES) / was
+            queue.rescale(lambda tenant: factor / exp(self.corrections.of(ends, tenant)), now)
+            self._loads = NO_LOADS
+        self.corrections.forget(ends)
 
     def slowdown(self, ends: Ends, link: Link, now: float) -> float:
         """Return by which factor the uploads on the same uplink make one take longer at this moment.

@@ -7,7 +7,7 @@ import pytest
 from support.builders import job, node, of_type, planner
 from tranche.estimate.link_corrections import LEARNING_RATE, MAX_NAMESPACES, LinkCorrections
 from tranche.model import Link, Site
-from tranche.planner import JobRemoved, JobSubmitted, OpenWindow, Planner, StagingEnded, Tick
+from tranche.planner import JobRemoved, JobSubmitted, OpenWindow, Planner, SiteChanged, StagingEnded, Tick
 from tranche.planner.learned_state import learned_state_of, recall
 
 DELTA = 50.0
@@ -54,6 +54,26 @@ def test_uploads_of_one_deleted_job_leave_those_of_others() -> None:
     free_at = p.cluster.uploads.busy()["here", "there"]
     p.handle(JobRemoved("default/second"), 0.0)
     assert p.cluster.uploads.busy()["here", "there"] == pytest.approx(free_at - 2 * DELTA)
+
+
+@pytest.mark.parametrize("policy", ["chunk", "chunk-faithful", "fifo"])
+def test_corrected_bandwidth_counts_for_data_on_the_way(policy: str) -> None:
+    p = planner(policy, [node("b", "there", 2)], [Site("here", links={"there": Link(1e3)}), SITES[1]])
+    assert submit(p, "default/first", 0.0) == []
+    p.handle(SiteChanged(SITES[0]), 10.0)
+    assert submit(p, "default/next", 10.0) == []
+    assert sites(p.handle(Tick(), 10.0 + 2 * DELTA + 1.0))[:1] == ["there"]
+    p.handle(Tick(), 10.0 + 4 * DELTA + 1.0)
+    assert max(p.cluster.uploads.busy().values()) <= 10.0 + 4 * DELTA + 1.0
+
+
+def test_uploads_go_on_at_the_speed_of_the_changed_link() -> None:
+    p = cluster()
+    submit(p, "default/a", 0.0)
+    p.handle(SiteChanged(Site("here", links={"there": Link(5e8)})), DELTA / 2)
+    ready = sorted(p.cluster.jobs["default/a"].copies["there"].values())
+    assert ready == pytest.approx([1.5 * DELTA, 3.5 * DELTA])
+    assert p.cluster.uploads.busy()["here", "there"] == pytest.approx(3.5 * DELTA)
 
 
 def staged(p: Planner, key: str, seconds: float, at: float = 0.0, **changes: Any) -> None:

@@ -1,7 +1,8 @@
 """Handlers for nodes, sites and quotas that are added, changed or removed, and the effects on plans."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import inf
 
 from tranche.estimate import link_between
 from tranche.model import Node, Resources, Site, Taint, Tier
@@ -29,9 +30,11 @@ from tranche.planner.job_actions import (
 from tranche.planner.scheduling.slot_scheduler import bind_window
 from tranche.planner.unplaced_pods import forget_refusals, shorten_pauses
 from tranche.policies import BindingPolicy
+from tranche.state.cluster import ClusterState
 from tranche.state.job import JobState
 from tranche.state.node import NodeState
 from tranche.state.phases import WindowPhase
+from tranche.state.staging import expected_copies
 from tranche.state.window import TrackedWindow
 
 
@@ -165,11 +168,15 @@ def site_removed(context: PlannerContext, event: SiteRemoved) -> None:
 
 
 def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
-    network, before, corrections = context.cluster.network, context.cluster.sites, context.cluster.uploads.corrections
-    for ends in corrections.links():
-        if link_between(network, before, *ends) != link_between(network, sites, *ends):
-            corrections.forget(ends)  # it was measured relative to the old link
-    context.cluster.sites = sites
+    cluster, uploads = context.cluster, context.cluster.uploads
+    coming = [*_uploads_in_progress(cluster, context.now)]
+    for ends in uploads.links():
+        before, after = (link_between(cluster.network, one, *ends) for one in (cluster.sites, sites))
+        if before != after:
+            uploads.change_link(ends, before, after, context.now)
+    cluster.sites = sites
+    for state, site, seconds in coming:
+        _expect_uploads_again(context, state, site, seconds)
     context.cluster.uploads.clouds = {site.name for site in sites.values() if site.tier is Tier.CLOUD}
     context.cluster.nodes_changed()
     for state in context.cluster.jobs.values():
@@ -177,6 +184,42 @@ def _set_sites(context: PlannerContext, sites: dict[str, Site]) -> None:
         _clouds_changed(context, state)
         state.windows_changed()
     context.capacity_changed()
+
+
+def _uploads_in_progress(cluster: ClusterState, now: float) -> Iterator[tuple[JobState, str, float]]:
+    """Yield the jobs whose data are on the way to a site, with the site and the time of one upload, in seconds."""
+    for state in cluster.jobs.values():
+        known = expected_copies(state.copies, state.coming)
+        sites = {site for site, times in known.items() if any(now < until < inf for until in times.values())}
+        sites.update(entry.home.site for entry in state.entries.values() if entry.ready_at > now)
+        for site in sorted(sites):
+            yield state, site, cluster.transfer_seconds(state, site)
+
+
+def _expect_uploads_again(context: PlannerContext, state: JobState, site: str, before: float) -> None:
+    """Expect uploads of a job at other times if the time of one has changed: they go on at the speed of their link."""
+    now, after = context.now, context.cluster.transfer_seconds(state, site)
+    if after == before or not before:
+        return
+
+    def later(until: float) -> float:
+        return now + (until - now) * after / before
+
+    for chunk, until in expected_copies({site: state.copies.get(site, {})}, state.coming)[site].items():
+        if now < until < inf:
+            reported = (site, chunk) in state.coming
+            state.copy(chunk, site, later(until), reported=reported)
+            if not reported:
+                context.wake(later(until), state.job.key)
+    for entry in state.entries.values():
+        if entry.home.site == site and entry.ready_at > now:
+            entry.ready_at = later(entry.ready_at)
+            context.wake(entry.ready_at, state.job.key)
+    if state.uploaded_at is not None and now < state.uploaded_at < inf:
+        times = (until for copies in state.copies.values() for until in copies.values())
+        state.uploaded_at = max([now, *times])
+    context.touch(state)
+    context.publish(state.job.key)
 
 
 def _clouds_changed(context: PlannerContext, state: JobState) -> None:
