@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from support.builders import job, node, of_type, planner
-from tranche.model import Job, Link, Node, Preemption, Resources, Site, Taint
+from support.builders import job, node, of_type, planner, worker
+from tranche.model import Job, Link, Node, Preemption, Quota, QuotaLimit, Resources, Site, Taint
 from tranche.planner import (
     ChunkStaged,
     JobSubmitted,
@@ -14,12 +14,14 @@ from tranche.planner import (
     NodeRemoved,
     OpenWindow,
     Planner,
+    QuotaChanged,
+    StagingEnded,
     Tick,
     WorkerEnded,
     WorkerStarted,
 )
 from tranche.planner.job_queue import JobQueue
-from tranche.planner.scheduling.data_replication import PREVIEW_SECONDS
+from tranche.planner.scheduling.data_replication import PREVIEW_SECONDS, PREVIEWED_CHUNKS
 from tranche.state.job import JobState
 
 DELTA = 50.0
@@ -168,6 +170,29 @@ def test_without_copies_ahead_chunk_is_copied_if_it_ends_sooner() -> None:
     assert copies(p, "late") == {"there": {0}}  # seventy seconds of work are left there, and a thousand here
     p.handle(WorkerEnded(far.key, 1, "Succeeded", 100.0), 100.0)
     assert [w.site for w in p.plan_of("default/late", 100.0).windows] == ["there"]
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        {"key": "poor/stuck"},
+        {"worker": worker(gpus=8)},
+        {"servers": 1, "server": worker(gpus=0, cpu=10**9)},
+        {"staged": True, "data_site": "nowhere", "backoff_limit": 0},
+    ],
+    ids=["full quota", "no such node", "no room for its server", "data cannot be copied"],
+)
+def test_jobs_that_cannot_start_keep_no_data_from_others(obstacle: dict[str, Any]) -> None:
+    p = cluster(node("a", "here", 1), node("b", "there", 1), policy="chunk:copies=0")
+    p.handle(QuotaChanged(Quota("poor", "none", (QuotaLimit("requests.nvidia.com/gpu", "gpus", 0, 0),))), 0.0)
+    submit(p, "near", seconds=1e6, preemption=Preemption.AT_CHUNK_END)
+    submit(p, "stuck", chunks=PREVIEWED_CHUNKS, seconds=1.0, **obstacle)
+    for staging in list(p.cluster.jobs[obstacle.get("key", "default/stuck")].stagings.values()):
+        p.handle(StagingEnded("default/stuck", staging.attempt, "Failed", 1.0), 1.0)
+    submit(p, "late", 2.0, seconds=5000.0)
+    opened(p, 2.0 + PREVIEW_SECONDS)
+    assert copies(p, "late") == {"there": {0}}
+    assert opened(p, 2.0 + PREVIEW_SECONDS + DELTA) == [("late", "there")]
 
 
 def test_without_copies_ahead_short_wait_starts_no_copy() -> None:

@@ -25,6 +25,7 @@ from tranche.planner.data_staging import is_given_up, request_copies
 from tranche.planner.instructions import StageData
 from tranche.planner.job_queue import JobQueue
 from tranche.planner.scheduling.gpu_choice import has_kinds, site_batch_seconds
+from tranche.planner.scheduling.server_placement import room_for_servers
 from tranche.policies import Policy, TieredRank
 from tranche.state import site_accounting
 from tranche.state.cluster import ClusterState
@@ -34,7 +35,7 @@ from tranche.state.staging import ARRIVED
 PREVIEW_SECONDS = 30.0
 """Interval between two previews of the queue."""
 PREVIEWED_CHUNKS = 40
-"""Number of waiting chunks, from the head of the queue, that a preview considers."""
+"""Number of waiting chunks, from the head of the queue, that a preview places."""
 PREVIEWED_SITES = 12
 """Number of sites, nearest first by `_delays`, that a preview considers for a job's chunks."""
 LEAD_FACTOR = 4.0
@@ -139,20 +140,32 @@ def copy_for_head(context: PlannerContext, queue: JobQueue, now: float) -> None:
             context.wake(due, "")
         return
     preview: Preview | None = None
-    looked = 0
     for rank, state in queue.in_order():
         reviews.previewed, reviews.preview_timer_set = now, False
-        if looked >= PREVIEWED_CHUNKS:
+        left = PREVIEWED_CHUNKS - (preview.placed if preview is not None else 0)
+        if left <= 0:
             break
-        if not state.moves_data:
+        workers = _workers_to_start(context.cluster, queue, state, now) if state.moves_data else 0
+        if not workers:
             continue
         preview = preview or Preview(context.cluster, queue, now)
         waiting = [chunk for chunk in state.waiting if chunk not in state.cloud]
-        chunks = waiting[: state.job.max_workers - len(state.runs)][: PREVIEWED_CHUNKS - looked]
-        looked += len(chunks)
+        chunks = waiting[: min(workers, left)]
         for chunk, site, start, delta in preview.play(state, rank, chunks):
             if start - now <= LEAD_FACTOR * delta:
                 copy(context, queue, state, [chunk], site, now)
+
+
+def _workers_to_start(cluster: ClusterState, queue: JobQueue, state: JobState, now: float) -> int:
+    """Return how many more workers of the job could start on nodes, if they had free GPUs and the data.
+
+    Chunks that wait for anything else need no copy now, and must not take the place of others in a preview.
+    """
+    if not cluster.hosts(state) or cluster.shortage(state) is not None:
+        return 0
+    if not room_for_servers(cluster, state, queue.policy, now):
+        return 0
+    return cluster.quotas.most_workers(state.job, state.job.max_workers - len(state.runs))
 
 
 class Place(NamedTuple):
@@ -177,6 +190,8 @@ class Preview:
     """Ends of windows as a heap for each place, filled on first use."""
     taken: Counter[Place] = field(default_factory=Counter)
     """Number of GPUs, free or preempted, that chunks took in the simulation, by place."""
+    placed: int = 0
+    """Number of chunks that were placed."""
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """Number of nodes with GPUs that foreign pods leave, by site and resource, filled on first use."""
 
@@ -245,6 +260,7 @@ class Preview:
             end, extra, site = best
             if end == inf:
                 break
+            self.placed += 1
             if room[site] >= job.gpus:
                 room[site] -= job.gpus
                 self.taken[places[site]] += job.gpus
