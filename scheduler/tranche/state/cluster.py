@@ -21,7 +21,7 @@ from tranche.model import Admission, Link, Node, PlannedServer, PodShape, Resour
 from tranche.model.topology import Domain, Topology
 from tranche.state.distribution import Distribution
 from tranche.state.gang_locality import LocalityRecords
-from tranche.state.helper import Server
+from tranche.state.helper import Server, helpers_of
 from tranche.state.job import JobState, QueuedChunk
 from tranche.state.node import FreeNodes, Hosts, NodeState
 from tranche.state.node_health import ExclusionPhase, NodeHealth
@@ -177,10 +177,6 @@ class ClusterState:
         clouds = set(self.clouds)
         return (node for node in self.nodes.values() if node.takes_pods and node.node.site not in clouds)
 
-    def unlimited_sites(self) -> Iterator[Site]:
-        """Return the unlimited sites, whose nodes are created on demand, by name."""
-        return (self.sites[name] for name in self.clouds)
-
     @property
     def clouds(self) -> tuple[str, ...]:
         """Names of the unlimited sites, in order."""
@@ -191,16 +187,24 @@ class ClusterState:
     def clouds_for(self, state: JobState) -> tuple[str, ...]:
         """Return the names of the unlimited sites whose nodes may take a worker of the job, in order.
 
-        They have GPUs of the resource that the job requests, and its constraints allow the labels of the nodes.
+        The pods that start with the workers of a gang must find a place there, too.
         """
-        gpu_resource, constraints = state.job.gpu_resource, state.job.worker.constraints
+        shapes = [state.job.worker, *(one.shape for one in helpers_of(state.job) if state.job.is_gang)]
         return tuple(
             name
             for name in self.clouds
-            if self.sites[name].gpu_resource == gpu_resource
-            and constraints.allow(self.sites[name].labels)
+            if all(self.creates_nodes_for(shape, name) for shape in shapes)
             and (not state.job.required_level or self._assures_level(state))
         )
+
+    def creates_nodes_for(self, shape: PodShape, site: str) -> bool:
+        """Return whether nodes of an unlimited site may take such a pod.
+
+        They have GPUs of the resource that it requests, if any, and its constraints allow the labels of the nodes.
+        """
+        declared, requests = self.sites[site], shape.requests
+        has_gpus = not requests.gpus or declared.gpu_resource == requests.gpu_resource
+        return has_gpus and shape.constraints.allow(declared.labels)
 
     def _assures_level(self, state: JobState) -> bool:
         """Return whether any new nodes of an unlimited site share the level that the members of a gang require."""
@@ -370,6 +374,8 @@ class ClusterState:
 
     def could_colocate(self, state: JobState, site: str) -> bool:
         """Return whether ζ = 1 if all waiting chunks train at the unlimited site: no pod of the job is elsewhere."""
+        if state.job.server is not None and not self.creates_nodes_for(state.job.server, site):
+            return False
         servers = (server.planned.site for server in state.servers if not server.planned.is_chief)
         runs = (run.home.site for run in state.runs.values())
         return all(pod_site == site for pod_site in (*servers, *runs))

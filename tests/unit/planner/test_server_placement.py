@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.model import Constraints, Job, Link, Node, PodShape, Quota, QuotaLimit, Resources, Site
+from tranche.model import Constraints, Job, Link, Node, PodShape, Quota, QuotaLimit, Resources, Site, Tier
 from tranche.planner import (
     CloseWindow,
     Instruction,
@@ -16,6 +16,7 @@ from tranche.planner import (
     PlaceParameterServer,
     Planner,
     QuotaChanged,
+    Tick,
 )
 
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
@@ -53,6 +54,20 @@ def test_server_of_bandwidth_limited_job_stays_at_its_data_site() -> None:
 def test_the_next_best_site_is_taken_when_the_best_has_no_room() -> None:
     full = [node("a-1", "a"), node("b-1", "b"), node("hub-1", "hub", unschedulable=True)]
     assert placed(planner("chunk", full, SITES), with_server("j")) == [("a", "a-1")]
+
+
+@pytest.mark.parametrize("gpus", [0, 4], ids=["workers in the cloud", "workers on nodes"])
+def test_server_that_a_cloud_cannot_take_is_placed_on_a_node(gpus: int) -> None:
+    wide = {"cloud": WIDE, "b": NARROW}
+    cloud = Site("cloud", Tier.CLOUD, unlimited=True, labels={"zone": "cloud"})
+    there = {"labels": {"zone": "edge"}}
+    nodes = [node("a-1", "a", gpus, **there), node("b-1", "b", gpus, **there)]
+    p = planner("chunk", nodes, [Site("a", links=wide), Site("b", links=wide), cloud])
+    server = replace(SERVER, constraints=Constraints(selector=(("zone", "edge"),)))
+    instructions = p.handle(JobSubmitted(with_server("j", server=server)), 0.0)
+    instructions += p.handle(Tick(), 1.0)
+    assert [one.server.site for one in of_type(PlaceParameterServer, instructions)] == ["a"]
+    assert {one.window.site for one in of_type(OpenWindow, instructions)} == ({"a"} if gpus else {"cloud"})
 
 
 def test_servers_prefer_nodes_without_gpus() -> None:

@@ -240,7 +240,7 @@ def costs(cluster: ClusterState, state: JobState, now: float, own: dict[Place, f
     seconds = one.batches_per_chunk_total * one.step_seconds
     found = {
         SlotBinding(site.name, None): weight * (cluster.transfer_seconds(state, site.name) + seconds)
-        for site in cluster.unlimited_sites()
+        for site in map(cluster.sites.__getitem__, cluster.clouds)
     }
     for name, host in cluster.nodes.items():
         length = seconds / host.node.speed

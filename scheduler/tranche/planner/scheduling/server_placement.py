@@ -26,13 +26,13 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     worker's 2q/b (one facility over few sites).
     """
     together = next(iter(state.cloud.values()), None)
-    if together is not None and not state.entries and state.is_bound_for(together):
+    clouds = [name for name in cluster.clouds if cluster.creates_nodes_for(shape, name)]
+    if together in clouds and not state.entries and state.is_bound_for(together):
         return [together]
     if policy.traits.optimizes_server_site:
         wanted = {run.home.site for run in state.runs.values()}.union(state.copies)
         wanted |= {state.job.data_site} if state.job.data_site else set()
-        sites = set(cluster.eligible(shape).by_site)
-        sites.update(site.name for site in cluster.unlimited_sites())
+        sites = {*cluster.eligible(shape).by_site, *clouds}
         wanted &= sites
         narrowest: dict[str | None, float] = {
             site: min((cluster.exchange_bits_per_second(state, other, site) for other in wanted), default=inf)
@@ -47,7 +47,6 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
     if own and any(node.node.site == own for node in cluster.nodes.values()):
         return list(dict.fromkeys((own, most)))
     if not homes and not cluster.eligible(shape):
-        clouds = [name for name in cluster.clouds if shape.constraints.allow(cluster.sites[name].labels)]
         return [*clouds] or [most]
     return [most]
 
