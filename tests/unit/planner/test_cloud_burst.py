@@ -26,7 +26,7 @@ from tranche.planner import (
     WorkerStarted,
     WorkerUnschedulable,
 )
-from tranche.planner.scheduling.cloud_burst import NodeForecast
+from tranche.planner.scheduling.cloud_burst import NodeForecast, _Option
 
 CHUNK_BYTES = 1000.0
 UPLOAD_SECONDS = 120.0
@@ -154,6 +154,42 @@ def test_start_time_of_the_cloud_counts() -> None:
     made = planner("fifo", [node("n1", "edge")], sites(start_seconds=1000.0))
     made.handle(JobSubmitted(job("a", chunks=2, seconds=60.0)), 0.0)
     assert not made.cluster.jobs["default/a"].cloud
+
+
+@pytest.mark.parametrize(
+    ("workers", "start", "copied"),
+    [(8, 0.0, 0), (2, 0.0, 6), (1, 0.0, 7), (2, 100.0, 0)],
+    ids=["all at once", "two at a time", "one at a time", "each waits for a node"],
+)
+def test_chunks_of_few_workers_take_turns_on_nodes_too(workers: int, start: float, copied: int) -> None:
+    made = planner("chunk", [node(f"n{n}", "edge") for n in range(8)], sites(speed=4.0, start_seconds=start))
+    instructions = made.handle(JobSubmitted(with_data("a", chunks=8, max_workers=workers)), 0.0)
+    assert sum(len(one.chunks) for one in of_type(StageData, instructions)) == copied
+    assert len(of_type(OpenWindow, instructions)) == workers
+
+
+def test_few_workers_hold_few_nodes_in_the_forecast() -> None:
+    made = planner("srsf", [node("n1", "edge"), node("n2", "edge")], [Site("edge")])
+    made.handle(JobSubmitted(job("a", chunks=4, max_workers=1, suspended=True)), 0.0)
+    state, forecast = made.cluster.jobs["default/a"], NodeForecast(made.cluster, 0.0, {})
+    pool = forecast.pool_of(made.cluster.nodes["n1"])
+    option, earliest = _Option(pool, 1.0, {}, 0.0), 0.0
+    placed = []
+    for chunk in range(4):
+        one = forecast.place(state, [option], chunk, earliest)
+        assert one is not None
+        earliest = one.end
+        placed.append(one)
+    assert sorted(forecast.gpus(pool)) == pytest.approx([0.0, 400.0])
+    forecast.undo(placed[1:])
+    assert sorted(forecast.gpus(pool)) == pytest.approx([0.0, 100.0])
+
+
+def test_gang_goes_to_no_cloud_that_excludes_its_chief() -> None:
+    made = planner("chunk", [node("n1", "edge", labels={"zone": "edge"})], sites(labels={"zone": "cloud"}))
+    chief = worker(gpus=0, constraints=Constraints(selector=(("zone", "edge"),)))
+    assert opened(made, JobSubmitted(gang("free", chief=worker(gpus=0))), 0.0) == ["cloud", "cloud"]
+    assert opened(made, JobSubmitted(gang("bound", 1.0, chief=chief)), 1.0) == []
 
 
 def test_strict_queue_head_in_cloud_does_not_block_nodes() -> None:

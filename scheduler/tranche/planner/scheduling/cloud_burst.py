@@ -7,7 +7,8 @@ times at which its chunks would complete on nodes. The job then sends the number
 site that minimizes ``completion of the job + price · GPU time there + delay``. The delay is that of other jobs:
 GPU time of the job on nodes, times the jobs that rank behind it and use nodes, over the GPUs of the nodes (compare the
 fourth term of (5)). Ties go to the least sum of chunk completion times, then to the least k. With k equal to all
-chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A gang goes as a whole or not
+chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A job with fewer workers than
+waiting chunks trains them in turns, on nodes as in the cloud, where each new pod may wait for a node. A gang goes as a whole or not
 at all, without the term of delay.
 
 A chunk that is assigned to an unlimited site starts there as soon as its data are there. Until then each review
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, heapreplace, nlargest, nsmallest
 from itertools import islice
 from math import ceil, inf
 from typing import NamedTuple
@@ -193,21 +194,24 @@ class NodeForecast:
             if node is not None and node.takes_pods and not self.cluster.is_unlimited(node.node.site):
                 self._take(self.pool_of(node), gpus, self.now, rest_seconds(state, run, self.now) + more)
 
-    def place(self, state: JobState, options: Sequence[_Option], chunk: int) -> _Placed | None:
-        """Place a chunk where it would complete first; None if no pool has as many GPUs as a worker needs."""
+    def place(self, state: JobState, options: Sequence[_Option], chunk: int, earliest: float) -> _Placed | None:
+        """Place a chunk where it would complete first; None if no pool has as many GPUs as a worker needs.
+
+        `earliest` is the time at which the job may start the worker, in seconds.
+        """
         gpus, best = max(1, state.job.gpus), (inf, Pool("", 0.0), 0.0)
         rest = state.remaining_batches(chunk)
         for option in options:
             heap = self.gpus(option.pool)
             if len(heap) >= gpus:
                 free = heap[0] if gpus == 1 else nsmallest(gpus, heap)[-1]
-                start = max(free, option.ready(chunk))
+                start = max(free, option.ready(chunk), earliest)
                 seconds = state.restart_seconds + rest * option.batch_seconds
                 best = min(best, (start + seconds, option.pool, start))
         if best[0] == inf:
             return None
         seconds = best[0] - best[2]
-        taken, end = self._take(best[1], gpus, best[2], seconds)
+        taken, end = self._take(best[1], gpus, best[2], seconds, latest=earliest > self.now)
         return _Placed(chunk, best[1], end, seconds, taken)
 
     def gang_slots(self, state: JobState) -> list[tuple[float, Pool]]:
@@ -234,10 +238,21 @@ class NodeForecast:
                     heap.append(at)
             heapify(heap)
 
-    def _take(self, pool: Pool, gpus: int, start: float, seconds: float) -> tuple[tuple[float, ...], float]:
-        """Hold the GPUs of the pool that are free first; returns when these were free, and the end of the hold."""
+    def _take(
+        self, pool: Pool, gpus: int, start: float, seconds: float, *, latest: bool = False
+    ) -> tuple[tuple[float, ...], float]:
+        """Hold GPUs of the pool; returns when these were free, and the end of the hold.
+
+        They are those that are free first or, with `latest`, last before `start`: those of the worker that ends then.
+        """
         heap = self.gpus(pool)
-        taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
+        if latest:
+            taken = tuple(nlargest(gpus, (at for at in heap if at <= start)))
+            for at in taken:
+                heap.remove(at)
+            heapify(heap)
+        else:
+            taken = tuple(heappop(heap) for _ in range(min(gpus, len(heap))))
         end = max((start, *taken)) + seconds
         for _ in taken:
             heappush(heap, end)
@@ -324,11 +339,13 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
     limit = min((max(floor, ends.together[0]) + price * ends.seconds[0] for ends in clouds), default=inf)
     placed: list[_Placed] = []
     nodes = [] if state.unhosted else _node_options(queue, forecast, state)
+    workers = _WorkerTimes(state, len(waiting), now)
     for chunk in waiting:
-        one = forecast.place(state, nodes, chunk)
+        one = forecast.place(state, nodes, chunk, workers.first)
         if one is None:
             break
         placed.append(one)
+        workers.add(one.end)
         if one.end > limit:
             break
     delay_per_second = state.job.gpus * behind / max(1, sum(len(forecast.gpus(one.pool)) for one in nodes))
@@ -338,7 +355,7 @@ def _split(queue: JobQueue, forecast: NodeForecast, state: JobState, behind: int
         for kept in range(len(placed) + 1):
             if kept:
                 on_nodes, latest = on_nodes + placed[kept - 1].end, max(latest, placed[kept - 1].end)
-            end = max(floor, latest, ends.together[0] if not kept else ends.apart[kept])
+            end = max(floor, latest, ends.together[0] if not kept else workers.cloud_end(kept, ends))
             total = on_nodes + (ends.sum_together if not kept else ends.sum_apart[kept])
             held += placed[kept - 1].seconds if kept else 0.0
             key = (end + price * ends.seconds[kept] + delay_per_second * held, total, -kept, number)
@@ -356,12 +373,48 @@ class _CloudEnds(NamedTuple):
     site: str
     apart: list[float]
     """Completion of the last of them with other pods of the job elsewhere (ζ = 0); -inf at the end, without chunks."""
+    busy: list[float]
+    """Time that they take then once their data are there, in seconds; -inf at the end."""
     together: list[float]
     """Completion of the last of them with all pods at this site (ζ = 1); only the first position counts."""
     sum_apart: list[float]
     sum_together: float
     seconds: list[float]
     """Worker time there, in seconds."""
+
+
+class _WorkerTimes:
+    """When each worker of a job may start its next chunk, after the first waiting chunks were placed on nodes.
+
+    A job with fewer workers than waiting chunks trains these one after the other, wherever they are. Otherwise, each
+    chunk may start at once.
+    """
+
+    def __init__(self, state: JobState, waiting: int, now: float) -> None:
+        workers = max(1, state.job.max_workers - len(state.runs))
+        self._free = [now] * min(waiting, workers)
+        self._limits, self._waiting = workers < waiting, waiting
+        self._after = [(now, now)]
+        """By number of chunks on nodes: when the first worker is free, and the mean over the workers, in seconds."""
+
+    @property
+    def first(self) -> float:
+        """Time at which the next chunk may start."""
+        return self._after[-1][0]
+
+    def add(self, end: float) -> None:
+        """Let the worker that is free first train a chunk on a node until `end`."""
+        if self._limits:
+            heapreplace(self._free, end)
+            self._after.append((self._free[0], sum(self._free) / len(self._free)))
+
+    def cloud_end(self, kept: int, ends: _CloudEnds) -> float:
+        """Return when the chunks after the first `kept` would complete at an unlimited site."""
+        if not (self._limits and kept):
+            return ends.apart[kept]
+        first, mean = self._after[kept]
+        share = min(1.0, (self._waiting - kept - 1) / max(1, len(self._free) - 1))
+        return max(ends.apart[kept], first + share * (mean - first) + ends.busy[kept])
 
 
 def _cloud_option(queue: JobQueue, state: JobState, site: str, now: float) -> _Option | None:
@@ -378,18 +431,20 @@ def _cloud_ends(queue: JobQueue, state: JobState, option: _Option, waiting: Sequ
     fast = cluster.batch_seconds(state, option.pool.site, colocated=True) if together else option.batch_seconds
     start = cluster.sites[option.pool.site].start_seconds + state.restart_seconds
     workers = max(1, state.job.max_workers - len(state.runs))
-    apart, near, total, near_total, seconds = [-inf], [-inf], [0.0], 0.0, [0.0]
+    apart, busy, near, total, near_total, seconds = [-inf], [-inf], [-inf], [0.0], 0.0, [0.0]
     for count, chunk in enumerate(reversed(waiting), start=1):
-        rest, at = state.remaining_batches(chunk), option.ready(chunk) + start
+        rest, at = state.remaining_batches(chunk), option.ready(chunk)
         rounds = ceil(count / workers)
-        end, close = at + rounds * rest * option.batch_seconds, at + rounds * rest * fast
+        trains, trains_near = (rounds * (start + rest * pace) for pace in (option.batch_seconds, fast))
+        end, close = at + trains, at + trains_near
         apart.append(max(apart[-1], end))
+        busy.append(max(busy[-1], trains))
         near.append(max(near[-1], close))
         total.append(total[-1] + end)
         near_total += close
         seconds.append(seconds[-1] + rest * option.batch_seconds)
     seconds[-1] *= fast / option.batch_seconds if option.batch_seconds else 1.0
-    return _CloudEnds(option.pool.site, apart[::-1], near[::-1], total[::-1], near_total, seconds[::-1])
+    return _CloudEnds(option.pool.site, apart[::-1], busy[::-1], near[::-1], total[::-1], near_total, seconds[::-1])
 
 
 def _split_gang(
