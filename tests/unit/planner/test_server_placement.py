@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner, worker
-from tranche.model import Constraints, Job, Link, Node, PodShape, Quota, QuotaLimit, Resources, Site, Tier
+from tranche.model import Constraints, Job, Link, Node, PodShape, Preemption, Quota, QuotaLimit, Resources, Site, Tier
+from tranche.model.gpu_kind import GpuKinds
 from tranche.planner import (
     CloseWindow,
     Instruction,
@@ -19,6 +20,7 @@ from tranche.planner import (
     Tick,
 )
 
+KIND = "nvidia.com/gpu.product"
 SERVER = PodShape(Resources(cpu=1000, memory=2**30, gpus=0, pods=1))
 NARROW, WIDE = Link(1e8), Link(1e9)
 SITES = [
@@ -68,6 +70,18 @@ def test_server_that_a_cloud_cannot_take_is_placed_on_a_node(gpus: int) -> None:
     instructions += p.handle(Tick(), 1.0)
     assert [one.server.site for one in of_type(PlaceParameterServer, instructions)] == ["a"]
     assert {one.window.site for one in of_type(OpenWindow, instructions)} == ({"a"} if gpus else {"cloud"})
+
+
+def test_no_server_starts_while_its_workers_wait_for_a_gpu() -> None:
+    """With its server at site b, the chunk ends sooner on the faster GPU there, which another job leaves soon."""
+    nodes = [node("a-1", "a", labels={KIND: "slow"}), node("b-1", "b", labels={KIND: "fast"})]
+    p = planner("chunk", nodes, SITES[:2], gpu_kinds=GpuKinds(speeds={"slow": 0.5, "fast": 1.0}))
+    p.handle(JobSubmitted(job("first", seconds=150.0, data_site="b", preemption=Preemption.AT_CHUNK_END)), 0.0)
+    server = replace(SERVER, constraints=Constraints(selector=((KIND, "fast"),)))
+    one = with_server("j", server=server, chunks=1, submitted=1.0)
+    assert not of_type(PlaceParameterServer, p.handle(JobSubmitted(one), 1.0))
+    state = p.cluster.jobs[one.key]
+    assert (state.servers, state.awaits_faster, state.unhosted) == ([], True, False)
 
 
 def test_servers_prefer_nodes_without_gpus() -> None:

@@ -1,5 +1,6 @@
 """Scheduling cycle of queue policies: jobs get windows in order of rank, by preempting jobs behind if necessary."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -313,10 +314,15 @@ def _take_free(
     wanted = min(job.max_workers - len(state.runs), waiting)
     choose = partial(_choose_nodes, context, state, site, nodes, wanted, now, first_fit=first_fit, first=first)
     chosen, later = choose()
-    if chosen and len(state.servers) < job.servers:  # those of a job that waits for a faster GPU would be idle
-        if not _place_servers(context, state, nodes, now):
-            return
+
+    def starts() -> bool:
+        nonlocal chosen, later
         chosen, later = choose()
+        return bool(chosen)
+
+    if chosen and len(state.servers) < job.servers and not _place_servers(context, state, nodes, now, starts):
+        if chosen:
+            return
     if later is not None:
         state.awaits_faster = True
         context.retry(later, job.key)
@@ -383,14 +389,19 @@ def _choose_nodes(
     return (chosen, None) if later is None else (kept, later)
 
 
-def _place_servers(context: PlannerContext, state: JobState, nodes: list[NodeState], now: float) -> bool:
-    """Start the missing parameter servers of a chunked job if a worker of it fits one of the nodes beside them."""
+def _place_servers(
+    context: PlannerContext, state: JobState, nodes: list[NodeState], now: float, starts: Callable[[], bool]
+) -> bool:
+    """Start the missing parameter servers of a chunked job if a worker of it fits one of the nodes beside them.
+
+    They would be idle if no worker `starts` now: with them, a chunk may complete sooner on a faster GPU, later.
+    """
 
     def fits() -> bool:
         return bool(free_nodes(nodes, state, 1, first_fit=True))
 
     return fits() and place_servers(
-        context, state, fits, lambda: nodes_beside_worker(context.cluster, state, nodes, now)
+        context, state, fits, lambda: nodes_beside_worker(context.cluster, state, nodes, now), starts
     )
 
 

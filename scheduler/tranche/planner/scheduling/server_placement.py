@@ -85,6 +85,7 @@ def place_servers(
     state: JobState,
     leaves_room: Callable[[], bool] | None = None,
     beside_worker: Callable[[], Sequence[NodeState]] = tuple,
+    worker_starts: Callable[[], bool] | None = None,
 ) -> bool:
     """Start the missing parameter servers of the job, before its first window opens; False if they do not fit yet.
 
@@ -95,6 +96,7 @@ def place_servers(
         state: State of the job.
         leaves_room: Returns whether a worker fits beside the servers that are placed; None: it needs no room.
         beside_worker: Returns other nodes for the servers if none fits; none if there are no such nodes.
+        worker_starts: Returns whether a worker starts now with the servers at their places; None: it does.
     """
     if state.has_closing_servers:
         return False
@@ -114,6 +116,9 @@ def place_servers(
         context.work.unhosted.add(state.job.key)
         return False
     context.work.unhosted.discard(state.job.key)
+    if worker_starts is not None and not worker_starts():
+        _withdraw(context, state, placed)
+        return False
     start_servers(context, state, placed)
     return True
 
