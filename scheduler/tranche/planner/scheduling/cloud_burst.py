@@ -8,8 +8,8 @@ site that minimizes ``completion of the job + price · GPU time there + delay``.
 GPU time of the job on nodes, times the jobs that rank behind it and use nodes, over the GPUs of the nodes (compare the
 fourth term of (5)). Ties go to the least sum of chunk completion times, then to the least k. With k equal to all
 chunks, workers and parameter server are together (ζ = 1) and no gradient crosses a link. A job with fewer workers than
-waiting chunks trains them in turns, on nodes as in the cloud, where each new pod may wait for a node. A gang goes as a whole or not
-at all, without the term of delay.
+waiting chunks trains them in turns, on nodes as in the cloud, where each new pod may wait for a node. A gang goes as a
+whole or not at all, without the term of delay.
 
 A chunk that is assigned to an unlimited site starts there as soon as its data are there. Until then each review
 compares again, so it may still start on a node that has become free; the bytes copied meanwhile are then wasted.

@@ -320,9 +320,9 @@ def _take_free(
         chosen, later = choose()
         return bool(chosen)
 
-    if chosen and len(state.servers) < job.servers and not _place_servers(context, state, nodes, now, starts):
-        if chosen:
-            return
+    lacks_servers = bool(chosen) and len(state.servers) < job.servers
+    if lacks_servers and not _place_servers(context, state, nodes, now, starts) and chosen:
+        return
     if later is not None:
         state.awaits_faster = True
         context.retry(later, job.key)
