@@ -93,7 +93,6 @@ def count_end(context: PlannerContext, state: JobState, run: TrackedWindow, even
     batches = progress_ledger.count_end(state, run, event)
     site_accounting.count_window(context.cluster, state, run, event.at)
     learning.learn_pace(context, state, run, event, batches)
-    learning.note_stall(state, run, event, batches)
     end_window(context, state, run)
     if not state.runs:
         state.idle_since = context.now

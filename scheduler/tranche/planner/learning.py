@@ -1,6 +1,6 @@
 """Learning from ended workers and jobs: the speed of jobs and nodes, restart costs, and the work of templates."""
 
-from tranche.estimate import DECLARED_SIGMA, OVERRUN, UNKNOWN_SIGMA
+from tranche.estimate import DECLARED_SIGMA, UNKNOWN_SIGMA
 from tranche.model import Job
 from tranche.planner.context import PlannerContext
 from tranche.planner.events import WorkerEnded
@@ -66,7 +66,6 @@ def learn_pace(
     trained, batches = _measured(context, state, run, event.at, batches)
     if trained <= 0 or batches <= least_measured_batches(state):
         return
-    state.stalled_seconds = 0.0
     job, site, cluster = state.job, run.home.site, context.cluster
     node = cluster.nodes.get(run.home.node or "")
     kind, name = (node.node.gpu_kind, node.node.name) if node is not None else ("", None)
@@ -101,19 +100,6 @@ def _measured(
     if run.started is None or unknown or not context.settings.learns_from_silent_windows:
         return 0.0, 0.0
     return at - run.started, batches
-
-
-def note_stall(state: JobState, run: TrackedWindow, event: WorkerEnded, batches: float) -> None:
-    """Record the time of a worker that was stopped after its predicted end, if its progress is unknown.
-
-    The next worker would be expected to end as soon as this one, and the job would preempt others for it without end.
-    """
-    measured = event.progress is not None and batches > least_measured_batches(state)
-    if measured or run.started is None or event.outcome not in ("Preempted", "Lost"):
-        return
-    trained, predicted = event.at - run.started, run.predicted_batch_seconds or run.batch_seconds
-    if trained > OVERRUN * state.left_of(run) * predicted:
-        state.stalled_seconds = max(state.stalled_seconds, trained)
 
 
 def note_start(cluster: ClusterState, state: JobState, run: TrackedWindow) -> None:

@@ -152,9 +152,6 @@ class JobState:
     """GPU-seconds that workers of ended windows have trained; `attained_gpu_seconds` adds those of open windows."""
     use: JobUse = field(default_factory=JobUse)
     """Usage at each site."""
-    stalled_seconds: float = 0.0
-    """Longest time of a worker that was stopped after its predicted end, and whose progress is unknown: the rest of its
-    window takes longer. 0 since a pace was measured."""
     preemptions: int = 0
     """Number of workers that were stopped for another job."""
     failures: int = 0
@@ -540,11 +537,10 @@ class JobState:
     def first_end(self) -> float:
         """Time from which a prediction of a training window is overrun, in seconds; infinite if none trains.
 
-        It is the predicted end of the window that ends first; infinitely long ago if a measured one is slow, or a
-        worker was stopped after its predicted end.
+        It is the predicted end of the window that ends first; infinitely long ago if a measured one is slow.
         """
         if self._first_end is None:
-            slow = self.stalled_seconds > 0 or any(run.slowdown > 1 for run in self.runs.values())
+            slow = any(run.slowdown > 1 for run in self.runs.values())
             ends = [
                 run.since + self.left_of(run) * run.batch_seconds for run in self.runs.values() if run.since is not None
             ]

@@ -3,7 +3,7 @@
 The estimate for gangs, jobs of one chunk and jobs of unknown speed rests on the GPU time that they have attained. That
 for a chunked job rests on its ledger, and, for a window that takes longer than predicted, on the time that the window
 has taken. In both cases an estimate that is overrun is doubled, so that no job ranks first without end: also not one
-whose workers report slow progress, or are stopped again and again and save nothing.
+whose workers report slow progress.
 """
 
 from math import inf, log2
@@ -60,27 +60,19 @@ def rest_gpu_seconds(state: JobState, now: float) -> float:
     if now >= state.first_end:
         for run in state.runs.values():
             remaining += _excess_seconds(state, run, now)
-        if state.stalled_seconds:
-            workers = min(state.job.max_workers, state.job.chunks - len(state.done))
-            missing = workers - sum(not run.closing for run in state.runs.values())
-            remaining += 2.0 * state.stalled_seconds * max(0, missing)
     return remaining * state.job.gpus
 
 
 def _excess_seconds(state: JobState, run: TrackedWindow, now: float) -> float:
     """Return by how much the rest of a window exceeds its part in `JobState.worker_seconds`, in seconds.
 
-    It does if the window takes longer than predicted, if its worker reports less than half of the predicted pace, or if
-    a worker of the job was stopped before that took longer.
+    It does if the window takes longer than predicted, or if its worker reports less than half of the predicted pace.
     """
     expected, elapsed = _times(state, run, now)
     if expected <= 0:
         return 0.0
     total = estimated_total(expected, elapsed)
     rest = max(0.0, total - elapsed)
-    if state.stalled_seconds and not run.closing:
-        trained = now - run.started if run.started is not None else 0.0
-        rest = max(rest, 2.0 * state.stalled_seconds - trained)
     counted = max(0.0, expected - elapsed)
     return (rest * run.slowdown - counted) * state.nominal_batch_seconds / run.batch_seconds
 

@@ -74,25 +74,12 @@ def test_job_that_reports_the_declared_pace_keeps_its_rank() -> None:
 
 
 @pytest.mark.parametrize("declared", [1e-9, 1.0, 60.0])
-@pytest.mark.parametrize("made", [job, gang])
-def test_job_that_was_stopped_and_saved_nothing_lets_others_end(made: Any, declared: float) -> None:
-    course = Course(made("wrong", chunks=2, max_workers=2, seconds=declared))
+def test_gang_that_was_stopped_and_saved_nothing_lets_others_end(declared: float) -> None:
+    course = Course(gang("wrong", chunks=2, max_workers=2, seconds=declared))
     course.run(HOUR)
     course.submit(right(HOUR, 1200.0), HOUR)
     course.run(3 * HOUR, since=HOUR)
     assert course.held["default/right"] >= 2 * 1200.0
-
-
-def test_measured_progress_ends_the_memory_of_a_stopped_worker() -> None:
-    course = Course(job("wrong", chunks=2, seconds=1.0))
-    course.run(HOUR)
-    course.submit(right(HOUR, 60.0), HOUR)
-    state = course.p.cluster.jobs["default/wrong"]
-    first, second = state.runs
-    course.handle(WorkerEnded("default/wrong", first, "Preempted", HOUR + 5.0), HOUR + 5.0)
-    assert state.stalled_seconds == HOUR + 5.0
-    course.handle(WorkerEnded("default/wrong", second, "Preempted", HOUR + 5.0, {1: 50.0}), HOUR + 5.0)
-    assert state.stalled_seconds == 0.0
 
 
 @pytest.mark.parametrize("weight", [5e-324, 1e-300, 1e-6])
