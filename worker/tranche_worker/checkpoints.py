@@ -110,7 +110,7 @@ def save(
         unfinished.unlink(missing_ok=True)
         raise
     unfinished.replace(path)
-    _sync(directory)  # before earlier checkpoints are deleted, so that one of the names is durable
+    _sync(directory)  # the name of this checkpoint must be durable before those of earlier ones are deleted
     _delete_earlier(directory, uid, attempt, part)
 
 

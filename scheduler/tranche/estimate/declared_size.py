@@ -5,16 +5,15 @@ if declarations scatter around the truth, a large one is more often too large th
 Ours [I].
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import exp, log
+
+from tranche.estimate.namespace_measurements import keep
 
 MIN_JOBS = 10
 """Completed jobs of a namespace from which declarations are corrected."""
 PRIOR_WEIGHT = 20.0
 """Weight of a slope of 1, in squared logarithms of declared sizes."""
-MAX_NAMESPACES = 1000
-"""Number of namespaces that are kept: those that completed a job most recently."""
 MAX_LOG_CORRECTION = log(20.0)
 """Largest absolute logarithm of a correction."""
 
@@ -41,18 +40,16 @@ class _Moments:
 class DeclaredSizes:
     """Declared and actual sizes of completed jobs, by namespace, so that no tenant corrects the jobs of another."""
 
-    _moments: OrderedDict[str, _Moments] = field(default_factory=OrderedDict)
+    _moments: dict[str, _Moments] = field(default_factory=dict)
 
     def add(self, namespace: str, declared: float, actual: float) -> None:
         """Record a completed job; both sizes have the same unit."""
         if declared <= 0 or actual <= 0:
             return
-        moments, x, y = self._moments.setdefault(namespace, _Moments()), log(declared), log(actual)
+        moments, x, y = self._moments.get(namespace) or _Moments(), log(declared), log(actual)
         moments.count, moments.x, moments.y = moments.count + 1, moments.x + x, moments.y + y
         moments.xx, moments.xy = moments.xx + x * x, moments.xy + x * y
-        self._moments.move_to_end(namespace)
-        if len(self._moments) > MAX_NAMESPACES:
-            self._moments.popitem(last=False)
+        keep(self._moments, namespace, moments)
 
     def factor(self, namespace: str, declared: float) -> float:
         """Return the expected over the declared size of a new job; 1 while too few jobs have completed."""

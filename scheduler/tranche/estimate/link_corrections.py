@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import log
 
+from tranche.estimate.namespace_measurements import deciding, keep
+
 LEARNING_RATE = 0.3
 """Weight of the newest measurement."""
 MAX_LOG_CORRECTION = log(1000.0)
 """Largest absolute logarithm of a correction of a link's declared time: without a limit, one jump of the clock could
 make a link unusable permanently."""
-MAX_NAMESPACES = 1000
-"""Number of namespaces whose corrections of a link are kept: those that measured most recently."""
 Ends = tuple[str, str]
 """Source site and destination site."""
 
@@ -62,11 +62,9 @@ class LinkCorrections:
     def add(self, ends: Ends, namespace: str, logarithm: float) -> None:
         """Count a measurement of a namespace."""
         own = self._own.setdefault(ends, {})
-        before = own.pop(namespace, self.common.get(ends))
+        before = own.get(namespace, self.common.get(ends))
         measured = max(-MAX_LOG_CORRECTION, min(MAX_LOG_CORRECTION, logarithm))
-        own[namespace] = measured if before is None else before + LEARNING_RATE * (measured - before)
-        if len(own) > MAX_NAMESPACES:
-            del own[next(iter(own))]
+        keep(own, namespace, measured if before is None else before + LEARNING_RATE * (measured - before))
         self._settle(ends)
 
     def recall(self, ends: Ends, namespace: str, correction: float) -> None:
@@ -90,18 +88,11 @@ class LinkCorrections:
             self._settle(ends)
 
     def _settle(self, ends: Ends) -> None:
-        """Compute the common correction: the median over the namespaces, and of two middle ones that nearer to 0.
-
-        Namespaces whose jobs are gone count only while too few of those with jobs have measured the link.
-        """
-        own = self._own[ends]
-        for among in (self._jobs.keys(), self._jobs.keys() | own.keys()):
-            ranked = sorted(own[namespace] for namespace in among if namespace in own)
-            if len(ranked) >= max(1, min(2, len(among))):
-                middle = len(ranked) // 2
-                self.common[ends] = min(ranked[(len(ranked) - 1) // 2 : middle + 1], key=abs)
-                return
-        if ends in self._recalled:
+        """Compute the common correction: the median over the namespaces, and of two middle ones that nearer to 0."""
+        if ranked := sorted(deciding(self._own[ends], self._jobs)):
+            middle = len(ranked) // 2
+            self.common[ends] = min(ranked[(len(ranked) - 1) // 2 : middle + 1], key=abs)
+        elif ends in self._recalled:
             self.common[ends] = self._recalled[ends]
         else:
             self.common.pop(ends, None)

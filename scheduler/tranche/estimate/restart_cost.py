@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median_low
 
+from tranche.estimate.namespace_measurements import deciding, keep
+
 LEARNING_RATE = 0.25
 """Weight of a new measurement against the earlier ones."""
 MAX_SECONDS = 600.0
 """Largest measurement that counts for other jobs."""
-MAX_NAMESPACES = 1000
-"""Number of namespaces whose means are kept: those that measured most recently."""
 
 
 @dataclass(slots=True)
@@ -34,25 +34,16 @@ class _NamespaceMeans:
 
     def add(self, namespace: str, seconds: float, present: Collection[str]) -> None:
         """Count a measurement; the value changes only with the mean of its namespace."""
-        before = self._means.pop(namespace, None)
+        before = self._means.get(namespace)
         mean = _mean(self._recalled if before is None else before, min(seconds, MAX_SECONDS))
-        self._means[namespace] = mean
-        if len(self._means) > MAX_NAMESPACES:
-            del self._means[next(iter(self._means))]
+        keep(self._means, namespace, mean)
         if mean != before:
             self.settle(present)
 
     def settle(self, present: Collection[str]) -> None:
-        """Compute the value from the namespaces with jobs; if these are several, two must have measurements.
-
-        Namespaces whose jobs are gone count only while these are too few, since their measurements may be years old.
-        """
-        for among in (present, {*present, *self._means}):
-            means = [self._means[namespace] for namespace in among if namespace in self._means]
-            if len(means) >= max(1, min(2, len(among))):
-                self.seconds = median_low(means)
-                return
-        self.seconds = self._recalled
+        """Compute the value while these namespaces have jobs."""
+        means = deciding(self._means, present)
+        self.seconds = median_low(means) if means else self._recalled
 
 
 class CommonRestarts:

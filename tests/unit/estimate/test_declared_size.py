@@ -5,7 +5,8 @@ from math import exp
 import pytest
 
 from tranche.estimate import DeclaredSizes
-from tranche.estimate.declared_size import MAX_NAMESPACES, MIN_JOBS
+from tranche.estimate.declared_size import MIN_JOBS
+from tranche.estimate.namespace_measurements import MAX_NAMESPACES
 from tranche.simulation.named_random import lognormal
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from support.builders import job, node, of_type, planner
-from tranche.estimate.link_corrections import LEARNING_RATE, MAX_NAMESPACES, LinkCorrections
+from tranche.estimate.link_corrections import LEARNING_RATE, LinkCorrections
+from tranche.estimate.namespace_measurements import MAX_NAMESPACES
 from tranche.model import Link, Site
 from tranche.planner import JobRemoved, JobSubmitted, OpenWindow, Planner, SiteChanged, StagingEnded, Tick
 from tranche.planner.learned_state import learned_state_of, recall
