@@ -15,11 +15,9 @@ from tranche.kube.api.names import ROLE_SERVER, ROLE_WORKER
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.convert.pod_identity import controlled_identity
 from tranche.kube.convert.pod_shape import pod_requests, template_shape
-from tranche.kube.convert.pod_state import started_at
+from tranche.kube.convert.pod_state import STOP_SLACK_SECONDS, started_at
 from tranche.model.quantity import parse_duration
 
-STOP_SLACK_SECONDS = 10.0
-"""Time after the grace period in which a pod should be gone. To evict one that is not frees nothing."""
 Cost = tuple[int, int, float]
 """Violated disruption budgets, victims with preemption policy Never, lost GPU-seconds; smaller is better. A gang is one
 victim."""
@@ -47,7 +45,8 @@ def loss(pod: Pod, view: View, now: float) -> tuple[int, float]:
     """Return the cost of evicting one pod: 1 if its job forbids preemption, and lost GPU-seconds; 0 for foreign pods.
 
     The work of a worker with a parameter server is saved there. A worker without one has no result until it ends.
-    Evicting a gang member or a parameter server stops the whole job. A pod that should have stopped already costs most.
+    Evicting a gang member or a parameter server stops the whole job. A pod that should have stopped already costs most:
+    to evict it frees nothing.
     """
     ends = pod.metadata.deletion_timestamp
     if ends is not None and now > ends.timestamp() + STOP_SLACK_SECONDS:

@@ -15,6 +15,8 @@ _Chunks = Annotated[str, msgspec.Meta(pattern=rf"\A{_RANGE}(,{_RANGE})*\Z")]
 _PROGRESS = msgspec.json.Decoder(dict[_Chunks, Annotated[float, msgspec.Meta(ge=0, le=2**53)]])
 MAX_MESSAGE_BYTES = 4096
 """The kubelet keeps this many bytes of a termination message."""
+STOP_SLACK_SECONDS = 10.0
+"""Time after the grace period in which a pod should be gone."""
 
 
 def is_over(pod: Pod) -> bool:

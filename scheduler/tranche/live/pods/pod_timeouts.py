@@ -21,7 +21,7 @@ from tranche.kube.api.names import (
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche.kube.convert.pod_shape import excludes_labels
-from tranche.kube.convert.pod_state import is_over, started_at
+from tranche.kube.convert.pod_state import STOP_SLACK_SECONDS, is_over, started_at
 from tranche.kube.convert.training_container import has_terminated
 from tranche.live.pods.pod_events import GONE, end_of
 from tranche.live.pods.scheduler_watch import (
@@ -66,8 +66,6 @@ SELECTOR_SECONDS = 5.0
 """Time that a pod without a node has with former labels of an unlimited site, longer than the operator uses a Site that
 it has read. It doubles while the job's pods find no place, since a webhook may change the labels of each pod."""
 SELECTOR_DOUBLINGS = 7
-STOP_SLACK_SECONDS = 10.0
-"""Time after the grace period in which a pod should be gone."""
 DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds of a pod that sets none."""
 
