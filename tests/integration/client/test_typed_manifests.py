@@ -116,7 +116,7 @@ def test_queue_preemption_and_suspension_are_explained(system: System, kubectl: 
     said(kubectl, "apply", "-f", path("gang"))
     system.until("the gang waits", lambda: "behind" in system.status("gang").get("plan", {}).get("explanation", ""))
     assert re.fullmatch(
-        r"waits for 8 GPUs at once \(0 are free\) until \S+, behind default/long, which has less work left; "
+        r"waits for 8 GPUs at once \(0 are free\) until [-\d: ]+Z, behind default/long, which has less work left; "
         r"its duration is unknown, and 1 h is assumed: set spec\.estimatedDuration\n",
         said(kubectl, "tranche", "why", "gang"),
     )
