@@ -75,6 +75,14 @@ def test_event_at_a_multiple_of_the_period_is_handled_at_once() -> None:
     assert (jobs["first"].started, jobs["second"].started) == (60.0, 120.0)
 
 
+def test_job_completes_at_its_last_chunk_within_a_period() -> None:
+    nodes = [node("fast", speed=2.0), node("slow", speed=0.5)]
+    result = ran([job("x", chunks=2)], nodes, period_seconds=300.0)
+    found = by_name(result)["x"]
+    assert sorted(found.chunk_completions) == [50.0, 200.0]
+    assert found.completed == 200.0
+
+
 def test_unsaved_work_of_a_lost_node_is_repeated_elsewhere() -> None:
     lost = (NodeFailure("a", 40.0),)
     result = ran([job("x")], [node("a"), node("b")], failures=lost)

@@ -356,9 +356,13 @@ class Simulation:
             instructions = self.planner.handle_all(events or (Tick(),), self.now)
             self.events += 1
             self._execute(instructions)
+            last_ends: dict[str, float] = {}  # with a period, workers of a job may have ended at different times
             for event in events:
                 if isinstance(event, _COMPLETING):
-                    self._complete(event.job, event.at if isinstance(event, WorkerEnded) else self.now)
+                    at = event.at if isinstance(event, WorkerEnded) else self.now
+                    last_ends[event.job] = max(at, last_ends.get(event.job, at))
+            for key, at in last_ends.items():
+                self._complete(key, at)
             if not self._pending_events or self.period_seconds:
                 return
 
