@@ -83,6 +83,13 @@ def test_job_completes_at_its_last_chunk_within_a_period() -> None:
     assert found.completed == 200.0
 
 
+def test_chunk_done_before_its_worker_is_stopped_keeps_its_end() -> None:
+    jobs = [job("x", chunks=3, max_workers=1), job("short", 200.0, seconds=10.0)]
+    found = by_name(ran(jobs, restart_seconds=60.0))["x"]
+    # with this restart cost, a worker gets two chunks; the first one is stopped after 140 s of training
+    assert (found.chunk_completions, found.starts) == ((160.0, 390.0, 490.0), 2)
+
+
 def test_unsaved_work_of_a_lost_node_is_repeated_elsewhere() -> None:
     lost = (NodeFailure("a", 40.0),)
     result = ran([job("x")], [node("a"), node("b")], failures=lost)

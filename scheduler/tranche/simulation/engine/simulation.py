@@ -329,11 +329,12 @@ class Simulation:
             account.end(now)
             account.preemptions += outcome == "Preempted"
         account.lost += (min(now, worker.starts) - worker.opened) * gpus
-        if outcome == "Succeeded":
+        if outcome != "Lost":
             end, pace = worker.starts, worker.average_pace(now)
             for chunk in window.chunks:
                 end += (worker.total - worker.begun[chunk]) * pace
-                account.chunk_ends[chunk] = end
+                if outcome == "Succeeded" or end <= now:
+                    account.chunk_ends[chunk] = end
         if self.traffic is not None:
             self._end_traffic(worker)
         account.holding -= 1
