@@ -90,6 +90,14 @@ def test_chunk_done_before_its_worker_is_stopped_keeps_its_end() -> None:
     assert (found.chunk_completions, found.starts) == ((160.0, 390.0, 490.0), 2)
 
 
+def test_members_of_a_gang_train_together_after_a_lost_node() -> None:
+    lost = (NodeFailure("b", 60.0, 70.0),)
+    result = ran([gang("x"), job("y", 71.0, seconds=10.0)], [node("a"), node("b")], "fifo", failures=lost)
+    again = [one for one in result.occupations if one.opened == 70.0]
+    assert sorted((one.node, one.ended) for one in again) == [("a", 170.0), ("b", 170.0)]
+    assert by_name(result)["y"].started == 170.0  # no member leaves its GPU before the others
+
+
 def test_unsaved_work_of_a_lost_node_is_repeated_elsewhere() -> None:
     lost = (NodeFailure("a", 40.0),)
     result = ran([job("x")], [node("a"), node("b")], failures=lost)

@@ -419,7 +419,7 @@ class Simulation:
         key, now = state.job.key, self.now
         account = self._accounts[key]
         starts = self._starts_at(state, window)
-        begun = {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
+        begun = self._begun(state, window)
         brings = tuple((key, chunk, window.site) for chunk in self._missing(state, window))
         total = state.job.batches_per_chunk_total
         share = self._communication(state, window, pace)
@@ -439,6 +439,14 @@ class Simulation:
             self._fetch(worker, fetched)
         else:
             self._begin(worker)
+
+    def _begun(self, state: JobState, window: Window) -> dict[int, float]:
+        """Return the batches with which the chunks of a window begin; members of a gang resume from the same ones."""
+        if not state.job.is_gang:
+            return {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
+        # After the loss of a node, its members have saved less than the others, and all of them train together.
+        saved = min([state.partial.get(member, 0.0) for member in range(state.job.chunks)])
+        return dict.fromkeys(window.chunks, saved)
 
     def _begin(self, worker: Worker) -> None:
         """Schedule the first batch of a worker, and its end."""
