@@ -30,9 +30,8 @@ def drawn(policy: str, seed: int) -> Scenario:
     nodes = []
     for i in range(draw.randint(1, 5)):
         speed, labels = draw.choice(speeds), {RACK_LEVEL: draw.choice("xy")}
-        nodes.append(
-            node(f"n{i}", draw.choice(names), draw.choice([1, 2, 4]), speed=speed, kind=f"k{speed}", labels=labels)
-        )
+        labels["nvidia.com/gpu.product"] = f"k{speed}"
+        nodes.append(node(f"n{i}", draw.choice(names), draw.choice([1, 2, 4]), speed=speed, labels=labels))
     gpus, jobs, at = sum(one.allocatable.gpus for one in nodes), [], 0.0
     for i in range(draw.randint(2, 9)):
         at += draw.randint(1, 400)
