@@ -282,7 +282,7 @@ def _serve(
         if state.awaits_faster or not may_preempt or not can_use_window_at(state, site, now):
             return False
         free = sum([node.free_gpus for node in nodes])
-    return may_preempt and preempt(context, queue, state, site, rank, free, now)
+    return may_preempt and can_use_window_at(state, site, now) and preempt(context, queue, state, site, rank, free, now)
 
 
 def _take_free(
