@@ -266,7 +266,8 @@ class JobQueue:
             left: Candidates that the cycle has not served yet.
             blocked: Class that cannot place any more jobs in this cycle; None if there is none.
             rank: Rank of the job that preempted; candidates that rank ahead of it were served already. Those of them
-                that may not preempt themselves are served again.
+                that may not preempt themselves are served again. At other sites, it is a candidate itself, or jobs
+                behind it there would not be.
             state: That job.
             now: Clock, in seconds.
         """
@@ -278,7 +279,7 @@ class JobQueue:
             one
             for one in found
             if one.demand_class is not blocked
-            and (one.position > after or one.demand_class.scope is PreemptionScope.NONE)
+            and (one.position >= after or one.demand_class.scope is PreemptionScope.NONE)
         ]
         heapify(heap)
         self.preempting_classes = before

@@ -44,3 +44,20 @@ def test_job_that_preempts_at_one_site_does_so_at_no_other() -> None:
     workers = ran(jobs, {"a": 1, "b": 1})
     assert [one.opened for one in workers["x"]] == [3.0]
     assert sorted([*outcomes(workers["v"]), *outcomes(workers["w"])]) == ["Preempted", *["Succeeded"] * 8]
+
+
+def test_job_behind_a_preemptor_is_served_at_the_other_site() -> None:
+    """x ranks first at both sites, and u behind it, when x stops v at a; then u may stop w at b."""
+    jobs = [local("v", 0.0, "a"), local("w", 1.0, "b"), job("x", 2.0, seconds=200.0, **DATA)]
+    workers = ran([*jobs, job("u", 2.0, seconds=300.0, **DATA)], {"a": 1, "b": 1})
+    assert [(one.site, one.opened) for one in (*workers["x"], *workers["u"])] == [("a", 3.0), ("b", 3.0)]
+
+
+def test_gpu_is_not_idle_beside_a_job_that_could_use_it() -> None:
+    """x stops u at b. When its first chunk is done there, its second one and the other jobs use both GPUs at once."""
+    x = job("x", 2.0, chunks=2, max_workers=1, seconds=200.0, data_site="b", chunk_bytes=1e9)
+    sites = (Site("a", links={"b": Link(8e9)}), Site("b"))
+    nodes = (node("at-a", "a"), node("at-b", "b"))
+    result = run(Scenario((local("v", 0.0, "a"), local("u", 1.0, "b"), x), nodes, sites, "chunk", record=True))
+    at_b = sorted((one.opened, one.ended) for one in result.occupations if one.site == "b")
+    assert [began for began, _ in at_b[1:]] == [ended for _, ended in at_b[:-1]]
