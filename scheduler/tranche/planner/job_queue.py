@@ -378,6 +378,10 @@ class JobQueue:
             heappop(heap)
         return None
 
+    def sites_of(self, state: JobState) -> tuple[str, ...]:
+        """Return the sites at which the job waits."""
+        return self._sites.get(state.job.key, ())
+
     def drop(self, state: JobState, site: str | None = None) -> None:
         """Remove the job from the waiting jobs of one site, or of all sites."""
         key = state.job.key

@@ -46,6 +46,18 @@ def test_job_that_preempts_at_one_site_does_so_at_no_other() -> None:
     assert sorted([*outcomes(workers["v"]), *outcomes(workers["w"])]) == ["Preempted", *["Succeeded"] * 8]
 
 
+def test_room_at_another_site_is_used_before_workers_stop() -> None:
+    workers = ran([local("long", 1.0, "a"), job("x", 2.0, seconds=200.0, **DATA)], {"a": 1, "b": 1})
+    assert [(one.site, one.opened) for one in workers["x"]] == [("b", 3.0)]
+    assert outcomes(workers["long"]) == ["Succeeded"] * 4
+
+
+def test_workers_stop_for_the_rest_that_other_sites_do_not_hold() -> None:
+    workers = ran([local("long", 1.0, "a"), job("x", 2.0, chunks=2, seconds=200.0, **DATA)], {"a": 1, "b": 1})
+    assert sorted((one.site, one.opened) for one in workers["x"]) == [("a", 3.0), ("b", 3.0)]
+    assert outcomes(workers["long"]) == ["Preempted", *["Succeeded"] * 4]
+
+
 def test_job_behind_a_preemptor_is_served_at_the_other_site() -> None:
     """x ranks first at both sites, and u behind it, when x stops v at a; then u may stop w at b."""
     jobs = [local("v", 0.0, "a"), local("w", 1.0, "b"), job("x", 2.0, seconds=200.0, **DATA)]

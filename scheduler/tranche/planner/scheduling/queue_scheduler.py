@@ -34,6 +34,9 @@ from tranche.state.placement_record import PreemptionScope
 from tranche.state.quota_usage import Shortage
 from tranche.state.window import SlotBinding
 
+AFTER_OTHER_SITES = 1 << 62
+"""Number added to that of a candidate, so that its job is first served at the other sites with its data."""
+
 
 def run_cycle(context: PlannerContext, queue: JobQueue, now: float) -> None:
     """Run one scheduling cycle: open and close windows until no waiting job can be placed.
@@ -134,7 +137,12 @@ class SchedulingCycle:
         candidate, may_preempt = found
         rank, _, number, one, state = candidate
         queue, now, before = self.queue, self.now, len(state.runs)
+        postponed = may_preempt and self._has_room_elsewhere(candidate)
+        may_preempt = may_preempt and not postponed
         preempted = _serve(self.context, queue, candidate, now, may_preempt=may_preempt, is_first=not self.passed_over)
+        if postponed and can_use_window_at(state, one.site, now):
+            heappush(self.heap, candidate._replace(number=number + AFTER_OTHER_SITES))
+            return True
         if queue.policy.fills_progressively() and len(state.runs) > before and can_use_window_at(state, one.site, now):
             if (again := queue.candidate(one, number, now)) is not None:
                 heappush(self.heap, again)
@@ -155,6 +163,17 @@ class SchedulingCycle:
         elif not exhausted and (following := queue.candidate(one, number, now)) is not None:
             heappush(self.heap, following)
         return True
+
+    def _has_room_elsewhere(self, candidate: Candidate) -> bool:
+        """Return whether the job could start in free capacity of another site, so that it preempts here only later."""
+        cluster, one = self.context.cluster, candidate.demand_class
+        if not one.site or candidate.number >= AFTER_OTHER_SITES:
+            return False
+        return any(
+            cluster.free.gpus_at(site) >= one.slots and not cluster.is_unlimited(site)
+            for site in self.queue.sites_of(candidate.state)
+            if site != one.site
+        )
 
     def _blocks_others(self, one: DemandClass, state: JobState, rank: TieredRank) -> bool:
         """Record what a job that waits after it was served keeps from others; returns whether a strict queue ends."""
