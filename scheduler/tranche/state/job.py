@@ -405,6 +405,11 @@ class JobState:
         return len(self.done) == self.job.chunks and (self.job.chief is None or self.chief is None)
 
     @property
+    def has_trained(self) -> bool:
+        """Whether a worker of the job has ever trained, also under an earlier leader."""
+        return self.first_started is not None or self.counted_gpu_seconds > 0
+
+    @property
     def failed(self) -> bool:
         """Whether more pods have failed than the back-off limit allows, or the operator has ended the job."""
         return self.failures > self.job.backoff_limit or bool(self.end_reason)

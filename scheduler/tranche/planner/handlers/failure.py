@@ -130,9 +130,10 @@ def _server_unschedulable(context: PlannerContext, state: JobState, server: Serv
 
 
 def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
-    """Count a pod whose containers do not start as a failure of its job, and stop it, so that it releases its GPUs.
+    """Stop a pod whose containers do not start, so that it releases its GPUs, and let its job pause.
 
     A gang stops as a whole. Without a parameter server, no worker of a chunked job trains, so its windows close too.
+    The pod counts as a failure of its job if none of the job has ever started: its template is most likely wrong.
     """
     state = context.cluster.jobs.get(event.job)
     if state is None:
@@ -143,13 +144,12 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
     why = f"its containers did not start: {text}"
     if run is not None and not run.closing and run.started is None:
         run.start_failure = event.reason
-        node, what = run.window.node, f"worker {run.window.index}"
+        node, what, opened = run.window.node, f"worker {run.window.index}", run.opened_at
         close_window(context, state, run, why)
         unbind_chunks(context, state, run.window.chunks)
     elif server is not None and not server.closing:
         server.never_scheduled = True
-        node = server.planned.node
-        what = server.title
+        node, what, opened = server.planned.node, server.title, server.since
         if state.job.is_gang:
             stop_gang(context, state, f"{what} did not start: {text}")
         else:
@@ -157,11 +157,17 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
             close_server(context, state, server, why)
     else:
         return
-    note_unplaced(context, state, node, text, unstarted=True)
-    state.failures += 1
+    counted, reason = not state.has_trained, f"{what} did not start on {node or 'its node'}: {text}"
+    before = note_unplaced(context, state, node, text, opened, unstarted=True)
+    state.failures += counted
     node_exclusion.avoid_after_failure(context, state, node)
-    node_exclusion.note_problem(context, state, node, text, counted=True)
-    pause_after_failure(context, state, f"{what} did not start on {node or 'its node'}: {text}")
+    node_exclusion.note_problem(context, state, node, text, counted=counted)
+    if counted:
+        pause_after_failure(context, state, reason)
+    else:
+        settings = context.settings
+        pause = settings.pause_seconds(settings.failure_backoff_seconds, before)
+        hold(context, state, min(pause, settings.unplaced_hold_seconds), reason)
     if state.failed:
         stop(context, state)
     context.touch(state)
