@@ -42,6 +42,10 @@ def events(job: TrainingJob, found: Iterable[ConditionUpdate]) -> list[EmitEvent
 
 def _describe(staging: PlannedStaging) -> str:
     pods = "staging pod" if staging.failures == 1 else "staging pods"
-    so = "no more are created, so chunks train where their data is" if staging.given_up else "another one is created"
+    so = (
+        "no more are created for an hour or longer, so chunks train where their data is"
+        if staging.given_up
+        else "another one is created"
+    )
     why = f": {staging.why}" if staging.why else ""
     return f"{staging.failures} {pods} for site {staging.site} failed{why}; {so}"

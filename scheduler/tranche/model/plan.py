@@ -80,7 +80,7 @@ class PlannedStaging:
     failures: int = 0
     """Number of pods that failed since the last success."""
     given_up: bool = False
-    """Whether too many pods failed, so that nothing more is copied there."""
+    """Whether too many pods failed, so that nothing is copied there for now."""
     why: str = ""
     """Why the last pod that did not succeed ended."""
 

@@ -4,8 +4,8 @@ At most `MAX_PODS` of a namespace run or wait at a time. They need no GPU that t
 tenant could otherwise fill the queue of kube-scheduler, which tries each of them before the pods of others.
 
 A failed or refused pod is followed by another one after a back-off that doubles. When more pods have failed in a row
-than the job's back-off limit allows, staging to that site is given up until the job's specification changes, and chunks
-train where their data are.
+than the job's back-off limit allows, staging to that site is given up for a time that doubles, or until the job's
+specification changes, and chunks train where their data are.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def request_copies(context: PlannerContext, state: JobState, chunks: tuple[int, 
 
 
 def is_given_up(state: JobState, site: str) -> bool:
-    """Return whether staging to the site was given up."""
+    """Return whether staging to the site is given up now."""
     staging = state.stagings.get(site)
     return staging is not None and staging.given_up
 
@@ -123,6 +123,17 @@ def retry_failed(context: PlannerContext, state: JobState, *, revised: bool = Fa
     context.work.unstaged[state.job.key] = None
 
 
+def end_give_ups(context: PlannerContext, state: JobState) -> None:
+    """Let the data of a job be copied again to sites to which staging was given up for long enough.
+
+    A source or a link may have been away. If the next pod fails, too, staging is given up for twice as long.
+    """
+    for staging in state.stagings.values():
+        if staging.given_up and staging.held_until <= context.now:
+            staging.given_up = False
+            context.work.unstaged[state.job.key] = None
+
+
 def planned(state: JobState) -> tuple[PlannedStaging, ...]:
     """Return the stagings of the job for status.plan, in order of site."""
     return tuple(
@@ -156,13 +167,16 @@ def restore(context: PlannerContext, state: JobState, plan: Iterable[PlannedStag
 
 
 def back_off(context: PlannerContext, state: JobState, staging: Staging, now: float) -> None:
-    """Start the back-off after a failed staging pod, or give up."""
-    if staging.given_up or staging.failures > state.job.backoff_limit:
+    """Start the back-off after a failed staging pod, or give up for a longer time."""
+    settings, beyond = context.settings, staging.failures - state.job.backoff_limit
+    if staging.given_up or beyond > 0:
         staging.given_up, staging.wanted = True, ()
         _forget_coming(state, staging.site)
-        return
-    settings, before = context.settings, max(0, staging.failures + staging.refusals - 1)
-    staging.held_until = now + settings.backoff_seconds(settings.failure_backoff_seconds, before)
+        pause = settings.pause_seconds(settings.unplaced_hold_seconds, max(0, beyond - 1))
+    else:
+        before = max(0, staging.failures + staging.refusals - 1)
+        pause = settings.backoff_seconds(settings.failure_backoff_seconds, before)
+    staging.held_until = now + pause
     context.wake(staging.held_until, state.job.key)
 
 

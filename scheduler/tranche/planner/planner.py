@@ -198,6 +198,7 @@ class Planner:
         for key in due:
             if key in cluster.jobs:
                 end_preemption_pause(context, cluster.jobs[key])
+                data_staging.end_give_ups(context, cluster.jobs[key])
                 context.touch(cluster.jobs[key])
                 context.publish(key)
         if context.queue is not None:

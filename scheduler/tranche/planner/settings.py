@@ -49,7 +49,7 @@ class PlannerSettings:
     """Number of different nodes in a row on which pods of a job find no place before the job is held."""
     unplaced_hold_seconds: float = 3600.0
     """Time for which such a job is held, unless its specification or a node changes before; also the longest pause of
-    a job that has trained and whose pods do not start."""
+    a job that has trained and whose pods do not start, and the first time for which staging to a site is given up."""
     eviction_hold_seconds: float = 300.0
     """Time for which a job is not preempted after an eviction of its pods was rejected, in seconds."""
     server_idle_seconds: float = 300.0

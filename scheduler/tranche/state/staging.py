@@ -30,7 +30,7 @@ class Staging:
     held_until: float = 0.0
     """Time before which no pod starts, in seconds on the planner's clock."""
     given_up: bool = False
-    """Whether too many pods have failed: chunks then train where their data are."""
+    """Whether too many pods have failed: until `held_until`, chunks train where their data are."""
 
 
 def expected_copies(

@@ -146,7 +146,8 @@ def test_staging_failures_set_a_condition_and_send_one_event() -> None:
     assert (condition["status"], condition["reason"]) == ("True", "GivenUp")
     assert condition["message"] == (
         "2 staging pods for site edge-b failed; another one is created; "
-        "7 staging pods for site edge-c failed; no more are created, so chunks train where their data is"
+        "7 staging pods for site edge-c failed; no more are created for an hour or longer, "
+        "so chunks train where their data is"
     )
     assert [one.message for one in decided(EmitEvent, failing) if one.reason == "StagingFailed"] == [
         condition["message"]

@@ -1,5 +1,6 @@
 """Pods that bring a job's data to sites: windows wait for them, failures are retried, and nothing is forgotten."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ DELTA = 50.0
 """Seconds that a chunk takes between the two sites by their links."""
 SITES = [Site("here", links={"there": Link(1e9)}), Site("there", links={"here": Link(1e9)})]
 KEY = "default/j"
+HOUR = 3600.0
 
 
 def cluster(*names: str, policy: str = "chunk", **settings: Any) -> Planner:
@@ -178,6 +180,48 @@ def test_job_with_failed_staging_trains_at_its_data_site() -> None:
     assert [w.site for w in p.plan_of(KEY, 1000.0).windows] == ["here"]
     (again,) = of_type(StageData, p.handle(JobChanged(replace(one, generation=2, weight=2.0)), 1001.0))
     assert again.site == "there"
+
+
+def fail_staging(p: Planner, start: float, end: float) -> list[float]:
+    """Let each staging pod fail after 10 s, as while its source cannot be reached; return when they started."""
+    started, now = list[float](), start
+    while now < end:
+        p.handle(Tick(), now)
+        for one in list(p.cluster.jobs[KEY].stagings.values()):
+            if one.attempt:
+                started.append(now)
+                p.handle(StagingEnded(KEY, one.attempt, "Failed", reason="connection refused"), now + 10.0)
+        now += 20.0
+    return started
+
+
+def test_staging_begins_again_after_an_outage_of_its_source() -> None:
+    p = cluster("there")
+    submit(p, backoff_limit=2)
+    fail_staging(p, 0.0, HOUR / 2)
+    assert staging(p).given_up
+    (again,) = of_type(StageData, p.handle_all([Tick()], 2 * HOUR))
+    assert again.site == "there"
+    assert sites_opened(p, StagingEnded(KEY, staging(p).attempt, "Succeeded", 9.0), at=2 * HOUR + 9.0) == ["there"]
+
+
+def test_staging_that_always_fails_is_tried_ever_less() -> None:
+    p = cluster("there")
+    submit(p, backoff_limit=2)
+    started = fail_staging(p, 0.0, 72 * HOUR)
+    pauses = [round((later - at) / HOUR) for at, later in itertools.pairwise(started) if later - at > HOUR / 2]
+    assert pauses == [1, 2, 4, 8, 16, 24]
+    assert p.plan_of(KEY, 72 * HOUR).explanation.endswith("connection refused")
+
+
+def test_a_restarted_planner_tries_staging_again_later() -> None:
+    p = cluster("there")
+    one = submit(p, backoff_limit=0)
+    p.handle(StagingEnded(KEY, 1, "Failed"), 1.0)
+    again = cluster("there")
+    again.restore([JobSubmitted(one, p.plan_of(KEY, 2.0), p.progress_of(KEY))], 2.0)
+    assert of_type(StageData, again.handle(Tick(), HOUR / 2)) == []
+    assert of_type(StageData, again.handle(Tick(), HOUR + 2.0))
 
 
 def test_job_with_undeliverable_data_is_explained() -> None:

@@ -107,7 +107,7 @@ class PlannedStaging(Resource):
     failures: int = 0
     """Number of pods that failed since one succeeded."""
     given_up: bool = False
-    """true if too many pods failed; no data is copied to the site until the spec changes."""
+    """true if too many pods failed; no data is copied to the site for an hour or longer, or until the spec changes."""
     why: StopReason | None = None
     """Why the last pod that did not succeed ended."""
 
