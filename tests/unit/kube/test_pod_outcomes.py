@@ -217,6 +217,30 @@ def test_exit_255_is_the_nodes_if_it_restarted(node: NodeObject | None, how: str
     assert outcome(pod(ended(1)), node) == "Failed"
 
 
+@pytest.mark.parametrize(
+    ("node", "finished", "how"),
+    [
+        (machine("True", "2026-01-01T01:00:00Z"), "2026-01-01T00:40:00Z", "Lost"),
+        (machine("True", "2026-01-01T01:00:00Z"), "2026-01-01T01:10:00Z", "Failed"),
+        (machine("Unknown", "2026-01-01T01:00:00Z"), "2026-01-01T01:20:00Z", "Lost"),
+        (machine("Unknown", "2026-01-01T01:00:00Z"), "2026-01-01T00:59:15Z", "Lost"),
+        (machine("Unknown", "2026-01-01T01:00:00Z"), "2026-01-01T00:50:00Z", "Failed"),
+        (machine("True", "2026-01-01T01:00:00Z"), None, "Failed"),
+        (None, "2026-01-01T00:40:00Z", "Failed"),
+    ],
+)
+@pytest.mark.parametrize("code", [1, 134])
+def test_exit_while_the_node_is_disconnected_is_lost(
+    node: NodeObject | None, finished: str | None, how: str, code: int
+) -> None:
+    """A worker that reaches neither its parameter server nor an object store fails. The kubelet reports it later."""
+    assert outcome(pod(ended(code, finishedAt=finished)), node) == how
+    assert stopped_by(pod(ended(code, finishedAt=finished)), node) == (
+        "node n1 was disconnected" if how == "Lost" else ""
+    )
+    assert outcome(pod(ended(code, finishedAt=finished, reason="OOMKilled")), node) == "Failed"
+
+
 @pytest.mark.parametrize(("code", "how"), [(255, "Lost"), (143, "Failed"), (137, "Failed")])
 def test_killed_container_fails_if_its_node_was_away_before(code: int, how: str) -> None:
     """As by a liveness probe. A runtime that did not see an end has the time at which it started again."""

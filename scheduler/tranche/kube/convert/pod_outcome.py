@@ -3,6 +3,8 @@
 Only the outcome ``Failed`` is a failure of the job itself.
 """
 
+from datetime import timedelta
+
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import NodeObject, Pod, Terminated
 from tranche.kube.convert.container_start import LONGEST_MESSAGE, UNKNOWN_STATUS, any_started, is_start_interrupted
@@ -24,6 +26,9 @@ _STOPPED_CONTAINER = frozenset({143, 137})
 CLOCK_SLACK_SECONDS = 5.0
 """Seconds by which a container must have ended before a stop was requested to have ended by itself. Its end is in whole
 seconds by the clock of its node."""
+_NOTICE_TIME = timedelta(seconds=60)
+"""Time after which the control plane has noticed that a node is disconnected: 50 s without a sign of life, by default.
+"""
 _PRESSURE = "The node "
 """Beginning of the message of an eviction because of the node, not because the pod exceeded a limit of its own."""
 
@@ -33,14 +38,16 @@ def outcome(pod: Pod, node: NodeObject | None = None) -> PodOutcome:
 
     ``Preempted``: deleted, evicted, or stopped with its node. A program may exit with 0 at SIGTERM, so that 0 is then a
     success only if the termination message says that everything is saved. ``Refused``: no container had started.
-    ``Lost``: it ended with its node, which restarted. ``Failed``: a container failed by itself, or the pod exceeded the
-    deadline of its template. The exit code of the training container decides, not the phase: a proxy that is killed at
-    the end makes the phase Failed. A deletion or eviction after the end of the training container has no effect.
+    ``Lost``: it ended with its node, which restarted, or while its node was disconnected. ``Failed``: a container
+    failed by itself, or the pod exceeded the deadline of its template. The exit code of the training container decides,
+    not the phase: a proxy that is killed at the end makes the phase Failed. A deletion or eviction after the end of the
+    training container has no effect.
 
     Args:
         pod: The ended pod.
         node: Its node, if it is known: an exit code of 255 then counts as a restart of the node if
-            the node has not been ready all the time, and 143 or 137 if it has not been ready since.
+            the node has not been ready all the time, and 143 or 137 if it has not been ready since. With any code, a
+            container that has ended while the node was not ready has not failed.
     """
     status = pod.status
     ended_first = _ended_before_stop(pod)
@@ -92,7 +99,10 @@ def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
             return f"deleted because {where} is gone"
         case "PreemptionByScheduler":
             return "evicted by kube-scheduler for a pod of a higher priority"
-    return "its pod was deleted" if pod.metadata.deletion_timestamp is not None else ""
+    if pod.metadata.deletion_timestamp is not None:
+        return "its pod was deleted"
+    ended = training_state(pod).terminated
+    return f"{where} was disconnected" if ended is not None and _failed_cut_off(ended, node) else ""
 
 
 def failure_log(pod: Pod) -> str:
@@ -146,7 +156,7 @@ def _is_lost(ended: Terminated) -> bool:
 
 
 def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
-    """Return whether the training container ended with its node or its container runtime.
+    """Return whether the training container ended with its node or its container runtime, or while it was cut off.
 
     A runtime that has seen the end knows its time. A container that was killed long after its node returned, such as by
     a liveness probe, has failed by itself.
@@ -156,11 +166,29 @@ def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
         return False
     if _is_lost(ended) or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):
         return True
-    is_killed = ended.exit_code in _STOPPED_CONTAINER and ended.reason != "OOMKilled"
-    if not (is_killed or ended.exit_code == _LOST_CONTAINER) or node is None or ended.started_at is None:
+    if node is None or ended.started_at is None:
         return False
     ready = find_condition(node.status.conditions, "Ready")
+    is_killed = ended.exit_code in _STOPPED_CONTAINER and ended.reason != "OOMKilled"
+    if not (is_killed or ended.exit_code == _LOST_CONTAINER):
+        return _failed_cut_off(ended, node)
     if ready is None or ready.status != "True":
         return True
     since = (is_killed and ended.finished_at) or ended.started_at
     return ready.last_transition_time is not None and ready.last_transition_time > since
+
+
+def _failed_cut_off(ended: Terminated, node: NodeObject | None) -> bool:
+    """Return whether a container failed while its node was disconnected, as far as the node's condition Ready says so.
+
+    A program that reaches neither its peers nor its storage then fails, and the kubelet reports that when it is
+    connected again.
+    """
+    ready = find_condition(node.status.conditions, "Ready") if node is not None else None
+    if ended.exit_code == 0 or ended.reason == "OOMKilled" or ended.finished_at is None:
+        return False
+    if ready is None or ready.last_transition_time is None:
+        return False
+    if ready.status == "True":
+        return ready.last_transition_time > ended.finished_at
+    return ended.finished_at > ready.last_transition_time - _NOTICE_TIME
