@@ -104,7 +104,8 @@ class Constraints:
             if taint.effect in ("NoSchedule", "NoExecute") and not any(
                 toleration.tolerates(taint) for toleration in self.tolerations
             ):
-                return f"have the taint {taint.key}={taint.value}:{taint.effect}, which is not tolerated"
+                known = f"have the taint {taint.key}={taint.value}:{taint.effect}, which is not tolerated"
+                return known if taint.effect == "NoSchedule" else f"{known} without a time limit"
         return None
 
 

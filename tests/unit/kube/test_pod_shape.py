@@ -7,6 +7,7 @@ import pytest
 from support.builders import node, planner
 from tranche.kube.api.core_types import Pod
 from tranche.kube.api.resources import TrainingJob
+from tranche.kube.convert.admitted_pod import admitted_pod
 from tranche.kube.convert.pod_decoder import decode_pod
 from tranche.kube.convert.pod_shape import pod_constraints, pod_requests, template_shape
 from tranche.kube.convert.trainingjob import to_job
@@ -173,6 +174,15 @@ class TestConstraints:
         assert constraints.objection("n2", {"disk": "ssd", "gpu": "a100"}, taints) is not None
         assert constraints.objection("n1", {"gpu": "a100"}, taints) == "do not match the node selector disk=ssd"
         assert constraints.objection("n2", {"disk": "ssd", "zone": "z"}, (Taint("edge", "no"),)) is not None
+
+    @pytest.mark.parametrize(("seconds", "stays"), [({}, True), ({"tolerationSeconds": 300}, False)])
+    def test_taint_that_ends_a_pod_later_keeps_new_ones_away(self, seconds: dict[str, int], stays: bool) -> None:
+        """Kubernetes deletes the pod when the time is over, and the next one, for as long as the node has the taint."""
+        spec = {"tolerations": [{"key": "maintenance", "operator": "Exists", "effect": "NoExecute", **seconds}]}
+        taint = Taint("maintenance", "", "NoExecute")
+        admitted = admitted_pod("worker", {}, {"spec": spec})
+        assert (pod_constraints(pod(spec)).objection("n", {}, (taint,)) is None) is stays
+        assert bool(admitted.tolerations) is stays
 
     def test_no_affinity_matches_everything(self) -> None:
         assert pod_constraints(pod()).objection("n", {}, ()) is None

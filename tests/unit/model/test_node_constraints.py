@@ -92,7 +92,9 @@ def test_selector_and_every_expression_of_one_term_must_match(constraints: Const
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 def test_a_hard_taint_is_an_objection_unless_tolerated(effect: str) -> None:
     taint = Taint("gpu", "true", effect)
-    assert Constraints().objection("n", {}, (taint,)) == f"have the taint gpu=true:{effect}, which is not tolerated"
+    limit = " without a time limit" if effect == "NoExecute" else ""
+    objection = f"have the taint gpu=true:{effect}, which is not tolerated{limit}"
+    assert Constraints().objection("n", {}, (taint,)) == objection
     assert Constraints(tolerations=(Toleration("gpu", "Exists"),)).objection("n", {}, (taint,)) is None
 
 

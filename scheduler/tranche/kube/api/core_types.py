@@ -101,6 +101,7 @@ class PodToleration(Narrow, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class Gate(Narrow, frozen=True):

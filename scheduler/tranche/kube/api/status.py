@@ -447,7 +447,7 @@ class AdmittedPod(Resource):
     node_selector: dict[str, LabelValue] = Field(default={}, max_length=64)
     """Labels that the nodes of the pods need."""
     tolerations: list[AdmittedToleration] = Field(default=[], max_length=64, json_schema_extra=ATOMIC)
-    """Taints that the pods tolerate."""
+    """Taints that the pods tolerate without a time limit."""
     unplanned: list[LabelValue] = Field(default=[], max_length=16, json_schema_extra=ATOMIC)
     """Constraints that the planner does not plan with: podAffinity, podAntiAffinity, topologySpreadConstraints,
     resourceClaims, volumes and hostPorts, and nodeAffinity and schedulerName if admission has changed them."""

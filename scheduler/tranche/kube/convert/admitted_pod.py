@@ -12,7 +12,7 @@ import msgspec
 from tranche.kube.api.core_types import Pod, ResourceRequirements
 from tranche.kube.api.names import GpuResources
 from tranche.kube.api.resources import AdmittedPod, AdmittedToleration, TrainingJob
-from tranche.kube.convert.pod_shape import container_requests, pod_shape
+from tranche.kube.convert.pod_shape import container_requests, lasting_tolerations, pod_shape
 from tranche.model import PodShape, Resources, Toleration
 from tranche.model.quantity import parse_bytes, parse_millicores
 
@@ -41,7 +41,7 @@ def admitted_pod(role: str, sent: Mapping[str, Any], raw: Mapping[str, Any]) -> 
         node_selector=dict(sorted(pod.spec.node_selector.items())[:_MAX_ENTRIES]),
         tolerations=[
             AdmittedToleration(key=t.key, operator=t.operator or "Equal", value=t.value, effect=t.effect)
-            for t in pod.spec.tolerations[:_MAX_ENTRIES]
+            for t in lasting_tolerations(pod)[:_MAX_ENTRIES]
         ],
         unplanned=sorted(set(_unplanned(sent.get("spec") or {}, raw.get("spec") or {}))),
     )

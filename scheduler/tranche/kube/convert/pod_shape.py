@@ -13,6 +13,7 @@ from tranche.kube.api.core_types import (
     ContainerStatus,
     Expression,
     Pod,
+    PodToleration,
     Quantities,
     ResourceRequirements,
     Term,
@@ -243,14 +244,25 @@ def _pod_level(asked: ResourceRequirements, containers: Resources) -> Resources:
 
 
 def pod_constraints(pod: Pod) -> Constraints:
-    """Return node selector, required node affinity and tolerations of a pod."""
+    """Return node selector, required node affinity and lasting tolerations of a pod."""
     spec = pod.spec
     required = spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required
     return Constraints(
         selector=tuple(sorted(spec.node_selector.items())),
         affinity=tuple(_expressions(term) for term in required.node_selector_terms or ()) if required else None,
-        tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations),
+        tolerations=tuple(
+            Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in lasting_tolerations(pod)
+        ),
     )
+
+
+def lasting_tolerations(pod: Pod) -> list[PodToleration]:
+    """Return the tolerations of a pod without a time limit.
+
+    With one, kube-scheduler binds the pod to a node with the taint, and Kubernetes deletes it when the time is over:
+    further pods would follow it for as long as the node has the taint, such as during its maintenance.
+    """
+    return [one for one in pod.spec.tolerations if one.toleration_seconds is None]
 
 
 def excludes_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
