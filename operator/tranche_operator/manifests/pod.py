@@ -242,10 +242,10 @@ def _spec(
 
 
 def _keep_last_log(spec: Manifest, training: str | None) -> None:
-    """Let the kubelet report the last log lines of a failed training container that has written no message."""
-    for container in spec.get("containers") or []:
-        if container.get("name") == training:
-            container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    """Let the kubelet report the last log lines of a failed training or init container that has written no message."""
+    trains = [one for one in spec.get("containers") or [] if one.get("name") == training]
+    for container in [*trains, *(spec.get("initContainers") or [])]:
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
 
 
 def _copied(value: Any) -> Any:

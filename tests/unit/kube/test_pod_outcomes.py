@@ -11,7 +11,7 @@ from tranche.kube.api.core_types import NodeObject, Pod
 from tranche.kube.api.names import LABEL_JOB
 from tranche.kube.convert.container_start import StartProblem, start_delay
 from tranche.kube.convert.pod_decoder import decode_pod
-from tranche.kube.convert.pod_outcome import end_reason, outcome, stopped_by
+from tranche.kube.convert.pod_outcome import end_reason, failure_log, outcome, stopped_by
 
 STARTED = "2026-01-01T00:00:10Z"
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -215,6 +215,42 @@ def test_exit_255_is_the_nodes_if_it_restarted(node: NodeObject | None, how: str
     assert outcome(pod(ended(code)), node) == how
     assert outcome(pod(ended(code, reason="OOMKilled")), node) == ("Failed" if code != 255 else how)
     assert outcome(pod(ended(1)), node) == "Failed"
+
+
+def failed_while_initializing(code: int, **fields: Any) -> Pod:
+    """Return a pod whose second init container has ended with a code, so that its training never began."""
+    terminated = {"exitCode": code, "startedAt": STARTED, "reason": "Error", **fields}
+    first = {"name": "link", "state": {"terminated": {"exitCode": 0, "startedAt": STARTED, "reason": "Completed"}}}
+    second = {"name": "fetch", "state": {"terminated": terminated}}
+    return pod(main(waiting={"reason": "PodInitializing"}), initContainerStatuses=[first, second])
+
+
+@pytest.mark.parametrize(
+    ("made", "node", "how"),
+    [
+        (failed_while_initializing(255, reason="Unknown"), None, "Lost"),
+        (failed_while_initializing(137, reason="ContainerStatusUnknown"), None, "Lost"),
+        (failed_while_initializing(143), machine("True", "2026-01-01T01:00:00Z"), "Lost"),
+        (
+            failed_while_initializing(1, finishedAt="2026-01-01T00:40:00Z"),
+            machine("True", "2026-01-01T01:00:00Z"),
+            "Lost",
+        ),
+        (failed_while_initializing(1), machine("True", "2026-01-01T00:00:00Z"), "Failed"),
+        (failed_while_initializing(1), None, "Failed"),
+    ],
+)
+def test_init_container_that_ends_with_its_node_is_lost(made: Pod, node: NodeObject | None, how: str) -> None:
+    """Such as one that copies data for hours, while its node restarts or is disconnected."""
+    assert outcome(made, node) == how
+
+
+def test_failed_init_container_is_named_with_its_last_words() -> None:
+    made = failed_while_initializing(3, message="no space left on device")
+    assert end_reason(made) == "init container fetch ended with exit code 3"
+    assert failure_log(made) == "no space left on device"
+    oom = failed_while_initializing(137, reason="OOMKilled")
+    assert end_reason(oom) == "init container fetch ended with exit code 137 (OOMKilled)"
 
 
 @pytest.mark.parametrize(

@@ -144,11 +144,11 @@ def test_our_variables_win_and_come_first_in_every_container() -> None:
 
 
 def test_kubelet_reports_the_last_log_lines_of_the_trainer() -> None:
-    policies = {
-        one["name"]: one.get("terminationMessagePolicy") for one in worker(job_with_template())["spec"]["containers"]
-    }
+    spec = worker(job_with_template())["spec"]
+    policies = {one["name"]: one.get("terminationMessagePolicy") for one in spec["containers"]}
     assert policies.pop("train") == "FallbackToLogsOnError"
     assert set(policies.values()) <= {None}
+    assert {one["terminationMessagePolicy"] for one in spec["initContainers"]} == {"FallbackToLogsOnError"}
 
 
 def test_own_policy_of_termination_messages_is_kept() -> None:
