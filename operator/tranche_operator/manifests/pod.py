@@ -23,6 +23,7 @@ from tranche.kube.convert.attempt_history import ended_attempts
 from tranche.kube.convert.pod_identity import may_report_progress, may_request_chunks
 from tranche.kube.convert.training_container import pod_source, template_annotations
 from tranche.kube.convert.trainingjob import declared_step_seconds
+from tranche.model.attempt_record import may_be_of_node
 from tranche.model.quantity import parse_duration
 from tranche_operator.manifests import checkpoint_volume, environment, node_affinity
 from tranche_operator.settings import Settings
@@ -316,7 +317,9 @@ def _add_variables_and_mounts(container: Manifest, variables: Mapping[str, str],
 
 
 def last_failed_node(job: TrainingJob) -> str:
-    """Return the last node on which a pod of the job failed or was refused and no later one ended; else "".
+    """Return the last node on which a pod of the job failed, was refused or did not start, and no later one ended.
+
+    Returns "" without such a node.
 
     Pods at an unlimited site avoid it, as the planner avoids such nodes among those that it plans with. Otherwise
     kube-scheduler would choose a node with a broken GPU again and again, since it is always free. It is one node, since
@@ -324,7 +327,7 @@ def last_failed_node(job: TrainingJob) -> str:
     """
     later: set[str] = set()
     for record in reversed(ended_attempts(job.status.progress)):
-        if record.reason in ("Failed", "Refused") and record.node not in later:
+        if may_be_of_node(record.reason) and record.node not in later:
             return record.node
         later.add(record.node)
     return ""

@@ -83,6 +83,11 @@ def outcome_class(reason: str) -> str:
     return reason if reason in ("Succeeded", "Preempted", "Failed", "Lost", "Refused", "Stopped") else "NotStarted"
 
 
+def may_be_of_node(reason: str) -> bool:
+    """Return whether the node may be why a pod ended: it failed there, was refused, or its containers did not start."""
+    return reason in ("Failed", "Refused") or (reason != "NotStarted" and outcome_class(reason) == "NotStarted")
+
+
 def pack(record: AttemptRecord) -> str:
     """Return the record as text; `unpack` reads it again, with times in tenths of a second.
 

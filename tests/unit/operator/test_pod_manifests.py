@@ -318,7 +318,9 @@ def ended(attempt: int, node: str, outcome: str) -> str:
         ([ended(1, "c1", "Failed"), ended(2, "c2", "Succeeded")], "c1"),
         ([ended(1, "c1", "Failed"), ended(2, "c2", "Refused")], "c2"),
         ([ended(1, "c1", "Failed"), ended(2, "c1", "Succeeded")], ""),
-        ([ended(1, "c1", "Preempted"), ended(2, "c2", "ErrImagePull")], ""),
+        ([ended(1, "c1", "Preempted"), ended(2, "c2", "ErrImagePull")], "c2"),
+        ([ended(1, "c1", "ContainerCreating"), ended(2, "c2", "Preempted")], "c1"),
+        ([ended(1, "c1", "Preempted"), ended(2, "c2", "NotStarted")], ""),
         ([ended(1, "c1", "Failed"), ended(2, "c2", "Failed"), ended(3, "c2", "Succeeded")], "c1"),
     ],
 )
