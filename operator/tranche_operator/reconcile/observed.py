@@ -55,6 +55,8 @@ class PodView:
     """Why its containers do not start, if the kubelet reports a reason."""
     creating_since: datetime | None = field(default=None, compare=False)
     """When it got a node, if no container has started and the kubelet reports no reason."""
+    creating: str = field(default="", compare=False)
+    """Objects that its containers wait for then, as far as its conditions say so."""
     version: int = field(default=0, compare=False)
     """resourceVersion; increases with each change."""
 

@@ -34,7 +34,8 @@ def updates(
             continue
         waited = (now - pod.creating_since).total_seconds() if pod.creating_since is not None else 0.0
         if waited >= settings.start_delay_seconds:
-            delayed.append((pod, StartDelay(StartProblem.CREATION, "ContainerCreating", "see the events of the pod")))
+            message = "; ".join(part for part in (pod.creating, "see the events of the pod") if part)
+            delayed.append((pod, StartDelay(StartProblem.CREATION, "ContainerCreating", message)))
         else:
             requeues.append(RequeueAfter(settings.start_delay_seconds - max(0.0, waited)))
     before = condition_of(job, names.CONDITION_PODS_NOT_STARTING)

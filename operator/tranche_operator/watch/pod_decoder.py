@@ -87,5 +87,6 @@ def view(pod: Pod) -> PodView:
         grace_seconds=_DEFAULT_GRACE_SECONDS if grace is None else max(1, grace),
         delay=None if creating else delay,
         creating_since=_bound(pod) if creating else None,
+        creating=delay.message if delay is not None and creating else "",
         version=int(metadata.resource_version or 0),
     )

@@ -310,6 +310,25 @@ def test_bound_pod_without_statuses_waits_for_creation() -> None:
     assert delay.kind is StartProblem.CREATION
 
 
+@pytest.mark.parametrize(
+    ("ready", "text"),
+    [
+        ("False", "ContainerCreating: its volumes or its network are not ready"),
+        ("True", "ContainerCreating: its images are being pulled, or its containers created"),
+        (None, "ContainerCreating"),
+    ],
+)
+@pytest.mark.parametrize("statuses", [(), (main(waiting={"reason": "ContainerCreating"}),)])
+def test_pod_that_is_created_says_what_it_waits_for(
+    statuses: tuple[dict[str, Any], ...], ready: str | None, text: str
+) -> None:
+    """Failed mounts and networks are in no status of a container, and image pulls come after them."""
+    conditions = [{"type": "PodReadyToStartContainers", "status": ready}] if ready else []
+    delay = start_delay(pod(*statuses, phase="Pending", conditions=conditions))
+    assert delay is not None
+    assert (delay.kind, delay.text) == (StartProblem.CREATION, text)
+
+
 def test_init_container_that_runs_may_take_any_time() -> None:
     running = [{"name": "fetch", "state": {"running": {"startedAt": STARTED}}}]
     made = pod(main(waiting={"reason": "PodInitializing"}), phase="Pending", initContainerStatuses=running)

@@ -103,6 +103,15 @@ def test_container_without_a_reason_is_reported_after_a_time(seconds: int, repor
     assert (found is not None and found["reason"] == "Creation") is reported
 
 
+def test_container_without_a_reason_says_what_it_waits_for() -> None:
+    since = NOW - timedelta(seconds=301)
+    waits = stuck(None, creating_since=since, creating="its volumes or its network are not ready")
+    found = condition(decide(observed(job_with(window(0, 1)), waits)))
+    assert found is not None
+    what = "its volumes or its network are not ready; see the events of the pod"
+    assert found["message"] == f"cats-worker-0-1: ContainerCreating: {what}"
+
+
 def test_message_counts_the_other_pods() -> None:
     job = job_with(window(0, 1), window(1, 2))
     found = condition(decide(observed(job, stuck(), stuck(index=1))))

@@ -7,6 +7,7 @@ are only in events; such a container waits with the reason ``ContainerCreating``
 from enum import StrEnum
 from typing import NamedTuple
 
+from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import ContainerState, Pod, Terminated
 
 UNKNOWN_STATUS = "ContainerStatusUnknown"
@@ -15,6 +16,7 @@ _START_ERROR = "StartError"
 """Reason of a container that the container runtime could not start."""
 _INTERRUPTED = ("context canceled: unknown", "context deadline exceeded: unknown")
 """Ends of its messages if the kubelet ended, or waited no longer, while the runtime started the container."""
+_PULLING = "its images are being pulled, or its containers created"
 LONGEST_MESSAGE = 400
 """Longest message of the kubelet in characters; longer ones are cut."""
 
@@ -100,6 +102,13 @@ def start_delay(pod: Pod) -> StartDelay | None:
     if any_started(pod):
         return None
     named = next((wait for wait in waits if wait.reason), None)
-    if named is None:
-        return StartDelay(StartProblem.CREATION, "ContainerCreating")
-    return StartDelay(StartProblem.CREATION, named.reason, named.message[:LONGEST_MESSAGE])
+    reason, message = ("ContainerCreating", "") if named is None else (named.reason, named.message[:LONGEST_MESSAGE])
+    return StartDelay(StartProblem.CREATION, reason, message or _what_is_missing(pod))
+
+
+def _what_is_missing(pod: Pod) -> str:
+    """Return what the containers of a pod wait for, as far as its condition says so; volumes and network come first."""
+    found = find_condition(pod.status.conditions, "PodReadyToStartContainers")
+    if found is None:
+        return ""
+    return _PULLING if found.status == "True" else "its volumes or its network are not ready"
