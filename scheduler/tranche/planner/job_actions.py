@@ -228,10 +228,10 @@ NO_REASON = "no container started"
 
 
 def how_failed(event: WorkerEnded | HelperEnd) -> str:
-    """Say how a pod failed: by its exit code or, if this says nothing, by the reason, most often of the kubelet."""
+    """Say how a pod failed: by its exit code with the reason, most often of the kubelet, or by that alone."""
     if event.exit_code is None or (event.exit_code == 0 and event.reason):
         return event.reason or NO_REASON
-    return f"exit code {event.exit_code}"
+    return f"exit code {event.exit_code}" + (f" ({event.reason})" if event.reason else "")
 
 
 def forget_rejections(state: JobState) -> None:

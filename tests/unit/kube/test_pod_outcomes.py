@@ -245,12 +245,12 @@ def test_init_container_that_ends_with_its_node_is_lost(made: Pod, node: NodeObj
     assert outcome(made, node) == how
 
 
-def test_failed_init_container_is_named_with_its_last_words() -> None:
+def test_failed_init_container_is_told_with_its_last_words() -> None:
     made = failed_while_initializing(3, message="no space left on device")
-    assert end_reason(made) == "init container fetch ended with exit code 3"
+    assert end_reason(made) == "exit code 3 of an init container"
     assert failure_log(made) == "no space left on device"
     oom = failed_while_initializing(137, reason="OOMKilled")
-    assert end_reason(oom) == "init container fetch ended with exit code 137 (OOMKilled)"
+    assert end_reason(oom) == "exit code 137 of an init container (OOMKilled)"
 
 
 @pytest.mark.parametrize(

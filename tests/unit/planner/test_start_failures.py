@@ -94,3 +94,21 @@ def test_hold_says_why_and_ends_with_the_next_specification() -> None:
     assert "ErrImagePull: 429 Too Many Requests" in state.hold_reason
     p.handle(JobChanged(job("a", seconds=HOUR, generation=2, worker=worker(cpu=500))), 7 * HOUR)
     assert any(not run.closing for run in state.runs.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "text"),
+    [
+        (137, "OOMKilled", "failed with exit code 137 (OOMKilled)"),
+        (137, "Evicted: Pod ephemeral local storage usage exceeds the total limit", "exceeds the total limit)"),
+        (None, "exit code 3 of an init container", "failed with exit code 3 of an init container"),
+        (1, "", "failed with exit code 1"),
+    ],
+)
+def test_why_quotes_the_kubelet_beside_the_exit_code(code: int | None, reason: str, text: str) -> None:
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("a", seconds=HOUR)), 0.0)
+    p.handle(WorkerStarted(KEY, 1, 1.0), 1.0)
+    p.handle(WorkerEnded(KEY, 1, "Failed", 5.0, exit_code=code, reason=reason), 5.0)
+    assert state_of(p).hold_reason.endswith(text)
+    assert text in p.plan_of(KEY, 5.0).explanation

@@ -71,11 +71,11 @@ def end_reason(pod: Pod) -> str:
     status = pod.status
     if status.reason or status.message:
         return f"{status.reason}: {status.message}".strip(": ")[:LONGEST_MESSAGE]
-    name, ended = _deciding_end(pod)
+    ended, is_initial = _deciding_end(pod)
     reason = ended.reason if ended is not None and ended.reason not in ("Error", "Completed") else ""
-    if not name or ended is None:
+    if ended is None or not is_initial:
         return reason
-    return f"init container {name} ended with exit code {ended.exit_code}" + (f" ({reason})" if reason else "")
+    return f"exit code {ended.exit_code} of an init container" + (f" ({reason})" if reason else "")
 
 
 def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
@@ -104,7 +104,7 @@ def stopped_by(pod: Pod, node: NodeObject | None = None) -> str:
             return "evicted by kube-scheduler for a pod of a higher priority"
     if pod.metadata.deletion_timestamp is not None:
         return "its pod was deleted"
-    _, ended = _deciding_end(pod)
+    ended, _ = _deciding_end(pod)
     return f"{where} was disconnected" if ended is not None and _failed_cut_off(ended, node) else ""
 
 
@@ -114,22 +114,21 @@ def failure_log(pod: Pod) -> str:
     With terminationMessagePolicy FallbackToLogsOnError, which the operator sets, it has the last lines of the log,
     unless the program wrote a message.
     """
-    _, ended = _deciding_end(pod)
+    ended, _ = _deciding_end(pod)
     if ended is None or ended.exit_code == 0 or termination_progress(pod) is not None:
         return ""
     return ended.message
 
 
-def _deciding_end(pod: Pod) -> tuple[str, Terminated | None]:
-    """Return the end of the training container, or name and end of the init container that failed before it.
+def _deciding_end(pod: Pod) -> tuple[Terminated | None, bool]:
+    """Return the end of the training container, or of the init container that failed before it, and whether it is that.
 
     The end is None if there is none.
     """
     ended = training_state(pod).terminated
-    for status in pod.status.init_container_statuses if ended is None else ():
-        if status.state.terminated is not None and status.state.terminated.exit_code:
-            return status.name, status.state.terminated
-    return "", ended
+    initial = (status.state.terminated for status in pod.status.init_container_statuses if ended is None)
+    failed = next((one for one in initial if one is not None and one.exit_code), None)
+    return failed or ended, failed is not None
 
 
 def _ended_before_stop(pod: Pod) -> bool | None:
@@ -176,7 +175,7 @@ def _container_lost(pod: Pod, node: NodeObject | None) -> bool:
     A runtime that has seen the end knows its time. A container that was killed long after its node returned, such as by
     a liveness probe, has failed by itself.
     """
-    _, ended = _deciding_end(pod)
+    ended, _ = _deciding_end(pod)
     if ended is None:
         return False
     if _is_lost(ended) or (ended.exit_code == _LOST_CONTAINER and ended.reason == "Unknown"):

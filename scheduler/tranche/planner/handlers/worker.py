@@ -236,7 +236,7 @@ def _note_node_problem(
         node_exclusion.note_problem(context, state, node, event.reason or NO_REASON)
     elif event.outcome == "Failed" and not closing:
         node_exclusion.avoid_after_failure(context, state, node)
-        result = node_exclusion.note_problem(context, state, node, _problem_of(event), counted=True, lasted=lasted)
+        result = node_exclusion.note_problem(context, state, node, how_failed(event), counted=True, lasted=lasted)
         state.gang_failure = result if state.job.is_gang else None
         if state.job.helper_count and not state.job.is_gang:
             node_exclusion.note_worker_failure(context, state, result)
@@ -245,7 +245,3 @@ def _note_node_problem(
     elif event.outcome == "Succeeded" or lasted >= context.settings.health.proof_seconds:
         state.node_failures.pop(node or "", None)
         node_exclusion.note_trained(context, state, run)
-
-
-def _problem_of(event: WorkerEnded) -> str:
-    return how_failed(event) + (f" ({event.reason})" if event.reason and event.exit_code else "")
