@@ -166,7 +166,8 @@ def test_job_with_failed_staging_trains_at_its_data_site(system: System) -> None
         status = system.until_phase("failing", "Succeeded")
     plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]
     conditions = [one for job in plans for one in job.get("status", {}).get("conditions", ())]
-    text = "1 staging pod for site edge-b failed; no more are created, so chunks train where their data is"
+    pause = "no more are created for an hour or longer, so chunks train where their data is"
+    text = f"1 staging pod for site edge-b failed; {pause}"
     told = [(one["status"], one["reason"], one["message"]) for one in conditions if one["type"] == "StagingFailed"]
     assert ("True", "GivenUp", text) in told
     assert told[-1] == ("False", "NoneFailing", "the job has succeeded")
