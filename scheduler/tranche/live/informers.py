@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
-from tranche.kube.api.job_decoder import decode_job
+from tranche.kube.api.job_decoder import decode_job, decode_new_job
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
@@ -49,7 +49,9 @@ class Informers:
         self._with_quotas = with_quotas
         self.pods: Reflector[Pod] = Reflector(client, "/api/v1/pods", decode)
         self.nodes: Reflector[NodeObject] = Reflector(client, "/api/v1/nodes", msgspec.json.Decoder(NodeObject).decode)
-        self.jobs: Reflector[TrainingJob] = Reflector(client, f"{API}/trainingjobs", decode_job)
+        self.jobs: Reflector[TrainingJob] = Reflector(
+            client, f"{API}/trainingjobs", decode_job, decode_new=decode_new_job
+        )
         self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
         self.quotas: Reflector[QuotaObject] = Reflector(
             client, "/api/v1/resourcequotas", msgspec.json.Decoder(QuotaObject).decode

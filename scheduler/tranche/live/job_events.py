@@ -6,6 +6,7 @@ from typing import Any
 
 from tranche.kube.api.condition import find_condition
 from tranche.kube.api.core_types import Pod
+from tranche.kube.api.job_decoder import UnreadableJob
 from tranche.kube.api.names import (
     CONDITION_EVICTIONS_REFUSED,
     CONDITION_FAILED,
@@ -115,6 +116,8 @@ class Rejections:
     def __init__(self) -> None:
         self._plans: dict[str, tuple[str, JobPlan]] = {}
         """UID of the job and what its condition reports, by key."""
+        self._unreadable: set[str] = set()
+        """Keys of those jobs that have values which this release does not know."""
 
     def note(self, resource: TrainingJob, reason: str, message: str) -> bool:
         """Record a rejection; returns False if it is known already."""
@@ -124,6 +127,8 @@ class Rejections:
         )
         known = self._plans.get(resource.key)
         self._plans[resource.key] = found
+        if isinstance(resource, UnreadableJob):
+            self._unreadable.add(resource.key)
         return known != found
 
     def has_changed(self, key: str, resource: TrainingJob | None) -> bool:
@@ -131,9 +136,11 @@ class Rejections:
         uid, plan = self._plans.get(key, ("", None))
         if plan is None:
             return False
-        if resource is not None and (resource.metadata.uid, resource.metadata.generation) == (uid, plan.generation):
+        same = resource is not None and (resource.metadata.uid, resource.metadata.generation) == (uid, plan.generation)
+        if same and (key not in self._unreadable or isinstance(resource, UnreadableJob)):
             return False
         del self._plans[key]
+        self._unreadable.discard(key)
         return True
 
     def condition(self, resource: TrainingJob, now: float, *reasons: str) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.operator_objects import training_job
-from tranche.kube.api.job_decoder import UnreadableJob, decode_job
+from tranche.kube.api.job_decoder import UnreadableJob, decode_job, decode_new_job
 
 
 def written(**fields: Any) -> bytes:
@@ -31,8 +31,32 @@ def test_job_without_readable_required_field_is_an_error(fields: dict[str, Any])
         decode_job(written(**fields))
 
 
+PLAN = {"term": 3, "revision": 1, "observedGeneration": 1}
+WINDOW = {"index": 0, "attempt": 1, "site": "edge", "node": "n1", "chunks": [0], "state": "Open"}
+
+
+def with_status(**fields: Any) -> bytes:
+    return json.dumps(json.loads(written()) | {"status": fields}).encode()
+
+
 def test_job_with_unknown_value_in_status_is_an_error() -> None:
     """The watch then keeps the version before, which the planner continues with."""
-    found = json.loads(written()) | {"status": {"phase": "Paused"}}
     with pytest.raises(ValueError, match="phase"):
-        decode_job(json.dumps(found).encode())
+        decode_job(with_status(phase="Paused"))
+
+
+def test_new_job_with_unknown_value_in_status_is_kept() -> None:
+    windows = [{**WINDOW, "state": "Draining"}, {**WINDOW, "index": 1, "attempt": 2, "state": "Draining"}]
+    job = decode_new_job(with_status(phase="Paused", plan={**PLAN, "workers": windows}, progress={"done": "0"}))
+    assert isinstance(job, UnreadableJob)
+    assert job.problem.startswith("status.phase: ")
+    assert (job.status.phase, job.status.plan) == (None, None), "no plan that lacks one of its windows"
+    assert job.status.progress is not None
+    assert job.status.progress.done == "0"
+
+
+def test_new_job_with_unreadable_metadata_is_an_error() -> None:
+    found = json.loads(with_status(phase="Paused"))
+    found["metadata"]["creationTimestamp"] = "yesterday"
+    with pytest.raises(ValueError, match="creationTimestamp"):
+        decode_new_job(json.dumps(found).encode())

@@ -309,6 +309,33 @@ def test_undecodable_object_survives_relist_in_last_good_version(tmp_path: Path)
     play(tmp_path, scene, three)
 
 
+def test_new_undecodable_object_is_stored_as_far_as_readable(tmp_path: Path) -> None:
+    def what_can_be_read(raw: bytes) -> Pod:
+        found = msgspec.json.decode(raw)
+        return msgspec.convert({"metadata": found["metadata"]}, Pod)
+
+    def before(api: FakeApi) -> None:
+        three(api)
+        api.put("bad", nodeName=5)
+
+    async def scene(api: FakeApi, watched: Watched) -> None:
+        store = watched.reflector.store
+        assert watched.names == {"a", "b", "c", "bad"}
+        api.put("a", nodeName=5)
+        api.put("bad", nodeName=6)
+        api.put("d")
+        await watched.until(lambda: "d" in watched.names)
+        assert store["ns/a"].spec.node_name == "", "the last version that could be read"
+        assert [key for key, _, _ in watched.changes].count("ns/bad") == 2
+        api.put("bad", nodeName="n1")
+        api.put("bad", nodeName=7)
+        api.put("e")
+        await watched.until(lambda: "e" in watched.names)
+        assert store["ns/bad"].spec.node_name == "n1"
+
+    play(tmp_path, scene, before, decode_new=what_can_be_read)
+
+
 def test_undecodable_successor_removes_its_predecessor(tmp_path: Path) -> None:
     async def scene(api: FakeApi, watched: Watched) -> None:
         api.put("a", uid="successor", nodeName=5)

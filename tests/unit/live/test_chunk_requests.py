@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from support.live_controller import condition_alone, noted, reported, resource, taken_over, written
+from tranche.kube.api.job_decoder import decode_new_job
 from tranche.live import chunk_requests
 from tranche.live.controller import Controller
 from tranche.live.informers import Informers
@@ -169,6 +170,30 @@ def test_workers_of_a_job_with_an_unknown_value_are_not_stopped() -> None:
         assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
         assert "spec.preemption.policy" in condition["message"]
         assert controller.metrics.registry.get_sample_value("tranche_errors_total", {"kind": "object"}) == 1
+
+    asyncio.run(scenario())
+
+
+def test_job_with_unknown_value_in_status_waits_until_readable() -> None:
+    """A newer release has written its status. The plan and its workers are taken over once the value is gone."""
+
+    async def scenario() -> None:
+        window = {"index": 0, "attempt": 1, "site": "default", "node": "n1", "chunks": [0], "state": "Open"}
+        plan = {"term": 1, "revision": 4, "observedGeneration": 1, "attempts": 1, "workers": [window]}
+        made = resource("cats", plan=plan)
+        newer = made.model_dump(mode="json", by_alias=True)
+        newer["status"]["phase"] = "Paused"
+        found = decode_new_job(msgspec.json.encode(newer))
+        controller = await taken_over(found, resource("dogs"), policy="chunk")
+        assert list(controller.planner.cluster.jobs) == ["default/dogs"]
+        with pytest.raises(TimeoutError):
+            await controller.chunk_requests.ask(request())
+        (condition,) = condition_alone(controller, "cats")["conditions"]
+        assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
+        assert "status.phase" in condition["message"]
+        reported(controller, "jobs", KEY, made)
+        assert list(controller.planner.cluster.jobs[KEY].runs)[:1] == [1]
+        assert written(controller, "cats")["conditions"][0]["reason"] == "Planned"
 
     asyncio.run(scenario())
 

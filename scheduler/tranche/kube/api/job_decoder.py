@@ -16,7 +16,7 @@ from tranche.kube.api.resources import TrainingJob
 
 
 class UnreadableJob(TrainingJob):
-    """A TrainingJob without the values of its specification that this release does not know. It cannot be planned."""
+    """A TrainingJob without the values that this release does not know. It cannot be planned."""
 
     problem: str
     """The first of these values, and what is wrong with it."""
@@ -28,12 +28,28 @@ def decode_job(raw: bytes) -> TrainingJob:
     Raises:
         ValueError: anything else cannot be decoded.
     """
+    return _decoded(raw, "spec")
+
+
+def decode_new_job(raw: bytes) -> TrainingJob:
+    """Decode a TrainingJob of which no version is known; an `UnreadableJob` if fields of its status are unknown, too.
+
+    Raises:
+        ValueError: anything else cannot be decoded.
+    """
+    return _decoded(raw, "spec", "status")
+
+
+def _decoded(raw: bytes, *parts: str) -> TrainingJob:
     try:
         return TrainingJob.model_validate_json(raw)
     except ValidationError as error:
         known = msgspec.json.decode(raw)
         for one in error.errors(include_url=False, include_input=False):
-            if one["loc"][0] != "spec" or not _remove(known, one["loc"]):
+            part, *path = one["loc"]
+            # A plan without one of its windows would be another plan: of the status, whole fields are left out.
+            where = (part, *(path[:1] if part == "status" else path))
+            if part not in parts or not (_remove(known, where) or part == "status"):
                 raise
         return UnreadableJob.model_validate({**known, "problem": first_problem(error)})
 

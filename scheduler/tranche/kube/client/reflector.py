@@ -105,6 +105,7 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         inactivity_seconds: float = INACTIVITY_SECONDS,
         restored: Callable[[], None] = _ignore,
+        decode_new: Callable[[bytes], T] | None = None,
     ) -> None:
         """Configure a watch; nothing is read before `run`.
 
@@ -119,6 +120,7 @@ class Reflector(Generic[T]):
             sleep: Waits for a number of seconds.
             inactivity_seconds: Time without data after which a watch counts as broken.
             restored: Called when the resource versions have gone back, before all objects are listed again.
+            decode_new: Decodes what can be read of an object if `decode` cannot read any known version of it.
         """
         self.store: dict[str, T] = {}
         """Objects by ``namespace/name``; cluster-scoped objects by ``name``."""
@@ -126,6 +128,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._path = path
         self._decode = decode
+        self._decode_new = decode_new
         self._params = dict(params or {})
         self._page_size = page_size
         self._clock = clock
@@ -133,6 +136,8 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._inactivity = inactivity_seconds
         self._restored = restored
+        self._partial: set[str] = set()
+        """Keys of stored objects that `decode` cannot read."""
         self._versions: dict[str, int] = {}
         """UID and resource version of each object, as `_packed` combines them."""
         self._version = ""
@@ -327,7 +332,7 @@ class Reflector(Generic[T]):
         self._version = meta.resource_version
 
     def _put(self, raw: bytes, meta: _Meta) -> str:
-        """Store an object and return its key. If it cannot be read, the previous version stays."""
+        """Store an object and return its key. If it cannot be read, the last version that could be read stays."""
         key, version = _key(meta), _packed(meta)
         known = self._versions.get(key)
         if known == version:
@@ -335,7 +340,7 @@ class Reflector(Generic[T]):
         if known is not None and known >> 64 != version >> 64:
             self._drop(key)
         try:
-            new = self._decode(raw)
+            new = self._decoded(key, raw)
         except Exception as error:  # one object that cannot be decoded must not stop the others
             self.stats.errors += 1
             log.error("%s: %s cannot be read and is ignored: %s", self._path, key, error)
@@ -346,8 +351,21 @@ class Reflector(Generic[T]):
         self._notify(key, old, new)
         return key
 
+    def _decoded(self, key: str, raw: bytes) -> T:
+        try:
+            new = self._decode(raw)
+        except Exception:
+            if self._decode_new is None or (key in self.store and key not in self._partial):
+                raise
+            new = self._decode_new(raw)
+            self._partial.add(key)
+        else:
+            self._partial.discard(key)
+        return new
+
     def _drop(self, key: str) -> None:
         old = self.store.pop(key, None)
+        self._partial.discard(key)
         self._versions.pop(key, None)
         if old is not None:
             self._notify(key, old, None)
