@@ -319,6 +319,25 @@ def test_job_of_one_cloud_tries_it_with_growing_pauses() -> None:
     assert pauses == [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 360.0, 360.0]
 
 
+def test_copy_to_the_cloud_at_take_over_starts_no_chunk_there() -> None:
+    """The node has become free meanwhile, and the chunks complete sooner there, one after the other."""
+    one = with_data("a", 1.0, chunks=2, seconds=60.0, max_workers=1, staged=True)
+    made, busy = planner("chunk", [node("n1", "edge")], sites()), job("b", seconds=9000.0, preemption=Preemption.NEVER)
+    made.handle(JobSubmitted(busy), 0.0)
+    made.handle(WorkerStarted(busy.key, 1, 0.0), 0.0)
+    made.handle(JobSubmitted(one), 1.0)
+    (staging,) = made.cluster.jobs[one.key].stagings.values()
+    assert (staging.site, set(made.cluster.jobs[one.key].cloud.values())) == ("cloud", {"cloud"})
+    after = planner("chunk", [node("n1", "edge")], sites())
+    known = made.plan_of(one.key, 30.0), made.progress_of(one.key)
+    (first,) = of_type(OpenWindow, after.restore([JobSubmitted(one, *known)], 30.0))
+    assert first.window.site == "edge"
+    after.handle(WorkerStarted(one.key, first.window.attempt, 30.0), 30.0)
+    assert opened(after, StagingEnded(one.key, staging.attempt, "Succeeded", 60.0), 60.0) == []
+    assert after.cluster.jobs[one.key].cloud == {}
+    assert opened(after, WorkerEnded(one.key, first.window.attempt, "Succeeded", 90.0), 90.0) == ["edge"]
+
+
 @pytest.mark.parametrize("restored", [False, True])
 def test_cloud_that_refuses_is_tried_again_after_an_hour(restored: bool) -> None:
     made, one = full_edge("chunk", CLOUDS), job("a", 1.0, chunks=9, max_workers=1, seconds=1800.0)

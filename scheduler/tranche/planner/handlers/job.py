@@ -151,10 +151,9 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
                 state.data_sites[chunk] = site
             else:
                 state.copy(chunk, site, ARRIVED)
-                if cluster.is_unlimited(site):
-                    state.burst_sites.add(site)
     if job.staged:
         data_staging.restore(context, state, plan.staging, now)
+    state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
 
 
 def _restore_level(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
