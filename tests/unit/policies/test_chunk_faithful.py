@@ -2,15 +2,16 @@
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
 import pytest
 
 from support.builders import job, node, planner, worker
+from support.take_over import successor
 from tranche.model import Job, JobProgress, Link, Node, PodShape, Resources, Site, Tier
-from tranche.planner import JobSubmitted, Planner, WorkerStarted
+from tranche.planner import JobSubmitted, Planner, Tick, WorkerStarted
 from tranche.policies import Placement, get_policy
 from tranche.policies.binding.chunk_faithful import ChunkFaithful
 from tranche.policies.binding.slot_projection import project_node
@@ -192,6 +193,25 @@ def test_all_workers_in_the_cloud_send_nothing(
     assert sum(entry.home.site == "cloud" for entry in state.entries.values()) == cloud_chunks
     assert state.colocated is colocated
     assert run([one], nodes, tuple(sites)) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("at", [5.0, 50.0])
+def test_job_in_the_cloud_keeps_its_server_there_at_take_over(at: float) -> None:
+    """Its data arrive after 10 s. A server near the data would make each mini-batch wait for the link."""
+    sites = [
+        Site("edge-a", links={"edge-a": link(), "cloud": link(10.0)}),
+        Site("cloud", Tier.CLOUD, unlimited=True, links={"cloud": link()}),
+    ]
+    one = job("a", chunks=2, seconds=80.0, gradient_bits=0.1 * RATE, server=SERVER, servers=1)
+    p = planner("chunk-faithful", [node("n1")], sites)
+    p.handle(JobSubmitted(replace(one, data_site="edge-a", chunk_bytes=1e-9)), 0.0)
+    assert p.cluster.jobs[one.key].servers == []
+    p.handle(Tick(), at)
+    after = successor(p, at)
+    after.handle(Tick(), 60.0)
+    state = after.cluster.jobs[one.key]
+    assert [server.planned.site for server in state.servers] == ["cloud"]
+    assert [run.batch_seconds for run in state.runs.values()] == pytest.approx([0.8, 0.8])
 
 
 def test_rest_of_a_job_goes_to_the_cloud_when_it_is_cheaper() -> None:

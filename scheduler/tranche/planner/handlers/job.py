@@ -27,6 +27,7 @@ from tranche.planner.scheduling.slot_scheduler import bind_window, order_again
 from tranche.planner.unplaced_pods import abandon_preemption, renew_placement, restore_unplaced
 from tranche.policies import Policy, QueuePolicy
 from tranche.state import progress_ledger, site_accounting
+from tranche.state.cluster import ClusterState
 from tranche.state.helper import Server
 from tranche.state.job import JobState
 from tranche.state.staging import ARRIVED
@@ -130,6 +131,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
         if shape is not None:
             cluster.add_server(state, Server(planned, shape.requests, now, adopted=True))
     _restore_level(context, state, plan)
+    state.colocated = context.binding is not None and _is_in_one_cloud(cluster, state, plan)
     for window in plan.windows:
         if any(c in state.chunk_runs or c in state.done or c >= job.chunks for c in window.chunks):
             continue
@@ -154,6 +156,14 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
     if job.staged:
         data_staging.restore(context, state, plan.staging, now)
     state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
+
+
+def _is_in_one_cloud(cluster: ClusterState, state: JobState, plan: JobPlan) -> bool:
+    """Return whether the parameter servers of a bound job and its unfinished chunks are all at one unlimited site."""
+    unfinished = (site for site, text in plan.homes.items() if not state.done.issuperset(parse_chunks(text)))
+    servers = (server.planned.site for server in state.servers)
+    places = {*unfinished, *servers, *(window.site for window in plan.windows)}
+    return state.job.servers > 0 and len(places) == 1 and all(map(cluster.is_unlimited, places))
 
 
 def _restore_level(context: PlannerContext, state: JobState, plan: JobPlan) -> None:
