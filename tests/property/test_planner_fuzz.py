@@ -12,8 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.builders import job, node, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from support.structural_objects import FUZZ
+from support.take_over import taken_over
 from tranche.model import (
     ChunkGrant,
     ChunkRequest,
@@ -32,6 +33,7 @@ from tranche.model import (
 )
 from tranche.planner import (
     ChunksRequested,
+    CloseWindow,
     EvictionRefused,
     JobChanged,
     JobRemoved,
@@ -64,6 +66,8 @@ from tranche.state.job import JobState
 GPUS = st.integers(1, 4)
 MAX_JOBS = 12
 """At a time: more make runs slow, and nothing is different among them."""
+BEGIN = 1e6
+"""Time at which each machine begins, in seconds: a status has no times at the epoch."""
 FORECAST_STEPS = 4
 """Steps between forecasts, which would take three quarters of the time if there were one after each step."""
 
@@ -77,7 +81,7 @@ class PlannerMachine(RuleBasedStateMachine):
 
     @initialize(gpus=st.lists(GPUS, min_size=1, max_size=3))
     def build(self, gpus: list[int]) -> None:
-        self.now = 0.0
+        self.now = BEGIN
         self.nodes: dict[str, Node] = {f"n{i}": node(f"n{i}", f"edge-{i % 2}", count) for i, count in enumerate(gpus)}
         self.planner: Planner = planner(self.policy, list(self.nodes.values()), server_idle_seconds=100.0)
         self.jobs: dict[str, Job] = {}
@@ -390,6 +394,37 @@ class PlannerMachine(RuleBasedStateMachine):
             key = data.draw(st.sampled_from(sorted(self.jobs)))
             del self.jobs[key]
             self.planner.handle(JobRemoved(key), self.now)
+
+    @rule()
+    def take_over(self) -> None:
+        """The next planner goes on with the written plans: no pod is stopped, and no work is lost."""
+        self.planner.handle(Tick(), self.now)
+        before = self.planner
+        jobs = before.cluster.jobs
+        refused = {key: state.unplannable for key, state in jobs.items() if state.unplannable is not None}
+        events = [WorkerRejected(key, *why, True) for key, why in refused.items()]
+        self.planner, instructions = taken_over(before, self.now, events=events)
+        assert of_type(CloseWindow, instructions) == []
+        for key, old in jobs.items():
+            new = self.planner.cluster.jobs[key]
+            assert self.pods(new).items() >= self.pods(old).items()
+            assert (new.done, new.failures, new.preemptions) == (old.done, old.failures, old.preemptions)
+            assert new.partial == pytest.approx(old.partial, abs=1e-6)
+            assert not old.active or self.copies(new) == self.copies(old)
+
+    def pods(self, state: JobState) -> dict[tuple[str, int], object]:
+        """Return the pods in the plan of a job, with their places and chunks."""
+        workers = [run.window for run in state.runs.values()]
+        copying = [one for one in state.stagings.values() if one.attempt]
+        return {
+            **{("worker", one.attempt): (one.index, one.site, one.node, one.chunks, one.state) for one in workers},
+            **{("helper", one.planned.attempt): one.planned for one in state.servers},
+            **{("staging", one.attempt): (one.site, sorted({*one.chunks} - state.done)) for one in copying},
+        }
+
+    def copies(self, state: JobState) -> set[tuple[int, str]]:
+        """Return the unfinished chunks whose data are at other sites, with these sites."""
+        return set(state.homes(self.now))
 
     @invariant()
     def every_state_can_be_written_down_and_explained(self) -> None:

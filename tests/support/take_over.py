@@ -1,16 +1,28 @@
 """Planner that takes over from another one in a simulation, with nothing but what statuses and Lease hold."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tranche.kube.api.resources import Plan, Progress
 from tranche.kube.convert.trainingjob import plan_status, progress_status, read_plan, read_progress
 from tranche.live.lease_annotations import LEARNED_ANNOTATION, learned_text, read_learned_state
-from tranche.planner import Event, Instruction, JobSubmitted, NodeChanged, Planner, SiteChanged, WorkerStarted
+from tranche.planner import (
+    Event,
+    Instruction,
+    JobSubmitted,
+    KubeSchedulerChanged,
+    NodeChanged,
+    Planner,
+    QuotaChanged,
+    SiteChanged,
+    WorkerBound,
+    WorkerStarted,
+)
 from tranche.planner.handlers.progress import training_progress
 from tranche.planner.learned_state import learned_state_of, recall
 from tranche.state.job import JobState
+from tranche.state.phases import WindowPhase
 
 
 def statuses_of(planner: Planner, now: float) -> dict[str, dict[str, Any]]:
@@ -39,15 +51,31 @@ def taken_over(
     made, cluster = Planner(planner.policy, planner.settings), planner.cluster
     for site in cluster.sites.values():
         made.handle(SiteChanged(site), now)
+    for quota in (quota for of_namespace in cluster.quotas.by_namespace.values() for quota in of_namespace.values()):
+        made.handle(QuotaChanged(quota), now)
     for known in cluster.nodes.values():
         made.handle(NodeChanged(known.node), now)
+    made.handle(KubeSchedulerChanged(not cluster.scheduler_silent), now)
     text, _ = learned_text(learned_state_of(cluster, now))
     recall(made.context, read_learned_state({LEARNED_ANNOTATION: text}))
     given = statuses if statuses is not None else statuses_of(planner, now)
     jobs = [_submission(state, given[key]) for key, state in cluster.jobs.items() if key in given]
-    runs = [(key, run) for key, one in cluster.jobs.items() for run in one.runs.values()]
-    starts = [WorkerStarted(key, run.window.attempt, run.started) for key, run in runs if run.started is not None]
-    return made, made.restore(jobs, now, [*starts, *events])
+    pods = [event for key, state in cluster.jobs.items() for event in _pods_of(key, state, now)]
+    return made, made.restore(jobs, now, [*pods, *events])
+
+
+def _pods_of(key: str, state: JobState, now: float) -> Iterator[Event]:
+    """Yield the events of the pods of a job that have a node or run."""
+    for run in state.runs.values():
+        if run.phase is WindowPhase.BOUND and run.window.node is not None:
+            yield WorkerBound(key, run.window.attempt, run.window.node)
+        if run.started is not None:
+            yield WorkerStarted(key, run.window.attempt, run.started)
+    for server in state.servers:
+        if server.placed and server.planned.node is not None:
+            yield WorkerBound(key, server.planned.attempt, server.planned.node)
+        if server.started:
+            yield WorkerStarted(key, server.planned.attempt, now)
 
 
 def _submission(state: JobState, status: dict[str, Any]) -> JobSubmitted:
