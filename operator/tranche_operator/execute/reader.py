@@ -11,7 +11,8 @@ import msgspec
 
 from tranche.kube.api.core_types import Metadata, Pod
 from tranche.kube.api.names import FINALIZER_ORPHAN, LABEL_JOB
-from tranche.kube.api.resources import SiteObject, SiteSpec, TrainingJob
+from tranche.kube.api.resources import SiteSpec, TrainingJob
+from tranche.kube.api.site_decoder import decode_new_site
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.convert.pod_identity import owner_uid
 from tranche_operator import api_paths
@@ -279,7 +280,7 @@ class Reader:
             self._cache.sites[name] = (known, now - lifetime + REFRESHING_SECONDS)
         found = None
         try:
-            found = SiteObject.model_validate(await self._client.request("GET", api_paths.site(name))).spec
+            found = decode_new_site(await self._client.get(api_paths.site(name))).spec
         except ApiError as error:
             if error.status != 404:
                 raise

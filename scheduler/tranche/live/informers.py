@@ -10,6 +10,7 @@ import msgspec
 from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.job_decoder import decode_job, decode_new_job
 from tranche.kube.api.resources import SiteObject, TrainingJob
+from tranche.kube.api.site_decoder import decode_new_site
 from tranche.kube.client.client import ApiClient
 from tranche.kube.client.reflector import Reflector
 from tranche.kube.convert.pod_decoder import decode_pod
@@ -52,7 +53,9 @@ class Informers:
         self.jobs: Reflector[TrainingJob] = Reflector(
             client, f"{API}/trainingjobs", decode_job, decode_new=decode_new_job
         )
-        self.sites: Reflector[SiteObject] = Reflector(client, f"{API}/sites", SiteObject.model_validate_json)
+        self.sites: Reflector[SiteObject] = Reflector(
+            client, f"{API}/sites", SiteObject.model_validate_json, decode_new=decode_new_site
+        )
         self.quotas: Reflector[QuotaObject] = Reflector(
             client, "/api/v1/resourcequotas", msgspec.json.Decoder(QuotaObject).decode
         )

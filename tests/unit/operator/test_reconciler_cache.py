@@ -1,6 +1,7 @@
 """Refusals are paused for longer and longer, and results are those of one job, not of its namesakes."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -93,9 +94,10 @@ def test_namesake_inherits_no_result_of_the_deleted_job() -> None:
 
 
 class Services:
-    """API server with the Service of job ``cats``."""
+    """API server with the Service of job ``cats``, and with the site of its window if that is given."""
 
-    def __init__(self, **changes: dict[str, Any]) -> None:
+    def __init__(self, site: dict[str, Any] | None = None, **changes: dict[str, Any]) -> None:
+        self.site = site
         own = service(training_job())
         del own["metadata"]["ownerReferences"]
         self.service = {**own, **{part: {**own[part], **changes.get(part, {})} for part in ("metadata", "spec")}}
@@ -103,9 +105,13 @@ class Services:
     async def request(self, method: str, path: str) -> dict[str, Any]:
         if path.endswith("/services/cats"):
             return self.service
-        if "/sites/" in path:
-            raise ApiError(404, "NotFound", "no Site")
         return training_job(chunks=None, status={"plan": plan(window(0, 1))}).model_dump(mode="json", by_alias=True)
+
+    async def get(self, path: str) -> bytes:
+        assert "/sites/" in path
+        if self.site is None:
+            raise ApiError(404, "NotFound", "no Site")
+        return json.dumps({"metadata": {"name": "edge-a"}, "spec": self.site}).encode()
 
 
 OTHER_OWNER = {"apiVersion": "example.com/v1", "kind": "Mesh", "name": "m", "uid": "u", "controller": True}
@@ -147,6 +153,14 @@ class Answers:
 
     async def request(self, method: str, path: str) -> dict[str, Any]:
         return self.found
+
+
+def test_site_with_a_value_of_another_release_gets_pods() -> None:
+    cache = ReconcilerCache()
+    cache.pods.complete = True
+    server = Services({"nodeSelector": {"zone": "a"}, "tier": "Fog"})
+    observed = asyncio.run(Reader(server, cache).observe("lab/cats"))  # type: ignore[arg-type]
+    assert observed.sites["edge-a"].node_selector == {"zone": "a"}
 
 
 @pytest.mark.parametrize("fresh", [True, False])

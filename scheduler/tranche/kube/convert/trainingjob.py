@@ -40,6 +40,7 @@ from tranche.kube.api.resources import (
 )
 from tranche.kube.api.resources import Checkpoint as CheckpointSpec
 from tranche.kube.api.resources import UnplacedPods as UnplacedStatus
+from tranche.kube.api.site_decoder import UnreadableSite
 from tranche.kube.api.timestamp import rfc3339
 from tranche.kube.convert.admitted_pod import gpu_problem, planned_shape, requests_by_name, server_gpu_problem
 from tranche.kube.convert.attempt_history import LONGEST_REASON, attempt_status, read_record
@@ -256,8 +257,11 @@ def to_site(resource: SiteObject, gpu_resources: GpuResources = GPU_RESOURCES) -
     """Convert a Site to a planner site.
 
     Raises:
-        ValueError: a quantity or duration cannot be read, or a bandwidth is zero, as under the CRD of an early release.
+        ValueError: a quantity, duration or other value cannot be read, or a bandwidth is zero, as under the CRD of an
+            early release.
     """
+    if isinstance(resource, UnreadableSite):
+        raise ValueError(resource.problem)
     spec = resource.spec
     gpus = spec.gpu_resource or gpu_resources[0]
     return Site(
