@@ -75,7 +75,7 @@ JOB = {
     **of(DERIVED, "hosts _left _pace _first_end _window_ends _by_site _by_site_until"),
     **of(NEXT_REPORT, "applied reported"),
     **of(EXCUSES, "uncounted_failures gang_failure disconnected_at worker_failures"),
-    **of(Fate(Origin.STATUS, "A pause after the failure of a pod that was placed ends."), "held_until hold_reason"),
+    **of(Fate(Origin.STATUS, "A pause after the failure of a parameter server ends."), "held_until hold_reason"),
     **of(SMALL_PAUSES, "node_rejections refusals disruptions disrupted_at"),
     **of(
         Fate(Origin.STATUS, "Only the nodes of the last failures in a row are avoided: a pod may be refused again."),

@@ -229,9 +229,28 @@ NO_REASON = "no container started"
 
 def how_failed(event: WorkerEnded | HelperEnd) -> str:
     """Say how a pod failed: by its exit code with the reason, most often of the kubelet, or by that alone."""
-    if event.exit_code is None or (event.exit_code == 0 and event.reason):
-        return event.reason or NO_REASON
-    return f"exit code {event.exit_code}" + (f" ({event.reason})" if event.reason else "")
+    return _how_failed(event.exit_code, event.reason)
+
+
+def _how_failed(exit_code: int | None, reason: str) -> str:
+    if exit_code is None or (exit_code == 0 and reason):
+        return reason or NO_REASON
+    return f"exit code {exit_code}" + (f" ({reason})" if reason else "")
+
+
+def resume_pause(context: PlannerContext, state: JobState) -> None:
+    """Continue the back-off of a restored job whose last worker failed, for as long as the earlier planner would have.
+
+    Otherwise, the job would start at once after each take-over, and stop other jobs for that.
+    """
+    last, settings, now = state.records[-1], context.settings, context.now
+    if last.reason != "Failed" or last.ended is None or not state.failures:
+        return
+    pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.failures - 1)
+    until = min(last.ended, now) + pause
+    if until > max(now, state.held_until):
+        pod = "its chief" if last.role == "chief" else f"worker {last.index}"
+        hold(context, state, until - now, f"{pod} failed with {_how_failed(last.exit_code, last.why)}")
 
 
 def forget_rejections(state: JobState) -> None:

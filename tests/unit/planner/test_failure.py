@@ -8,7 +8,7 @@ import pytest
 
 from support.builders import gang, job, node, of_type, planner, worker
 from support.policy_groups import BY_RANK
-from support.take_over import successor
+from support.take_over import successor, taken_over
 from tranche.model import Job, Node, Preemption, Resources, WindowState
 from tranche.planner import (
     CloseWindow,
@@ -400,6 +400,26 @@ def test_long_run_that_ends_after_take_over_did_not_end_soon() -> None:
         after.handle(WorkerEnded("default/j", attempt, "Lost", now), now)
     assert state.runs
     assert state.held_until <= 3603.0
+
+
+def test_pause_after_failure_goes_on_after_take_over() -> None:
+    """The job ranks first, and would stop the other one at each take-over although its next worker fails, too."""
+    begin = at = 1e6
+    p = planner("chunk", [node("n1")])
+    p.handle(JobSubmitted(job("bad", begin, seconds=50.0)), begin)
+    for attempt in (1, 2, 3):
+        p.handle(Tick(), begin + 100.0 * attempt)
+        p.handle(WorkerStarted("default/bad", attempt, begin + 100.0 * attempt), begin + 100.0 * attempt)
+        at = begin + 100.0 * attempt + 5.0
+        p.handle(WorkerEnded("default/bad", attempt, "Failed", at, exit_code=1), at)
+    (opened,) = of_type(OpenWindow, p.handle(JobSubmitted(job("long", at, seconds=1e5)), at))
+    p.handle(WorkerStarted("default/long", opened.window.attempt, at), at)
+    after, instructions = taken_over(p, at + 10.0)
+    assert of_type(CloseWindow, instructions) == []
+    before, state = p.cluster.jobs["default/bad"], after.cluster.jobs["default/bad"]
+    assert (state.held_until, state.hold_reason) == (before.held_until, before.hold_reason) != (0.0, "")
+    (closed,) = of_type(CloseWindow, after.handle(Tick(), before.held_until))
+    assert closed.job == "default/long"
 
 
 def test_gang_that_lost_a_node_in_an_outage_has_no_failure() -> None:

@@ -17,6 +17,7 @@ from tranche.planner.job_actions import (
     end_window,
     enlarge_job,
     forget_exclusions,
+    resume_pause,
     stop,
     stop_gang,
     unbind_chunks,
@@ -97,6 +98,8 @@ def admit(context: PlannerContext, event: JobSubmitted) -> None:
         worker_distribution.restore(context, state, event.plan.grant)
     state.settle_busy(now)
     _avoid_failed_nodes(context, state)
+    if state.active and state.records:
+        resume_pause(context, state)
     if job.suspended or state.unplannable or state.failed:  # perhaps no planner was running then to stop it
         stop(context, state)
     context.touch(state)
