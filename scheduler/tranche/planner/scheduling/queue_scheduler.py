@@ -137,7 +137,7 @@ class SchedulingCycle:
         candidate, may_preempt = found
         rank, _, number, one, state = candidate
         queue, now, before = self.queue, self.now, len(state.runs)
-        postponed = may_preempt and self._has_room_elsewhere(candidate)
+        postponed = may_preempt and bool(one.site) and self._has_room_elsewhere(candidate)
         may_preempt = may_preempt and not postponed
         preempted = _serve(self.context, queue, candidate, now, may_preempt=may_preempt, is_first=not self.passed_over)
         if postponed and can_use_window_at(state, one.site, now):
@@ -167,7 +167,7 @@ class SchedulingCycle:
     def _has_room_elsewhere(self, candidate: Candidate) -> bool:
         """Return whether the job could start in free capacity of another site, so that it preempts here only later."""
         cluster, one = self.context.cluster, candidate.demand_class
-        if not one.site or candidate.number >= AFTER_OTHER_SITES:
+        if candidate.number >= AFTER_OTHER_SITES:
             return False
         return any(
             cluster.free.gpus_at(site) >= one.slots and not cluster.is_unlimited(site)
