@@ -177,3 +177,18 @@ def test_job_that_never_fits_beside_its_server_blocks_no_queue(cpu: int) -> None
     placed(p, with_server("large", server=worker(0, cpu=cpu), chunks=1))
     (started,) = of_type(OpenWindow, p.handle(JobSubmitted(job("small", 1.0)), 1.0))
     assert started.job == ("default/small" if cpu > 1000 else "default/large")
+
+
+@pytest.mark.parametrize("policy", ["chunk-faithful", "round-robin", "least-loaded", "random"])
+@pytest.mark.parametrize("edge_gpus", [0, 1])
+def test_bound_job_keeps_its_server_off_a_cloud_it_excludes(policy: str, edge_gpus: int) -> None:
+    """The only GPU at the edge is too slow, so that all chunks go to the cloud, where the server may not."""
+    cloud = Site("cloud", Tier.CLOUD, unlimited=True, labels={"zone": "cloud"}, links={"edge": Link(1e9)})
+    edge = node("e", "edge", edge_gpus, labels={"zone": "edge"}, speed=1e-3)
+    server = replace(SERVER, constraints=Constraints(selector=(("zone", "edge"),)))
+    p = planner(policy, [edge], [cloud, Site("edge")])
+    assert placed(p, with_server("j", server=server, data_site=None)) == [("edge", "e")]
+    state = p.cluster.jobs["default/j"]
+    assert {run.home.site for run in state.runs.values()} == {"cloud"}
+    # gradients cross the link: 2 q / b is 0.2 s of each mini-batch
+    assert {run.declared_batch_seconds for run in state.runs.values()} == {1.0 + 0.2}

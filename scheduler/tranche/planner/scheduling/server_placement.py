@@ -39,7 +39,8 @@ def server_sites(cluster: ClusterState, state: JobState, policy: Policy, shape: 
             for site in sites
         }
         return sorted(narrowest, key=lambda site: (-narrowest[site], site != state.job.data_site, site or ""))
-    homes = Counter(entry.home.site for entry in state.entries.values())
+    bound = (entry.home.site for entry in state.entries.values())
+    homes = Counter(site for site in bound if site in clouds or not cluster.is_unlimited(site))
     if state.colocated and homes:
         return [homes.most_common(1)[0][0]]
     own = state.job.data_site

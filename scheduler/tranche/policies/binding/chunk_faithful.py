@@ -162,11 +162,13 @@ class ChunkFaithful(BindingPolicy):
         clouds = [site for site in cluster.clouds_for(state) if sites is None or site in sites]
         colocated = False
         heap = [_item(node) for node in nodes]
-        if clouds:
-            together = min(_item(_cloud_candidate(self, cluster, state, c, colocated=True)) for c in clouds)
+        apart = [_item(_cloud_candidate(self, cluster, state, c, colocated=False)) for c in clouds]
+        hosts = [site for site in clouds if state.colocated or cluster.could_colocate(state, site)]
+        if hosts:
+            together = min(_item(_cloud_candidate(self, cluster, state, c, colocated=True)) for c in hosts)
             colocated = state.colocated or (sites is None and (not heap or together < min(heap)))
-            apart = [_item(_cloud_candidate(self, cluster, state, c, colocated=False)) for c in clouds]
-            heap = [together] if colocated else heap + apart
+            apart = [together] if colocated else apart
+        heap = apart if colocated else heap + apart
         heapify(heap)
         return self._place(heap, chunks, now), colocated
 

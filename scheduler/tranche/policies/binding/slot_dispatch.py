@@ -100,7 +100,8 @@ class SlotDispatch(BindingPolicy):
         homes = {placed.home.site for placed in placements}
         if len(placements) == len(chunks) and len(homes) == 1 and homes.issubset(clouds) and not state.entries:
             site = homes.pop()
-            return [self.place_in_cloud(cluster, state, chunk, site, now, colocated=True) for chunk in chunks], True
+            if cluster.could_colocate(state, site):
+                return [self.place_in_cloud(cluster, state, chunk, site, now, colocated=True) for chunk in chunks], True
         return placements, state.colocated
 
     def groups(self, cluster: ClusterState, state: JobState, now: float, sites: Collection[str] | None) -> list[Group]:
