@@ -1,5 +1,6 @@
 """Contention between gangs in the simulator: shared uplinks slow them down, and what was trained stays trained."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from tranche.estimate import LevelNetwork
 from tranche.estimate.link_contention import PENALTY_RATIO
 from tranche.model import Job, Node
 from tranche.model.topology import RACK_LEVEL
-from tranche.simulation.engine.link_traffic import LinkTraffic, Sender
+from tranche.simulation.engine.link_traffic import LinkTraffic, Sender, Uplink
 from tranche.simulation.engine.result import SimulationResult
 from tranche.simulation.scenario import NodeFailure, Scenario, run
 from tranche.state.topology_fit import TopologyIndex
@@ -67,6 +68,46 @@ def test_equal_gangs_on_the_same_uplinks_end_together(count: int) -> None:
 def test_gang_that_only_communicates_follows_the_law_of_k() -> None:
     result = simulated([pair(name, step_seconds=1e-12) for name in "abc"], racks("xy" * 3))
     assert list(ends(result).values()) == pytest.approx([100 * 0.2 * (3 + 2 * PENALTY_RATIO)] * 3, rel=1e-9)
+
+
+def test_many_gangs_send_no_more_than_their_uplink_can_carry() -> None:
+    """Twelve gangs that communicate a sixth of the time are twice the capacity of 10 Gbit/s between racks."""
+    result = simulated([pair(str(at)) for at in range(12)], racks("xy" * 12))
+    assert list(ends(result).values()) == pytest.approx([100 * 12 * 2e9 / 10e9] * 12, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gangs_on_an_uplink_send_within_its_capacity(seed: int) -> None:
+    draw, nodes = Random(seed), [node(f"n{at}", f"s{at % 3}", labels={RACK_LEVEL: f"r{at % 2}"}) for at in range(12)]
+    traffic = LinkTraffic(NETWORK, TopologyIndex())
+    # Bits and seconds of a mini-batch without contention, and the uplinks.
+    bits: dict[Sender, tuple[float, float, tuple[Uplink, ...]]] = {}
+    extra: dict[Sender, float] = {}
+    for number in range(60):
+        chosen, alone = draw.sample(nodes, draw.randint(2, 4)), draw.uniform(0.01, 1.0)
+        uplinks, level = traffic.uplinks(chosen)
+        batch_seconds, rate = alone * draw.choice([1.0, 3.0, 10.0]), NETWORK.slowest(level)
+        sender: Sender = str(number)
+        if number % 2 == 0:
+            extra |= traffic.begin(str(number), chosen, alone, batch_seconds)
+        else:
+            sender, rate = (str(number), 1), rate * draw.choice([0.1, 1.0])
+            extra |= traffic.begin_exchange(sender, chosen, alone, batch_seconds, rate * alone, outside=False)
+        bits[sender] = rate * alone, batch_seconds, uplinks
+        used: Counter[Uplink] = Counter()
+        for one, (sent, seconds, crossed) in bits.items():
+            used.update(dict.fromkeys(crossed, sent / (seconds + extra.get(one, 0.0))))
+        assert all(rate <= NETWORK.bits_per_second[uplink[0] + 1] * (1 + 1e-9) for uplink, rate in used.items())
+
+
+def test_uploads_do_not_stretch_the_computation_of_gangs() -> None:
+    """Uploads can fill an uplink at any time: a gang that communicates a sixth of the time waits only in that part."""
+    traffic, nodes = LinkTraffic(NETWORK, TopologyIndex()), [node("a", "x"), node("b", "y")]
+    traffic.begin("gang", nodes, 0.2, 1.2)
+    extra: dict[Sender, float] = {}
+    for number in range(4):
+        extra |= traffic.begin_upload((f"from {number}", "to"), nodes, 1e9)
+    assert extra["gang"] == pytest.approx(0.2 * 4 * (1 + PENALTY_RATIO))
 
 
 def test_what_was_trained_before_a_change_stays_trained() -> None:

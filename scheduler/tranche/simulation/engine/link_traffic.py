@@ -44,8 +44,15 @@ class Traffic:
     """Capacity of its slowest link, in bit/s."""
     share: float
     """Part of a mini-batch in which the gang sends if it is alone, or of the capacity that the upload uses, 0 … 1."""
+    batch_seconds: float
+    """Time of a mini-batch without contention, in seconds; 0 for an upload."""
     extra: float = 0.0
     """Time that contention adds to `alone` now."""
+
+    @property
+    def mean_rate(self) -> float:
+        """Mean rate without contention, in bit/s; 0 for an upload, which takes what the gangs leave."""
+        return self.slowest * self.alone / self.batch_seconds if self.batch_seconds else 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +64,8 @@ class LinkTraffic:
     clouds: frozenset[str] = frozenset()
     """Sites whose uplink is never the slowest: each path to them is as fast as its link says."""
     loads: LinkLoads[Uplink] = field(init=False)
+    _demand: dict[Uplink, float] = field(default_factory=dict)
+    """Sum of the mean rates of the gangs on each uplink, in bit/s."""
     _traffic: dict[Sender, Traffic] = field(default_factory=dict)
     """Traffic of each gang that trains and of each upload."""
     _crossing: dict[Uplink, dict[Sender, None]] = field(default_factory=dict)
@@ -81,7 +90,8 @@ class LinkTraffic:
         uplinks, level = self.uplinks(nodes)
         if not uplinks or not alone:
             return {}
-        return self._add(job, Traffic(uplinks, alone, self.network.slowest(level), alone / batch_seconds))
+        slowest = self.network.slowest(level)
+        return self._add(job, Traffic(uplinks, alone, slowest, alone / batch_seconds, batch_seconds))
 
     def begin_upload(self, ends: Ends, hosts: Iterable[Node], bits_per_second: float) -> dict[Sender, float]:
         """Let an upload begin; returns the same as `begin`.
@@ -97,7 +107,7 @@ class LinkTraffic:
         apart = [node for node in hosts if node.site not in self.clouds]
         uplinks = tuple(dict.fromkeys((level, self.places.domain(node)[level:]) for node in apart))
         share = min(1.0, bits_per_second / self.network.bits_per_second[level + 1])
-        return self._add(ends, Traffic(uplinks, 1.0, bits_per_second, share))
+        return self._add(ends, Traffic(uplinks, 1.0, bits_per_second, share, 0.0))
 
     def begin_exchange(
         self, worker: Exchange, nodes: Sequence[Node], alone: float, batch_seconds: float, bits: float, *, outside: bool
@@ -117,7 +127,7 @@ class LinkTraffic:
             return {}
         rate = bits / alone
         used = min(1.0, rate / self.network.slowest(level))
-        return self._add(worker, Traffic(uplinks, alone, rate, used * alone / batch_seconds))
+        return self._add(worker, Traffic(uplinks, alone, rate, used * alone / batch_seconds, batch_seconds))
 
     def end(self, sender: Sender) -> dict[Sender, float]:
         """Let a gang or an upload stop sending, if it does; returns the same as `begin`."""
@@ -126,6 +136,7 @@ class LinkTraffic:
             return {}
         for uplink in traffic.uplinks:
             del self._crossing[uplink][sender]
+            self._demand[uplink] -= traffic.mean_rate
         self.loads.change(traffic.uplinks, -traffic.share)
         return self._changes(traffic.uplinks)
 
@@ -144,6 +155,7 @@ class LinkTraffic:
         self._traffic[sender] = traffic
         for uplink in traffic.uplinks:
             self._crossing.setdefault(uplink, {})[sender] = None
+            self._demand[uplink] = self._demand.get(uplink, 0.0) + traffic.mean_rate
         self.loads.change(traffic.uplinks, traffic.share)
         return self._changes(traffic.uplinks)
 
@@ -152,7 +164,12 @@ class LinkTraffic:
         for sender in dict.fromkeys(sender for uplink in uplinks for sender in self._crossing[uplink]):
             traffic = self._traffic[sender]
             slowdown = max(1.0, self.loads.unit_seconds(traffic.uplinks, traffic.share) * traffic.slowest)
-            extra = traffic.alone * (slowdown - 1)
+            extra = max(traffic.alone * (slowdown - 1), traffic.batch_seconds * self._excess(traffic.uplinks))
             if abs(extra - traffic.extra) > 1e-12 * traffic.alone:
                 traffic.extra = changes[sender] = extra
         return changes
+
+    def _excess(self, uplinks: Iterable[Uplink]) -> float:
+        """Return by which part of the capacity the demand of the most loaded uplink exceeds it; 0 if it does not."""
+        capacity = self.network.bits_per_second
+        return max(0.0, max(self._demand[uplink] / capacity[uplink[0] + 1] for uplink in uplinks) - 1)
