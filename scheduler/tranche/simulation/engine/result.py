@@ -98,7 +98,7 @@ class JobResult(NamedTuple):
 
     @property
     def slowdown(self) -> float:
-        """JCT over the JCT on an empty cluster (at least 1 but for rounding)."""
+        """JCT over the JCT on an empty cluster; below 1 by rounding only, or if chunks were split."""
         return self.jct_seconds / self.ideal_seconds if self.ideal_seconds > 0 else 1.0
 
 
