@@ -66,6 +66,8 @@ class LinkTraffic:
     loads: LinkLoads[Uplink] = field(init=False)
     _demand: dict[Uplink, float] = field(default_factory=dict)
     """Sum of the mean rates of the gangs on each uplink, in bit/s."""
+    _overloads: dict[Uplink, float] = field(default_factory=dict)
+    """By which part of the capacity that sum exceeds it, of the uplinks where it does."""
     _traffic: dict[Sender, Traffic] = field(default_factory=dict)
     """Traffic of each gang that trains and of each upload."""
     _crossing: dict[Uplink, dict[Sender, None]] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class LinkTraffic:
             return {}
         for uplink in traffic.uplinks:
             del self._crossing[uplink][sender]
-            self._demand[uplink] -= traffic.mean_rate
+            self._change_demand(uplink, -traffic.mean_rate)
         self.loads.change(traffic.uplinks, -traffic.share)
         return self._changes(traffic.uplinks)
 
@@ -155,21 +157,27 @@ class LinkTraffic:
         self._traffic[sender] = traffic
         for uplink in traffic.uplinks:
             self._crossing.setdefault(uplink, {})[sender] = None
-            self._demand[uplink] = self._demand.get(uplink, 0.0) + traffic.mean_rate
+            self._change_demand(uplink, traffic.mean_rate)
         self.loads.change(traffic.uplinks, traffic.share)
         return self._changes(traffic.uplinks)
 
+    def _change_demand(self, uplink: Uplink, bits_per_second: float) -> None:
+        demand = self._demand[uplink] = self._demand.get(uplink, 0.0) + bits_per_second
+        excess = demand / self.network.bits_per_second[uplink[0] + 1] - 1
+        if excess > 0:
+            self._overloads[uplink] = excess
+        else:
+            self._overloads.pop(uplink, None)
+
     def _changes(self, uplinks: Iterable[Uplink]) -> dict[Sender, float]:
-        changes = {}
+        changes, overloads = {}, self._overloads
         for sender in dict.fromkeys(sender for uplink in uplinks for sender in self._crossing[uplink]):
             traffic = self._traffic[sender]
             slowdown = max(1.0, self.loads.unit_seconds(traffic.uplinks, traffic.share) * traffic.slowest)
-            extra = max(traffic.alone * (slowdown - 1), traffic.batch_seconds * self._excess(traffic.uplinks))
+            extra = traffic.alone * (slowdown - 1)
+            if overloads and traffic.batch_seconds:
+                excess = max([overloads.get(uplink, 0.0) for uplink in traffic.uplinks])
+                extra = max(extra, traffic.batch_seconds * excess)
             if abs(extra - traffic.extra) > 1e-12 * traffic.alone:
                 traffic.extra = changes[sender] = extra
         return changes
-
-    def _excess(self, uplinks: Iterable[Uplink]) -> float:
-        """Return by which part of the capacity the demand of the most loaded uplink exceeds it; 0 if it does not."""
-        capacity = self.network.bits_per_second
-        return max(0.0, max(self._demand[uplink] / capacity[uplink[0] + 1] for uplink in uplinks) - 1)
