@@ -67,7 +67,7 @@ class LinkTraffic:
     _demand: dict[Uplink, float] = field(default_factory=dict)
     """Sum of the mean rates of the gangs on each uplink, in bit/s."""
     _overloads: dict[Uplink, float] = field(default_factory=dict)
-    """By which part of the capacity that sum exceeds it, of the uplinks where it does."""
+    """Part of the capacity by which that sum exceeds it, of the uplinks where it does."""
     _traffic: dict[Sender, Traffic] = field(default_factory=dict)
     """Traffic of each gang that trains and of each upload."""
     _crossing: dict[Uplink, dict[Sender, None]] = field(default_factory=dict)
