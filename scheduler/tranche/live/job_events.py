@@ -114,38 +114,34 @@ class Rejections:
     """Jobs that cannot be planned or whose status cannot be written, with the condition that reports it."""
 
     def __init__(self) -> None:
-        self._plans: dict[str, tuple[str, JobPlan]] = {}
-        """UID of the job and what its condition reports, by key."""
-        self._unreadable: set[str] = set()
-        """Keys of those jobs that have values which this release does not know."""
+        self._plans: dict[str, tuple[str, bool, JobPlan]] = {}
+        """UID of the job, whether this release cannot read all of it, and what its condition reports, by key."""
 
     def note(self, resource: TrainingJob, reason: str, message: str) -> bool:
         """Record a rejection; returns False if it is known already."""
         found = (
             resource.metadata.uid,
+            isinstance(resource, UnreadableJob),
             JobPlan(resource.metadata.generation, message[:MESSAGE_LENGTH], unplannable=reason),
         )
         known = self._plans.get(resource.key)
         self._plans[resource.key] = found
-        if isinstance(resource, UnreadableJob):
-            self._unreadable.add(resource.key)
         return known != found
 
     def has_changed(self, key: str, resource: TrainingJob | None) -> bool:
         """Forget the job's rejection if the job has changed or is gone; returns whether there was one."""
-        uid, plan = self._plans.get(key, ("", None))
+        uid, unreadable, plan = self._plans.get(key, ("", False, None))
         if plan is None:
             return False
         same = resource is not None and (resource.metadata.uid, resource.metadata.generation) == (uid, plan.generation)
-        if same and (key not in self._unreadable or isinstance(resource, UnreadableJob)):
+        if same and (not unreadable or isinstance(resource, UnreadableJob)):
             return False
         del self._plans[key]
-        self._unreadable.discard(key)
         return True
 
     def condition(self, resource: TrainingJob, now: float, *reasons: str) -> dict[str, Any] | None:
         """Return the condition Planned of a rejected job; None if the job is not rejected for one of the reasons."""
-        uid, plan = self._plans.get(resource.key, ("", None))
+        uid, _, plan = self._plans.get(resource.key, ("", False, None))
         if plan is None or uid != resource.metadata.uid or plan.unplannable not in reasons:
             return None
         return planned_condition(plan, plan.generation, resource.status.conditions, now)

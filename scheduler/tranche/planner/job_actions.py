@@ -195,12 +195,14 @@ def hold(context: PlannerContext, state: JobState, seconds: float, reason: str) 
 
 def pause_after_failure(context: PlannerContext, state: JobState, reason: str) -> None:
     """Back off a job with a failed pod, for longer each time; the failure is counted already."""
-    settings = context.settings
     if not state.failed:
-        seconds = settings.backoff_seconds(
-            settings.failure_backoff_seconds, state.failures + state.uncounted_failures - 1
-        )
-        hold(context, state, seconds, reason)
+        hold(context, state, _failure_pause(context, state), reason)
+
+
+def _failure_pause(context: PlannerContext, state: JobState) -> float:
+    """Return the seconds for which a job pauses after its last failure, which is counted already."""
+    settings, before = context.settings, state.failures + state.uncounted_failures - 1
+    return settings.backoff_seconds(settings.failure_backoff_seconds, before)
 
 
 def pause_after_disruption(context: PlannerContext, state: JobState, planned_at: float, reason: str) -> bool:
@@ -243,11 +245,10 @@ def resume_pause(context: PlannerContext, state: JobState) -> None:
 
     Otherwise, the job would start at once after each take-over, and stop other jobs for that.
     """
-    last, settings, now = state.records[-1], context.settings, context.now
+    last, now = state.records[-1], context.now
     if last.reason != "Failed" or last.ended is None or not state.failures:
         return
-    pause = settings.backoff_seconds(settings.failure_backoff_seconds, state.failures - 1)
-    until = min(last.ended, now) + pause
+    until = min(last.ended, now) + _failure_pause(context, state)
     if until > max(now, state.held_until):
         pod = "its chief" if last.role == "chief" else f"worker {last.index}"
         hold(context, state, until - now, f"{pod} failed with {_how_failed(last.exit_code, last.why)}")

@@ -93,5 +93,5 @@ class PlannerSettings:
         return min(first_seconds * 2.0 ** min(before, 30), self.longest_backoff_seconds)
 
     def pause_seconds(self, first_seconds: float, before: int) -> float:
-        """Return the pause of preemption in seconds after `before` earlier failures: doubled for each, with a limit."""
+        """Return a pause, such as of preemption, after `before` earlier failures: doubled for each, with a limit."""
         return min(first_seconds * 2.0 ** min(before, 30), self.longest_preemption_pause_seconds)

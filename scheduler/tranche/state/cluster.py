@@ -216,6 +216,10 @@ class ClusterState:
         declared = self.sites.get(site)
         return declared is not None and declared.unlimited
 
+    def clouds_with_copies(self, state: JobState) -> set[str]:
+        """Return the unlimited sites that have, or receive, copies of the job's data."""
+        return {site for site in state.copies if self.is_unlimited(site)}
+
     def batch_seconds(
         self,
         state: JobState,

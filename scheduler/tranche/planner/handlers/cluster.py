@@ -229,7 +229,7 @@ def _clouds_changed(context: PlannerContext, state: JobState) -> None:
     """
     cluster = context.cluster
     state.cloud = {chunk: site for chunk, site in state.cloud.items() if cluster.is_unlimited(site)}
-    state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
+    state.burst_sites = cluster.clouds_with_copies(state)
     state.reviewed = -1
     context.rank_again(state)
     gone = [

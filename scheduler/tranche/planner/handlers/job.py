@@ -158,7 +158,7 @@ def _restore_plan(context: PlannerContext, state: JobState, plan: JobPlan) -> No
                 state.copy(chunk, site, ARRIVED)
     if job.staged:
         data_staging.restore(context, state, plan.staging, now)
-    state.burst_sites = {site for site in state.copies if cluster.is_unlimited(site)}
+    state.burst_sites = cluster.clouds_with_copies(state)
 
 
 def _is_in_one_cloud(cluster: ClusterState, state: JobState, plan: JobPlan) -> bool:

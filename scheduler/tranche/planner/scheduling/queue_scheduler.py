@@ -293,15 +293,14 @@ def _serve(
         preempts = preempts_any(context.cluster, policy, state)
         behind = list(queue.running.jobs_behind(state, rank, "", now)) if preempts else []
         return free_quota(context, preemption_request(context, policy, state, site, now), nodes, behind)
-    free = sum([node.free_gpus for node in nodes])
-    if free >= workers * job.gpus:
+    if sum([node.free_gpus for node in nodes]) >= workers * job.gpus:
         if is_first and gpu_choice.has_kinds(context.cluster, state):
             is_first = all(other is state for _, other in queue.heads_before(candidate.position, now))
         _take_free(context, state, site, nodes, now, first_fit=policy.traits.first_fit, first=is_first)
-        if state.awaits_faster or not may_preempt or not can_use_window_at(state, site, now):
-            return False
-        free = sum([node.free_gpus for node in nodes])
-    return may_preempt and can_use_window_at(state, site, now) and preempt(context, queue, state, site, rank, free, now)
+    if state.awaits_faster or not may_preempt or not can_use_window_at(state, site, now):
+        return False
+    free = sum([node.free_gpus for node in nodes])
+    return preempt(context, queue, state, site, rank, free, now)
 
 
 def _take_free(

@@ -163,14 +163,14 @@ class ChunkFaithful(BindingPolicy):
         colocated = False
         heap = [_item(node) for node in nodes]
         apart = [_item(_cloud_candidate(self, cluster, state, c, colocated=False)) for c in clouds]
+        choices = heap + apart
         hosts = [site for site in clouds if state.colocated or cluster.could_colocate(state, site)]
         if hosts:
             together = min(_item(_cloud_candidate(self, cluster, state, c, colocated=True)) for c in hosts)
             colocated = state.colocated or (sites is None and (not heap or together < min(heap)))
-            apart = [together] if colocated else apart
-        heap = apart if colocated else heap + apart
-        heapify(heap)
-        return self._place(heap, chunks, now), colocated
+            choices = [together] if colocated else choices
+        heapify(choices)
+        return self._place(choices, chunks, now), colocated
 
     def _place(self, heap: list[HeapItem], chunks: Sequence[int], now: float) -> list[Placement]:
         placements: list[Placement] = []

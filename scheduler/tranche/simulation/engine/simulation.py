@@ -445,7 +445,7 @@ class Simulation:
         if not state.job.is_gang:
             return {chunk: state.partial.get(chunk, 0.0) for chunk in window.chunks}
         # After the loss of a node, its members have saved less than the others, and all of them train together.
-        saved = min([state.partial.get(member, 0.0) for member in range(state.job.chunks)])
+        saved = min(state.partial.values()) if len(state.partial) == state.job.chunks else 0.0
         return dict.fromkeys(window.chunks, saved)
 
     def _begin(self, worker: Worker) -> None:
