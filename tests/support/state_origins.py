@@ -233,6 +233,6 @@ JUDGED = {
     DemandClass: {
         **of(DERIVED, "demand site number heap cleanup_length last_tried training removed scope gpu_resource slots"),
     },
-    WorkSet: of(DERIVED, "jobs nodes unbound unhosted unstaged staging_pods unstaged_at_limit"),
+    WorkSet: of(DERIVED, "jobs nodes unbound unhosted unserved unstaged staging_pods unstaged_at_limit"),
 }
 """Fate of each field, by class."""

@@ -44,6 +44,8 @@ class WorkSet:
     """Keys of jobs with chunks that no node can take; they are retried when nodes or sites change."""
     unhosted: set[str] = field(default_factory=set)
     """Keys of jobs whose parameter servers did not fit; they are retried when capacity is freed."""
+    unserved: dict[str, str] = field(default_factory=dict)
+    """Parameter servers that have ended and are to be replaced, in words, by job; empty after each decision."""
     unstaged: dict[str, None] = field(default_factory=dict)
     """Keys of jobs with data to copy to a site for which a pod may be missing, in order."""
     staging_pods: dict[str, set[tuple[str, str]]] = field(default_factory=dict)

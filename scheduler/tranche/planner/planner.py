@@ -18,6 +18,7 @@ from tranche.planner.forecast.steps import Steps, run_to_completion
 from tranche.planner.forecast.wait_reason import VERIFIED, wait_reason_of
 from tranche.planner.handlers import job
 from tranche.planner.handlers.cluster import with_kind
+from tranche.planner.handlers.helper import replace_servers
 from tranche.planner.instructions import Instruction, PublishPlan
 from tranche.planner.job_actions import release_idle_servers
 from tranche.planner.job_queue import JobQueue
@@ -191,16 +192,17 @@ class Planner:
                 self.estimates.pop(event.job, None)
                 context.cluster.forecast_errors.forget(event.job)
         cluster, work, settings, now = context.cluster, context.work, context.settings, context.now
+        if work.unserved:
+            replace_servers(context)
         due = context.timers.due(now)
         if cluster.health.exclusions:
             node_exclusion.review(context, is_due="" in due)
         end_restraints(context)
-        for key in due:
-            if key in cluster.jobs:
-                end_preemption_pause(context, cluster.jobs[key])
-                data_staging.end_give_ups(context, cluster.jobs[key])
-                context.touch(cluster.jobs[key])
-                context.publish(key)
+        for key in filter(cluster.jobs.__contains__, due):
+            end_preemption_pause(context, cluster.jobs[key])
+            data_staging.end_give_ups(context, cluster.jobs[key])
+            context.touch(cluster.jobs[key])
+            context.publish(key)
         if context.queue is not None:
             run_cycle(context, context.queue, now)
             work.jobs.clear()

@@ -2,12 +2,13 @@
 
 import pytest
 
-from support.builders import job, node, planner, worker
+from support.builders import job, node, of_type, planner, worker
 from tranche.model import ChunkGrant, ChunkRequest, Report
 from tranche.planner import (
     ChunksRequested,
     JobSubmitted,
     ParameterServerEnded,
+    PlaceParameterServer,
     Planner,
     ProgressReported,
     Tick,
@@ -130,3 +131,17 @@ def test_request_long_after_a_server_failed_makes_the_chunk_done() -> None:
     assert given is not None
     assert given.chunks == (1,)
     assert state_of(p).done == {0}
+
+
+def test_no_server_replaces_one_that_failed_beside_last_worker() -> None:
+    """A planner that takes over reads both ends at once."""
+    p = running(max_workers=1)
+    p.handle(WorkerStarted(KEY, attempt(p), 0.0), 0.0)
+    p.handle(WorkerEnded(KEY, attempt(p), "Succeeded", 100.0, {0: 100}), 100.0)
+    [server], last = state_of(p).servers, attempt(p)
+    p.handle(WorkerStarted(KEY, last, 101.0), 101.0)
+    failed = ParameterServerEnded(KEY, 0, server.planned.attempt, "Failed", 1)
+    out = p.handle_all([failed, WorkerEnded(KEY, last, "Succeeded", 201.0, {1: 100})], 201.0)
+    assert of_type(PlaceParameterServer, out) == []
+    assert state_of(p).finished
+    assert state_of(p).servers == []

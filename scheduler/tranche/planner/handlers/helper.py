@@ -63,12 +63,25 @@ def ended(context: PlannerContext, event: HelperEnd) -> None:
             roll_back_to_checkpoint(context, state)
         if event.outcome == "Failed":
             _count_failure(context, state, server, event)
-        if state.active and state.runs and (state.held_until > context.now or not place_servers(context, state)):
-            close_workers(context, state, f"{server.title} ended")
+        context.work.unserved[event.job] = server.title
     elif (event.outcome == "Lost" or event.exit_code not in SAVED_EXIT_CODES) and trained:
         roll_back_to_checkpoint(context, state)
     context.touch(state)
     context.publish(event.job)
+
+
+def replace_servers(context: PlannerContext) -> None:
+    """Start parameter servers in place of those that have ended, or stop the workers of a job that gets none.
+
+    The last worker of a job may have ended in the same instant, as a planner that takes over sees it.
+    """
+    for key, title in context.work.unserved.items():
+        state = context.cluster.jobs.get(key)
+        if state is None or not (state.active and state.runs):
+            continue
+        if state.held_until > context.now or not place_servers(context, state):
+            close_workers(context, state, f"{title} ended")
+    context.work.unserved.clear()
 
 
 def _may_have_trained(state: JobState, server: Server, event: HelperEnd) -> bool:
