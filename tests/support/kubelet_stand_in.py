@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tranche_testcluster import Cluster
+from tranche_testcluster.annotations import START_SECONDS
 
 Status = dict[str, Any]
 Play = Callable[[dict[str, Any]], Status | None]
@@ -77,7 +78,7 @@ def crash(pod: dict[str, Any]) -> Status | None:
     if "deletionTimestamp" in pod["metadata"]:
         return ended(pod, 143)
     if pod["status"]["phase"] == "Pending":
-        return running(pod)
+        return running(pod) if _is_due(pod) else None
     started = pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
     age = datetime.now(UTC) - datetime.fromisoformat(started)
     return ended(pod, 1) if age.total_seconds() >= CRASH_SECONDS else None
@@ -85,9 +86,16 @@ def crash(pod: dict[str, Any]) -> Status | None:
 
 def hang(pod: dict[str, Any]) -> Status | None:
     """Start the containers; none ends, whatever the grace period."""
-    if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+    if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"] and _is_due(pod):
         return running(pod)
     return None
+
+
+def _is_due(pod: dict[str, Any]) -> bool:
+    """Return whether the containers start by now on a node of kwok; those of a job without an image never do."""
+    seconds = float(pod["metadata"].get("annotations", {}).get(START_SECONDS, 0.0))
+    bound = next(one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")["lastTransitionTime"]
+    return (datetime.now(UTC) - datetime.fromisoformat(bound)).total_seconds() >= seconds
 
 
 def refuse(reason: str) -> Play:
