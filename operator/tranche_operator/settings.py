@@ -43,8 +43,8 @@ class Settings:
     """Time during which transient rejections, such as those of an API server that has just started, are retried without
     an event."""
     check_backoff_seconds: float = 30.0
-    """Pause after a dry run of the job's pods without a final result (a webhook or policy denied it, or a request
-    failed); doubles with every such result."""
+    """Pause after a dry run of the job's pods that did not admit them (they are not valid, a webhook or policy denied
+    them, or a request failed); doubles with every such result."""
     longest_check_backoff_seconds: float = 300.0
     """Upper bound of that pause."""
     start_delay_seconds: float = 300.0

@@ -4,6 +4,7 @@ With pauses of every length, whole or with parameter servers and a chief, and be
 refusal and an end count, they count once. `make fuzz` plays more of them.
 """
 
+from dataclasses import replace
 from typing import Any
 from unittest import TestCase
 
@@ -17,6 +18,7 @@ from tranche.model import Job, Node, Resources
 from tranche.planner import (
     Event,
     EvictionRefused,
+    JobChanged,
     JobSubmitted,
     NodeChanged,
     NodeRemoved,
@@ -149,9 +151,9 @@ class GangMachine(RuleBasedStateMachine):
         self.tell(event, *([event] if twice else ()))
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data())
-    def reject(self, data: st.DataObject) -> None:
-        self.tell(WorkerRejected(data.draw(st.sampled_from(sorted(self.jobs))), "QuotaExceeded", "quota"))
+    @rule(data=st.data(), permanent=st.booleans())
+    def reject(self, data: st.DataObject, permanent: bool) -> None:
+        self.tell(WorkerRejected(data.draw(st.sampled_from(sorted(self.jobs))), "QuotaExceeded", "quota", permanent))
 
     @precondition(lambda self: self.windows())
     @rule(data=st.data())
@@ -188,7 +190,8 @@ class GangMachine(RuleBasedStateMachine):
         for one in self.nodes.values():
             self.tell(NodeChanged(one))
         for key in self.jobs:
-            self.tell(WorkerRejected(key, "Invalid", "over", permanent=True))
+            stopped = replace(self.planner.cluster.jobs[key].job, suspended=True)
+            self.tell(JobChanged(stopped))
         for _ in range(3):
             for key, attempt in self.windows():
                 self.tell(WorkerEnded(key, attempt, "Lost", self.now))

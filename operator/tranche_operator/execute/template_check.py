@@ -39,9 +39,10 @@ async def check_template(
 ) -> TemplateVerdict:
     """Check by a dry run whether the API server admits the job's pods.
 
-    Only an invalid pod is a final rejection, because the template alone decides about it. Webhooks, policies, Pod
-    Security and failures depend on more than the template: their result is Unknown, and the dry run is repeated. A
-    quota that is full is no obstacle, because it is evaluated last and the planner counts it itself.
+    A pod that is not valid is rejected: most often its template is wrong. Webhooks, policies, Pod Security and failures
+    depend on more than the template: their result is Unknown. In both cases the dry run is repeated after a pause,
+    because a LimitRange or a webhook, which may be corrected, can have made the pod invalid. A quota that is full is no
+    obstacle, because it is evaluated last and the planner counts it itself.
 
     Args:
         client: Client of the API server.
@@ -64,14 +65,13 @@ async def check_template(
         except ApiError as error:
             message = f"template of role {role}: {error.message}"
             if is_invalid_pod(error):
-                return TemplateVerdict(action.generation, _update("True", "TemplateRejected", message))
+                return _repeated(action, error, _update("True", "TemplateRejected", message), known, settings, now)
             if not _is_planned_quota(error):
-                return _unknown(action, error, message, known, settings, now)
+                reason = REASON_NO_DRY_RUN if _NO_DRY_RUN in error.message else "NotChecked"
+                return _repeated(action, error, _update("Unknown", reason, message), known, settings, now)
             quota = message
     if quota:
-        count, until = _next_check(action, None, known, settings, now)
-        update = _update("False", REASON_QUOTA_FULL, quota)
-        return TemplateVerdict(action.generation, update, until=until, count=count)
+        return _repeated(action, None, _update("False", REASON_QUOTA_FULL, quota), known, settings, now)
     pods = AdmittedPods(generation=action.generation, pods=admitted)
     return TemplateVerdict(action.generation, _update("False", REASON_ADMITTED, ADMITTED), pods)
 
@@ -125,7 +125,7 @@ def _is_alike(one: AdmittedPod, other: AdmittedPod) -> bool:
 
 
 def is_invalid_pod(error: ApiError) -> bool:
-    """Return whether the API server itself found the pod invalid, which no other object or time can change."""
+    """Return whether the API server itself found the pod invalid, as its template and admission have made it."""
     if error.message.startswith(_POLICY):
         return False
     if error.status == 400:
@@ -142,29 +142,22 @@ def _is_planned_quota(error: ApiError) -> bool:
     return bool(limits) and all(_PLANNED_LIMIT.fullmatch(limit) for limit in limits)
 
 
-def _unknown(
+def _repeated(
     action: CheckTemplate,
-    error: ApiError,
-    message: str,
+    error: ApiError | None,
+    update: ConditionUpdate,
     known: TemplateVerdict | None,
     settings: Settings,
     now: datetime,
 ) -> TemplateVerdict:
-    reason = REASON_NO_DRY_RUN if _NO_DRY_RUN in error.message else "NotChecked"
-    count, until = _next_check(action, error, known, settings, now)
-    return TemplateVerdict(action.generation, _update("Unknown", reason, message), until=until, count=count)
-
-
-def _next_check(
-    action: CheckTemplate, error: ApiError | None, known: TemplateVerdict | None, settings: Settings, now: datetime
-) -> tuple[int, datetime]:
-    """Return the number of results that were not final, and the time of the next dry run."""
+    """Return a result after which the dry run is repeated."""
     again = known is not None and known.generation == action.generation and known.until is not None
     count = known.count + 1 if known is not None and again else 1
     passing = error is not None and is_transient_403(error)
     first = _FIRST_TRANSIENT_PAUSE_SECONDS if passing else settings.check_backoff_seconds
     pause = max(first * 2.0 ** min(count - 1, 32), (error.retry_after or 0.0) if error is not None else 0.0)
-    return count, now + timedelta(seconds=min(pause, settings.longest_check_backoff_seconds))
+    until = now + timedelta(seconds=min(pause, settings.longest_check_backoff_seconds))
+    return TemplateVerdict(action.generation, update, until=until, count=count)
 
 
 def _update(status: Truth, reason: str, message: str) -> ConditionUpdate:

@@ -121,9 +121,9 @@ class TemplateVerdict:
     admitted: AdmittedPods | None = None
     """The pods after admission; None if the API server did not return them."""
     until: datetime | None = None
-    """Time of the next dry run; None if the result is final for this generation."""
+    """Time of the next dry run; None if the pods of this generation are admitted."""
     count: int = 1
-    """Number of consecutive dry runs without a final result."""
+    """Number of consecutive dry runs that have not admitted the pods."""
 
 
 @dataclass(frozen=True, slots=True)

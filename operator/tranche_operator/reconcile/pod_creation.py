@@ -38,7 +38,7 @@ def missing_pods(observed: Observed, job: TrainingJob, entries: Mapping[str, Ent
     causes another reconcile. A pod that no TrainingJob controls never ends because of the plan, and a pod that should
     be gone may stay for any time, so they do not count: the creation is refused, and condition PodsRejected says why.
     """
-    if not is_current(job) or job.spec.suspend or _is_invalid(job):
+    if not is_current(job) or job.spec.suspend:
         return {}
     taken = {pod.name for pod in observed.pods if _holds_name(pod, job, now)}
     return {name: entry for name, entry in entries.items() if is_open(entry) and name not in taken}
@@ -201,15 +201,6 @@ def ungate(job: TrainingJob, own: tuple[PodView, ...], entries: Mapping[str, Ent
     if not planned <= existing:
         return []
     return [UngatePod(pod.name, pod.uid, pod.gates.index(names.GANG_GATE)) for pod in gated if pod.name in planned]
-
-
-def _is_invalid(job: TrainingJob) -> bool:
-    condition = condition_of(job, names.CONDITION_INVALID_TEMPLATE)
-    return (
-        condition is not None
-        and condition.status == "True"
-        and condition.observed_generation == job.metadata.generation
-    )
 
 
 def _manifest(job: TrainingJob, entry: Entry, settings: Settings, site: SiteSpec | None) -> manifests.Manifest:

@@ -131,7 +131,7 @@ def _actions_of_active_job(
 def _check_template(
     observed: Observed, job: TrainingJob, created: Collection[str], settings: Settings, now: datetime
 ) -> tuple[list[Action], list[ConditionUpdate]]:
-    """Check the templates of each generation once, and again after a pause while the result is not final.
+    """Check the templates of each generation until the pods are admitted, with a pause after each other result.
 
     Pods that are created now need no dry run, except if the API server has just refused them: its result says why.
     While many jobs wait, a new job waits for its plan, which most often creates them.
@@ -196,12 +196,12 @@ def _report(
 
 
 def _is_checked(job: TrainingJob) -> bool:
-    """Return whether the status has the final dry-run result for this generation."""
+    """Return whether the status says that the API server has admitted the pods of this generation."""
     condition, generation = condition_of(job, names.CONDITION_INVALID_TEMPLATE), job.metadata.generation
     if condition is None or condition.observed_generation != generation:
         return False
     admitted = job.status.admitted is not None and job.status.admitted.generation == generation
-    return condition.status == "True" or (condition.status == "False" and admitted)
+    return condition.status == "False" and admitted
 
 
 def _count_pods(job: TrainingJob, own: Iterable[PodView], entries: Mapping[str, Entry]) -> PodCounts:

@@ -48,6 +48,7 @@ from tranche.planner import (
     Instruction,
     JobRemoved,
     JobSubmitted,
+    JobUnreadable,
     KubeSchedulerChanged,
     OpenWindow,
     Planner,
@@ -57,7 +58,6 @@ from tranche.planner import (
     Tick,
     WorkerBound,
     WorkerEnded,
-    WorkerRejected,
     WorkerStarted,
 )
 from tranche.planner.handlers.progress import training_progress
@@ -483,7 +483,7 @@ class Controller:
         self.metrics.count_error("object")
         state = self.planner.cluster.jobs.get(observed.key)
         if state is not None and state.job.uid == observed.metadata.uid and not invalid:
-            self.handle(WorkerRejected(observed.key, reason, f"its specification cannot be read: {error}", True))
+            self.handle(JobUnreadable(observed.key, reason, f"its specification cannot be read: {error}"))
             self._publish(observed.key)
         else:
             self._report_rejection(observed.key)

@@ -45,6 +45,14 @@ class JobFailed(NamedTuple):
     """Whether the operator lets these pods run on."""
 
 
+class JobUnreadable(NamedTuple):
+    """The specification of a job has changed and cannot be read, so that nothing of the job may run."""
+
+    job: str
+    reason: str
+    message: str
+
+
 class JobRemoved(NamedTuple):
     """The job was deleted, or has ended and has no pods, or another plan replaces that of this planner."""
 
@@ -202,7 +210,7 @@ class WorkerRejected(NamedTuple):
     reason: str
     message: str
     permanent: bool = False
-    """Whether the pods will be rejected until the specification changes."""
+    """Whether the pods will be rejected until `JobChanged`: their template is not valid, at least not as admitted."""
 
 
 class PlanRejected(NamedTuple):
@@ -299,6 +307,7 @@ Event = (
     JobSubmitted
     | JobChanged
     | JobFailed
+    | JobUnreadable
     | JobRemoved
     | NodeChanged
     | NodeRemoved

@@ -90,6 +90,22 @@ def test_an_invalid_template_is_found_before_anything_is_planned(lab: Lab) -> No
     assert not lab.pods()
 
 
+def test_pods_that_a_limit_range_makes_invalid_need_no_edit(lab: Lab, operator: Process) -> None:
+    """Its default limit is below the request of the template; the operator's settings are those of a user."""
+    path = impose_defaults(lab.cluster, "low", {"cpu": "1"}, lab.namespace)
+    template: dict[str, Any] = copy.deepcopy(TEMPLATE)
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    lab.create(template=template)
+    eventually(lambda: lab.condition("InvalidTemplate").get("status") == "True")
+    assert "must be less than or equal to cpu limit of 1" in lab.condition("InvalidTemplate")["message"]
+    lab.ask("DELETE", path)
+    eventually(lambda: lab.condition("InvalidTemplate")["status"] == "False")
+    assert lab.condition("InvalidTemplate")["observedGeneration"] == 1
+    lab.plan(window(0, 1))
+    lab.has_pods("cats-worker-0-1")
+    assert operator.process.poll() is None
+
+
 def test_missing_service_account_is_named_and_waited_for(lab: Lab) -> None:
     template: dict[str, Any] = copy.deepcopy(TEMPLATE)
     template["spec"]["serviceAccountName"] = "trainer"

@@ -78,7 +78,10 @@ def test_workers_of_an_unreadable_edit_stop_until_corrected() -> None:
     """Otherwise the operator would evict none of them: the plan would be for an earlier generation for good."""
     job = resource("a")
     controller = asyncio.run(taken_over(job, policy="chunk"))
-    assert {one["state"] for one in written(controller, "a")["plan"]["workers"]} == {"Open"}
+    opened = written(controller, "a")["plan"]["workers"]
+    assert {one["state"] for one in opened} == {"Open"}
+    for one in opened:
+        controller.handle(WorkerStarted("default/a", one["attempt"], NOW))
     reported(controller, "jobs", "default/a", edited(job, 2, estimatedDuration="0000000000000000000000001s"))
     plan = written(controller, "a")["plan"]
     assert plan["observedGeneration"] == 2

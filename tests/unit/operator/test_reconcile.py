@@ -415,11 +415,6 @@ class TestTemplates:
         assert "TemplateRejected" in [event.reason for event in of_type(EmitEvent, actions)]
         assert not of_type(CheckTemplate, actions)
 
-    def test_no_pod_is_made_from_an_invalid_template(self) -> None:
-        invalid = {**ACCEPTED, "status": "True", "reason": "TemplateRejected"}
-        job = training_job(status={"plan": plan(window(0, 1)), "conditions": [invalid]}, checked=False)
-        assert not created(decide(observed(job)))
-
 
 class TestRejections:
     refused = Rejection("cats-worker-0-1", "QuotaExceeded", "exceeded quota: q", NOW + timedelta(seconds=5))

@@ -1,13 +1,15 @@
 """Dry runs: which answers of the API server are final, which are repeated, and what is reported of admitted pods."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from support.operator_objects import NOW, observed, plan, training_job, window
+from support.operator_objects import ACCEPTED, NOW, observed, plan, training_job, window
+from support.reconcile_summary import of_type
 from tranche.kube.api.names import LABEL_ROLE
+from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.errors import ApiError, Unreachable
 from tranche.kube.convert.admitted_pod import admitted_pod
 from tranche_operator.execute.template_check import admitted_verdict, check_template
@@ -71,9 +73,20 @@ def test_denials_are_not_final(error: ApiError) -> None:
         ApiError(400, "BadRequest", 'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal'),
     ],
 )
-def test_an_invalid_pod_is_final(error: ApiError) -> None:
+def test_invalid_pod_is_rejected_and_checked_again(error: ApiError) -> None:
+    """A LimitRange, which may be corrected, can have made it invalid."""
     verdict = check(error)
-    assert (verdict.update.status, verdict.until) == ("True", None)
+    later = NOW + timedelta(seconds=SETTINGS.check_backoff_seconds)
+    assert (verdict.update.status, verdict.until) == ("True", later)
+    invalid = {**ACCEPTED, "status": "True", "reason": "TemplateRejected", "message": verdict.update.message}
+    job = training_job(status={"conditions": [invalid]}, checked=False)
+    assert not checks(job, verdict, NOW)
+    assert checks(job, verdict, later)
+    assert checks(job, None, NOW), "an operator that has just started has no result"
+
+
+def checks(job: TrainingJob, verdict: TemplateVerdict | None, at: datetime) -> list[CheckTemplate]:
+    return of_type(CheckTemplate, reconcile(observed(job, verdict=verdict), SETTINGS, at))
 
 
 def test_the_pause_between_dry_runs_doubles() -> None:

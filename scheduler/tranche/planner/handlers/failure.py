@@ -175,17 +175,18 @@ def start_failed(context: PlannerContext, event: PodStartFailed) -> None:
 
 
 def rejected(context: PlannerContext, event: WorkerRejected) -> None:
-    """Handle a pod that the API server rejected: stop the job if the rejection is permanent, else back off.
+    """Handle a pod that the API server rejected: back off, or stop the job if the rejection is permanent.
 
     During the back-off, windows whose worker has not started are closed. A gang that lacks a pod closes as a whole. If
     all of its pods run, the rejection is from before a change of the leader, and the operator has not withdrawn it yet.
+    A permanent rejection after an edit stops no worker that trains: it concerns only pods that are created later.
     """
     state = context.cluster.jobs.get(event.job)
     if state is None or state.finished:
         return
-    if not event.permanent and state.job.is_gang and _runs_whole(state):
+    if state.job.is_gang and _runs_whole(state):
         return
-    if event.permanent:
+    if event.permanent and (state.job.is_gang or not _trains(state)):
         state.unplannable = (event.reason, event.message)
         stop(context, state)
     else:
@@ -195,6 +196,11 @@ def rejected(context: PlannerContext, event: WorkerRejected) -> None:
         _back_off_rejected(context, state, reason)
     context.touch(state)
     context.publish(event.job)
+
+
+def _trains(state: JobState) -> bool:
+    """Return whether a worker has started and is not to stop."""
+    return any(run.started is not None and not run.closing for run in state.runs.values())
 
 
 def _runs_whole(state: JobState) -> bool:

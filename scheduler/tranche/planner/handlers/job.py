@@ -3,10 +3,18 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tranche.model import Job, JobPlan, parse_chunks
+from tranche.model import Admission, Job, JobPlan, parse_chunks
 from tranche.planner import data_staging, learning, node_exclusion
 from tranche.planner.context import PlannerContext
-from tranche.planner.events import JobChanged, JobFailed, JobRemoved, JobSubmitted, PodOverdue, TenancyChanged
+from tranche.planner.events import (
+    JobChanged,
+    JobFailed,
+    JobRemoved,
+    JobSubmitted,
+    JobUnreadable,
+    PodOverdue,
+    TenancyChanged,
+)
 from tranche.planner.handlers import pod
 from tranche.planner.job_actions import (
     close_server,
@@ -213,6 +221,8 @@ def changed(context: PlannerContext, event: JobChanged) -> None:
     if _admitted(old, job) == job:  # a dry run, not the user
         state.job = job
         enlarge_job(context, state)
+        if job.admission is not Admission.REFUSED:
+            state.unplannable = objection(context.policy, job)
         if state.job.worker != old.worker:
             state.hosts = (-1, None)
             unbind_chunks(context, state, [c for c in state.entries if c not in state.chunk_runs], forget_site=False)
@@ -316,6 +326,17 @@ def failed(context: PlannerContext, event: JobFailed) -> None:
     stop(context, state)
     for attempt in tuple(state.runs) if event.keeps_pods else ():
         pod.overdue(context, PodOverdue(event.job, attempt))
+    context.touch(state)
+    context.publish(event.job)
+
+
+def unreadable(context: PlannerContext, event: JobUnreadable) -> None:
+    """Stop a job until a later change of its specification."""
+    state = context.cluster.jobs.get(event.job)
+    if state is None or state.finished:
+        return
+    state.unplannable = (event.reason, event.message)
+    stop(context, state)
     context.touch(state)
     context.publish(event.job)
 
