@@ -20,6 +20,8 @@ from tranche_testcluster import Cluster, free_port
 API = "/apis/tranche.dev/v1alpha1"
 LEASES = leases_path(SYSTEM_NAMESPACE)
 """Path of the Leases of tranche."""
+ANSWER_SECONDS = 60.0
+"""Longest time for an answer of tranche's own servers on a machine that runs other tests."""
 VALIDATED = ("--validate", "--estimate-seconds", "1")
 """Options of a scheduler that checks its plan after each event and renews explanations each second."""
 
@@ -98,13 +100,14 @@ class Jobs:
         return self.status(name)
 
     def end_worker(self, pod: Mapping[str, Any], message: str = "") -> None:
-        """Let a running worker exit with status 0 and leave this termination message."""
-        self._end(self.cluster.request("GET", _path(pod))[1], message)
+        """Let a running pod exit with status 0 and leave this termination message."""
+        path = _path(pod)
+        eventually(lambda: self._end(self.cluster.request("GET", path)[1], message), f"the end of {path} is written")
 
     def end_workers(self, name: str) -> None:
         """Let the workers of a job that run exit with status 0."""
-        for pod in self._running(name):
-            self._end(pod)
+        ended = lambda: all([self._end(pod) for pod in self._running(name)])  # noqa: C419, E731 - each of them
+        eventually(ended, f"the ends of the workers of {name} are written")
 
     def complete(self, *names: str) -> dict[str, Any]:
         """Let each worker of these jobs exit with status 0 as soon as it runs, until the jobs have succeeded.
@@ -127,13 +130,15 @@ class Jobs:
         """Return the workers of a job that run."""
         return [pod for pod in self.pods(name) if is_running(pod) and role(pod) == "worker"]
 
-    def _end(self, pod: dict[str, Any], message: str = "") -> None:
+    def _end(self, pod: dict[str, Any], message: str = "") -> bool:
+        """Write the end of a pod as a kubelet does; return whether no other client has changed the pod meanwhile."""
         (container,) = pod["status"]["containerStatuses"]
         began, ended = container["state"]["running"]["startedAt"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         over = {"exitCode": 0, "message": message, "startedAt": began, "finishedAt": ended}
         pod["status"] |= {"phase": "Succeeded", "containerStatuses": [{**container, "state": {"terminated": over}}]}
         status, answer = self.cluster.request("PUT", f"{_path(pod)}/status", pod)
-        assert status == 200, answer
+        assert status in (200, 404, 409), answer
+        return bool(status == 200)
 
     def until_running(self, name: str, workers: int) -> None:
         """Wait until this many workers of a job run; its `activeWorkers` counts pods that have not started, too."""
@@ -241,14 +246,21 @@ class System(Jobs):
         return killed
 
     def read(self, path: str, replica: str = "scheduler") -> Any:
-        """Return the read API's answer for a user who may read all jobs."""
+        """Return the read API's answer for a user who may read all jobs.
+
+        Raises:
+            AssertionError: There is no answer, as while the process starts again, or while its watch is behind.
+        """
         if not self._token:
             create_visitor(self.cluster)
             self._token = visitor_token(self.cluster)
         url = f"http://127.0.0.1:{self.stack.page_ports[replica]}/v1/{path}"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                return json.load(answer)
+        except OSError as error:
+            raise AssertionError(f"{url}: {error}") from error
 
     def pod_token(self, pod: Mapping[str, Any] | None, audience: str = "tranche.dev") -> str:
         """Return a token as the kubelet projects it into a pod; bound to none without a pod."""
@@ -266,7 +278,7 @@ class System(Jobs):
         url = f"http://127.0.0.1:{self.stack.report_ports[replica]}/v1/jobs/default/{job}/progress"
         request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {token}"})
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             with error:

@@ -36,7 +36,7 @@ class LiveExtender:
     def __enter__(self) -> Self:
         self._thread.start()
         assert self._listening.wait(WAIT_SECONDS)
-        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}")
+        self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=WAIT_SECONDS)
         return self
 
     def __exit__(
@@ -58,7 +58,7 @@ class LiveExtender:
             "weight": 20,
             "nodeCacheCapable": True,
             "ignorable": ignorable,
-            "httpTimeout": "10s",
+            "httpTimeout": f"{WAIT_SECONDS:g}s",
         }
         return {"profiles": [{"schedulerName": PROFILE}], "extenders": [extender]}
 

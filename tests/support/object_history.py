@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from support.waiting import WAIT_SECONDS
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.kube.client.client import ApiClient
 
 
@@ -21,13 +21,18 @@ def check_gang(events: list[dict[str, Any]], members: int) -> None:
     assert len({pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")}) == members
 
 
+def revision(found: dict[str, Any]) -> int:
+    """Return the revision of etcd that wrote a version: it orders objects of all kinds, as two watches do not."""
+    return int(found["metadata"]["resourceVersion"])
+
+
 class History:
     """Context manager that watches collections from when it is entered."""
 
     def __init__(self, kubeconfig: str, *paths: str) -> None:
-        self.events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
-        """Objects as they were after each change, by path, with the moment when the event arrived (``heard``), also by
-        the clock (``clock``), which continues while a machine is halted."""
+        self._events: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
+        self._known: dict[str, dict[str, tuple[int, bool]]] = {path: {} for path in paths}
+        """Revision of the last known change of each object by its UID, and whether the object existed after it."""
         self._kubeconfig = kubeconfig
         self._watching = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="history")
@@ -41,9 +46,41 @@ class History:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
+        try:
+            if error is None:
+                self._catch_up()
+        finally:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._thread.join()
         assert self._fault is None, self._fault
+
+    @property
+    def events(self) -> dict[str, list[dict[str, Any]]]:
+        """Objects as they were after each change until now, or until the end of the block, by path.
+
+        Each has the moment when its event arrived (``heard``), also by the clock (``clock``), which continues while a
+        machine is halted. A change arrives later than another client may read it, so this waits for the watches.
+        """
+        if self._thread.is_alive():
+            self._catch_up()
+        return self._events
+
+    def _catch_up(self) -> None:
+        """Wait until the watches have shown the present state of the collections, or a later one."""
+        for path in self._events:
+            request = asyncio.run_coroutine_threadsafe(self._client.request("GET", path), self._loop)
+            present = request.result(WAIT_SECONDS)
+            eventually(lambda path=path, present=present: self._has(path, present), f"the watch of {path} catches up")  # type: ignore[misc]
+
+    def _has(self, path: str, present: dict[str, Any]) -> bool:
+        """Return whether the watch of a collection has shown this state of it, or a later one."""
+        assert self._fault is None, self._fault
+        now = revision(present)
+        listed = {one["metadata"]["uid"]: revision(one) for one in present["items"]}
+        known = dict(self._known[path])
+        return all(known.get(uid, (0, False))[0] >= at for uid, at in listed.items()) and not any(
+            exists and at <= now and uid not in listed for uid, (at, exists) in known.items()
+        )
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,13 +95,18 @@ class History:
 
     async def _watch(self) -> None:
         async with ApiClient.connect(self._kubeconfig) as client, asyncio.TaskGroup() as group:
-            for path, events in self.events.items():
-                version = (await client.request("GET", path))["metadata"]["resourceVersion"]
-                group.create_task(self._follow(client, path, version, events))
+            self._client = client
+            for path in self._events:
+                found = await client.request("GET", path)
+                self._known[path].update({one["metadata"]["uid"]: (revision(one), True) for one in found["items"]})
+                group.create_task(self._follow(client, path, found["metadata"]["resourceVersion"]))
             self._watching.set()
 
-    async def _follow(self, client: ApiClient, path: str, version: str, events: list[dict[str, Any]]) -> None:
+    async def _follow(self, client: ApiClient, path: str, version: str) -> None:
         async with client.stream(path, {"watch": "true", "resourceVersion": version}, inactivity=600) as lines:
             async for line in lines:
                 told = {"heard": time.monotonic(), "clock": time.time()}
-                events.append({**json.loads(line)["object"], **told})
+                event = json.loads(line)
+                found = event["object"]
+                self._events[path].append({**found, **told})
+                self._known[path][found["metadata"]["uid"]] = revision(found), event["type"] != "DELETED"
