@@ -11,10 +11,10 @@ def test_pods_end_with_the_definition_and_jobs_can_return() -> None:
         system.submit("before", seconds=600.0)
         system.until_trained("before", 1)
         assert system.cluster.request("DELETE", DEFINITION)[0] == 200
-        system.until("the pods are gone", lambda: not system.pods("before"), 90.0)
-        system.until("the definition is gone", lambda: system.cluster.request("GET", DEFINITION)[0] == 404, 60.0)
+        system.until("the pods are gone", lambda: not system.pods("before"))
+        system.until("the definition is gone", lambda: system.cluster.request("GET", DEFINITION)[0] == 404)
         apply_manifests(system.cluster)
         await_kinds(system.cluster)
         system.submit("after")
-        system.until_phase("after", "Succeeded", 120.0)
+        system.until_phase("after", "Succeeded")
         assert system.stack.ended() == {}

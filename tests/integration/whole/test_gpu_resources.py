@@ -57,7 +57,7 @@ def test_jobs_of_both_resources_run_each_on_its_own_nodes(system: System) -> Non
 def test_waiting_job_names_its_resource(system: System) -> None:
     system.submit("long", chunks=2, seconds=LONG, container=asks(AMD), preemption={"policy": "Never"})
     system.until_running("long", 2)
-    system.submit("behind", seconds=20.0, container=asks(AMD))
+    system.submit("behind", seconds=LONG, container=asks(AMD))
     system.until(
         "it waits", lambda: explanation(system, "behind").startswith("waits for 1 amd.com/gpu at cluster until")
     )
@@ -105,15 +105,15 @@ def window(system: System, name: str) -> tuple[str, float]:
 
 
 def test_job_starts_on_the_fastest_kind_with_its_declared_time(system: System) -> None:
-    system.submit("fast", seconds=20.0, container=asks(NVIDIA))
+    system.submit("fast", seconds=LONG, container=asks(NVIDIA))
     assert window(system, "fast")[0] == "edge-c-0"
-    times = {"stepTime": "400ms", "stepTimes": {"A100": "800ms", "T4": "200ms"}}
-    system.submit("own", seconds=10.0, container=asks(NVIDIA), model=times)
+    times = {"stepTime": "24s", "stepTimes": {"A100": "48s", "T4": "12s"}}
+    system.submit("own", seconds=LONG, container=asks(NVIDIA), model=times)
     node, seconds = window(system, "own")
-    assert (node, round(seconds)) == ("edge-a-0", 10)
-    system.submit("slow", seconds=20.0, container=asks(NVIDIA), node="edge-a-0")
+    assert (node, round(seconds)) == ("edge-a-0", LONG)
+    system.submit("slow", seconds=LONG, container=asks(NVIDIA), node="edge-a-0")
     node, seconds = window(system, "slow")
-    assert (node, round(seconds)) == ("edge-a-0", 40)
+    assert (node, round(seconds)) == ("edge-a-0", 2 * LONG)
     system.delete("fast", "own", "slow")
 
 

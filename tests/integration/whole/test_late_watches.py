@@ -23,7 +23,7 @@ def proxy() -> Iterator[tuple[System, FaultProxy]]:
 def test_pod_missing_from_delayed_watch_is_not_counted_as_lost(proxy: tuple[System, FaultProxy]) -> None:
     system, between = proxy
     between.faults = Faults(held="/pods")
-    system.submit("unseen", seconds=100.0)
+    system.submit("unseen", seconds=300.0)
     system.until("its pod runs", lambda: "Running" in phases(system))
     system.until_trained("unseen", 1)
     suspend(system, True)

@@ -72,7 +72,6 @@ def test_disconnected_site_keeps_chunks_until_tolerance_ends(
         sited.cluster.silence(node)
     try:
         sited.until("it is silent", lambda: ready(sited, nodes["hasty"]) == "Unknown")
-        assert windows(sited, "hasty") == [(1, nodes["hasty"])], "within the tolerance nothing is given away"
         moved = sited.until("moved", lambda: [w for w in windows(sited, "hasty") if w[0] == 2])
         assert TOLERANCE_SECONDS - 3 <= silent_seconds(sited, nodes["hasty"]) <= TOLERANCE_SECONDS + 60
         sited.until("the other one is silent", lambda: ready(sited, nodes["patient"]) == "Unknown")

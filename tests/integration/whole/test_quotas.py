@@ -45,13 +45,13 @@ def explanation(system: System, name: str) -> str:
 
 @pytest.mark.usefixtures("quota")
 def test_jobs_share_namespace_quota_without_rejected_pods(system: System) -> None:
-    system.submit("first", chunks=4, seconds=10.0)
+    system.submit("first", chunks=4, seconds=300.0, preemption={"policy": "Never"})
     system.until_running("first", 2)
     system.submit("second", chunks=8, seconds=2.0)
     wanted = "waits for the quota default/gpus: 2 of 2 nvidia.com/gpu in use, and 1 needed"
     system.until("the quota is named", lambda: explanation(system, "second") == wanted)
     for name in ("first", "second"):
-        assert system.until_phase(name, "Succeeded")["progress"]["failures"] == 0
+        assert system.complete(name)["progress"]["failures"] == 0
         assert refused(system, name) == []
     system.delete("first", "second")
 

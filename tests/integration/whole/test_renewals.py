@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import System, full_stack
+from support.full_stack import ANSWER_SECONDS, System, full_stack
 from support.waiting import changes
 
 BATCHES = 50
@@ -64,7 +64,8 @@ def ask(
     url = f"{system.stack.report_url}/v1/jobs/default/{job}/next"
     headers = {"Authorization": f"Bearer {bearer or token(system, pod)}"}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=10) as got:
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as got:
             return got.status, json.load(got)
     except urllib.error.HTTPError as error:
         with error:
@@ -126,7 +127,7 @@ def test_pod_renews_chunks_until_its_slot_goes_to_another_job(system: System, ca
 def answered(system: System, pod: dict[str, Any], fence: int, *done: int) -> dict[str, Any] | None:
     try:
         status, given = ask(system, pod, fence, *done)
-    except (urllib.error.URLError, ConnectionError):
+    except OSError:
         return None
     return given if status == 200 else None
 

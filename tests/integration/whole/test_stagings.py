@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, System, declare_site
-from support.object_history import History
+from support.full_stack import API, System, declare_site, is_running
+from support.object_history import History, revision
 from tranche.kube.client.leader_election import LeaseSettings
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
 STAGING_SECONDS = 4.0
+LONG = 600.0
+"""Seconds of a copy that the test ends itself, after what has to happen meanwhile."""
 CHUNKS = 5
 
 
@@ -24,10 +26,18 @@ def _two_sites(system: System) -> None:
         declare_site(system.cluster, name, links=links)
 
 
-def submit(system: System, name: str, *, exit_code: int = 0, chunk_seconds: float = 8.0, **spec: Any) -> None:
+def submit(
+    system: System,
+    name: str,
+    *,
+    exit_code: int = 0,
+    chunk_seconds: float = 8.0,
+    staging_seconds: float = STAGING_SECONDS,
+    **spec: Any,
+) -> None:
     """Five chunks, of which two find a GPU where the data are; the rest of the GPUs are at the other site."""
     annotations = {
-        "kwok.tranche.dev/run-seconds": str(STAGING_SECONDS),
+        "kwok.tranche.dev/run-seconds": str(staging_seconds),
         "kwok.tranche.dev/exit-code": str(exit_code),
     }
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
@@ -40,18 +50,14 @@ def staging_pods(system: System, name: str) -> list[dict[str, Any]]:
     return [pod for pod in system.pods(name) if pod["metadata"]["labels"]["tranche.dev/role"] == "staging"]
 
 
-def bound(system: System, name: str) -> list[dict[str, Any]]:
-    """Return the staging pods of a job that have a node."""
-    return [pod for pod in staging_pods(system, name) if pod["spec"].get("nodeName")]
+def until_staging(system: System, name: str) -> dict[str, Any]:
+    """Wait until a staging pod of a job runs, and return it."""
+    (pod,) = system.until("a staging pod runs", lambda: [p for p in staging_pods(system, name) if is_running(p)])
+    return dict(pod)
 
 
 def sites_of_windows(job: dict[str, Any]) -> set[str]:
     return {window["site"] for window in job.get("status", {}).get("plan", {}).get("workers", ())}
-
-
-def revision(found: dict[str, Any]) -> int:
-    """Return the revision of etcd that wrote a version: it orders objects of all kinds, as two watches do not."""
-    return int(found["metadata"]["resourceVersion"])
 
 
 def success(history: History, name: str) -> int:
@@ -94,10 +100,8 @@ def assert_one_pod_brought_the_data(history: History, name: str) -> None:
 
 def test_window_at_other_site_opens_after_staging_pod_succeeds(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "staged")
-        (pod,), job = system.until(
-            "a staging pod runs", lambda: (pods := bound(system, "staged")) and (pods, system.job("staged"))
-        )
+        submit(system, "staged", staging_seconds=LONG)
+        pod, job = until_staging(system, "staged"), system.job("staged")
         assert pod["metadata"]["name"].startswith("staged-staging-edge-b-")
         assert pod["spec"]["nodeName"].startswith("edge-b")
         variables = {v["name"]: v.get("value", "") for v in pod["spec"]["containers"][0]["env"]}
@@ -105,7 +109,8 @@ def test_window_at_other_site_opens_after_staging_pod_succeeds(system: System) -
         assert variables["TRANCHE_CHUNKS"] == "0,1,2,3,4"
         assert job["status"]["plan"]["staging"][0]["chunks"] == "0-4"
         assert sites_of_windows(job) == {"edge-a"}
-        status = system.until_phase("staged", "Succeeded")
+        system.end_worker(pod)
+        status = system.complete("staged")
     assert status["progress"]["failures"] == 0
     assert_windows_waited(history, "staged")
     assert_one_pod_brought_the_data(history, "staged")
@@ -129,14 +134,15 @@ def test_a_parameter_server_starts_near_the_data(system: System) -> None:
 
 def test_staging_survives_killed_scheduler_and_operator(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "killed", chunk_seconds=20.0)
-        system.until("a staging pod runs", lambda: bound(system, "killed"))
+        submit(system, "killed", chunk_seconds=LONG, staging_seconds=LONG)
+        pod = until_staging(system, "killed")
         for process in ("scheduler", "operator"):
             system.stack.kill(process)
         system.stack.start_scheduler()
         system.stack.start_operator()
+        system.end_worker(pod)
         system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("killed")))
-        system.until_phase("killed", "Succeeded")
+        system.complete("killed")
     assert_windows_waited(history, "killed")
     assert_one_pod_brought_the_data(history, "killed")
     system.delete("killed")
@@ -144,17 +150,15 @@ def test_staging_survives_killed_scheduler_and_operator(system: System) -> None:
 
 def test_staging_finished_without_scheduler_counts_after_restart(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "unseen", chunk_seconds=20.0)
-        system.until("a staging pod runs", lambda: bound(system, "unseen"))
+        submit(system, "unseen", chunk_seconds=LONG, staging_seconds=LONG)
+        pod = until_staging(system, "unseen")
         system.stack.kill("scheduler")
-        (pod,) = system.until(
-            "it has succeeded",
-            lambda: [p for p in staging_pods(system, "unseen") if p["status"]["phase"] == "Succeeded"],
-        )
+        system.end_worker(pod)
+        (pod,) = staging_pods(system, "unseen")
         assert pod["metadata"]["finalizers"] == ["tranche.dev/ledger"]
         system.stack.start_scheduler()
         system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("unseen")))
-        system.until_phase("unseen", "Succeeded")
+        system.complete("unseen")
     assert_windows_waited(history, "unseen")
     assert_one_pod_brought_the_data(history, "unseen")
     system.delete("unseen")

@@ -75,13 +75,18 @@ def ask(port: int, verb: str, pod: dict[str, Any]) -> Any:
         return json.load(reply)
 
 
-def begin_preemption(system: System, prefix: str) -> None:
+def begin_preemption(system: System, prefix: str, history: History) -> None:
     """Two workers of a large job run, and one of them is being stopped for a small one; it takes three seconds."""
     system.submit(f"{prefix}-large", chunks=2, seconds=100.0, zone="edge-a", checkpoint_seconds=3.0)
     system.until_running(f"{prefix}-large", 2)
     system.until_trained(f"{prefix}-large", 1)
     system.submit(f"{prefix}-small", seconds=1.0, zone="edge-a")
-    system.until("a victim", lambda: any(w["state"] == "Closing" for w in windows(system.job(f"{prefix}-large"))))
+
+    def has_victim() -> bool:
+        large = [one for one in history.events[JOBS] if one["metadata"]["name"] == f"{prefix}-large"]
+        return any(window["state"] == "Closing" for one in large for window in windows(one))
+
+    system.until("a victim", has_victim)
 
 
 def windows(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -206,7 +211,7 @@ def test_report_to_the_follower_reaches_the_leader(system: System, pair: Pair) -
 def test_leader_killed_during_preemption_fails_over_in_time(system: System, pair: Pair, history: History) -> None:
     term, arrivals = system.term(), Arrivals(system, "kill", zone="edge-b")
     arrivals.submit_due()
-    begin_preemption(system, "kill")
+    begin_preemption(system, "kill", history)
     killed = system.leader()
     pair.process(killed).kill()
     try:
@@ -223,7 +228,7 @@ def test_leader_killed_during_preemption_fails_over_in_time(system: System, pair
 def test_resumed_former_leader_is_refused_and_exits(system: System, pair: Pair, history: History) -> None:
     term, arrivals = system.term(), Arrivals(system, "stop", zone="edge-b")
     arrivals.submit_due()
-    begin_preemption(system, "stop")
+    begin_preemption(system, "stop", history)
     stopped = system.leader()
     system.stack.signal(stopped, signal.SIGSTOP)
     try:
