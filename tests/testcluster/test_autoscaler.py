@@ -13,11 +13,14 @@ import pytest
 
 import tranche_testcluster
 from support.waiting import eventually
-from tranche_testcluster import Cluster, Scaling
+from tranche_testcluster import Cluster, Scaling, annotations
 from tranche_testcluster.site import ZONE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(tranche_testcluster.__file__).parents[1])}
 START_SECONDS = 1.5
+PODS = "/api/v1/namespaces/default/pods"
+LONG = 600.0
+"""Seconds for which a pod runs that the test ends, after what it has to see."""
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +38,18 @@ def create(cluster: Cluster, name: str, gpus: int, seconds: float) -> None:
     limits = {"nvidia.com/gpu": str(gpus)}
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "100m", **limits}, "limits": limits}}
     body = {
-        "metadata": {"name": name, "annotations": {"kwok.tranche.dev/run-seconds": str(seconds)}},
+        "metadata": {"name": name, "annotations": {annotations.RUN_SECONDS: str(seconds)}},
         "spec": {"nodeSelector": {"pool": "burst"}, "containers": [container], "restartPolicy": "Never"},
     }
-    status, answer = cluster.request("POST", "/api/v1/namespaces/default/pods", body)
+    status, answer = cluster.request("POST", PODS, body)
     assert status == 201, answer
+
+
+def end(cluster: Cluster, *names: str) -> None:
+    """Let pods end as soon as they run."""
+    patch = {"metadata": {"annotations": {annotations.RUN_SECONDS: "0"}}}
+    for name in names:
+        assert cluster.request("PATCH", f"{PODS}/{name}", patch, "application/merge-patch+json")[0] == 200
 
 
 def until(what: str, condition: Callable[[], Any]) -> None:
@@ -47,7 +57,7 @@ def until(what: str, condition: Callable[[], Any]) -> None:
 
 
 def phase(cluster: Cluster, name: str) -> str:
-    return str(cluster.request("GET", f"/api/v1/namespaces/default/pods/{name}")[1]["status"]["phase"])
+    return str(cluster.request("GET", f"{PODS}/{name}")[1]["status"]["phase"])
 
 
 def nodes(cluster: Cluster) -> list[str]:
@@ -57,30 +67,34 @@ def nodes(cluster: Cluster) -> list[str]:
 
 def test_nodes_come_for_pods_that_wait_and_go_when_idle(cluster: Cluster) -> None:
     begin = time.monotonic()
-    create(cluster, "one", 2, 6.0)  # both nodes are there until the slower one has pods
-    create(cluster, "two", 1, 6.0)
-    create(cluster, "three", 1, 6.0)
-    until("all run", lambda: all(phase(cluster, name) != "Pending" for name in ("one", "two", "three")))
+    names = ("one", "two", "three")
+    for name, gpus in zip(names, (2, 1, 1), strict=True):
+        create(cluster, name, gpus, LONG)
+    until("all run", lambda: all(phase(cluster, name) == "Running" for name in names))
     assert time.monotonic() - begin >= START_SECONDS
     assert sorted(nodes(cluster)) == ["cloud-0", "cloud-1"]
-    until("all done", lambda: all(phase(cluster, name) == "Succeeded" for name in ("one", "two", "three")))
+    end(cluster, *names)
+    until("all done", lambda: all(phase(cluster, name) == "Succeeded" for name in names))
     until("no nodes", lambda: not nodes(cluster))
     until("both deletions are logged", lambda: cluster.logs("autoscaler-cloud").count("is deleted:") == 2)
     assert cluster.logs("autoscaler-cloud").count("is ordered for") == 2
 
 
 def test_the_limit_holds_and_the_third_pod_waits_for_room(cluster: Cluster) -> None:
-    for name in ("full-a", "full-b", "full-c"):
-        create(cluster, name, 2, 3.0)
-    counts = []
+    names = ("full-a", "full-b", "full-c")
+    for name in names:
+        create(cluster, name, 2, LONG)
+    until("two run", lambda: sorted(phase(cluster, name) for name in names) == ["Pending", "Running", "Running"])
+    until("the limit is logged", lambda: "there are as many nodes as allowed" in cluster.logs("autoscaler-cloud"))
+    end(cluster, *names)
 
     def all_done() -> bool:
         counts.append(len(nodes(cluster)))
-        return all(phase(cluster, name) == "Succeeded" for name in ("full-a", "full-b", "full-c"))
+        return all(phase(cluster, name) == "Succeeded" for name in names)
 
+    counts = [len(nodes(cluster))]
     until("all done", all_done)
     assert max(counts) == 2
-    assert "there are as many nodes as allowed" in cluster.logs("autoscaler-cloud")
 
 
 def test_it_goes_on_after_the_api_server_was_away(cluster: Cluster) -> None:

@@ -12,8 +12,9 @@ from tranche_testcluster import Cluster, annotations
 
 PODS = "/api/v1/namespaces/default/pods"
 FINALIZER = "tranche.dev/ledger"
-LATE_SECONDS = 4.0
-"""How late a simulated node may act on a machine under load."""
+LATE_SECONDS = 60.0
+"""How late a simulated node may act, or this process may notice it, on a machine under load. A mistake in a stage that
+a test is to find takes longer."""
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +115,9 @@ def moment(pod: Mapping[str, Any], condition: str) -> float:
     return int(message) / 1000
 
 
-def assert_takes(seconds: float, wanted: float, late: float = LATE_SECONDS) -> None:
+def assert_takes(seconds: float, wanted: float) -> None:
     """Assert that a duration is what was asked for, and not longer than a loaded machine explains."""
-    assert wanted - 0.05 <= seconds < wanted + late
+    assert wanted - 0.05 <= seconds < wanted + LATE_SECONDS
 
 
 def training(chunks: str, batches: int, resume: str | None = None) -> dict[str, str]:
@@ -128,7 +129,6 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
     begin = time.time()
     pods.create("timed", {annotations.START_SECONDS: "2", annotations.RUN_SECONDS: "0.7"})
     waiting = pods.until("timed", lambda pod: pod and "containerStatuses" in pod["status"])
-    assert waiting["status"]["phase"] == "Pending"
     pods.patch("timed", {"metadata": {"labels": {"touched": "once"}}})  # must not restart the time
     running = pods.until_phase("timed", "Running")
     pods.patch("timed", {"metadata": {"labels": {"touched": "twice"}}})
@@ -145,11 +145,12 @@ def test_a_pod_starts_and_succeeds_after_the_times_it_asks_for(pods: Pods) -> No
 
 
 def test_pod_ends_some_time_after_its_containers(pods: Pods) -> None:
-    asked = {annotations.RUN_SECONDS: "0.1", annotations.RELEASE_SECONDS: "2", annotations.EXIT_CODE: "3"}
+    asked = {annotations.RUN_SECONDS: "0.1", annotations.RELEASE_SECONDS: "600", annotations.EXIT_CODE: "3"}
     pods.create("released", asked, containers=2)
     pod = pods.until("released", has_ended)
     assert pod["status"]["phase"] == "Running"
     assert [terminated(pod, number)["exitCode"] for number in (0, 1)] == [3, 3]
+    pods.patch("released", {"metadata": {"annotations": {annotations.RELEASE_SECONDS: "2"}}})
     over = pods.until_phase("released", "Succeeded", "Failed")
     assert_takes(time.time() - moment(pod, "ended"), 2.0)
     assert over["status"]["phase"] == "Failed"
@@ -198,7 +199,7 @@ def test_worker_trains_at_the_declared_speed(pods: Pods) -> None:
 
 def test_evicted_worker_with_declared_speed_saves_progress(pods: Pods) -> None:
     asked = {annotations.STEP_SECONDS: "0.02"}
-    pods.create("stopped", asked, training("0", 1000), finalizers=(FINALIZER,), role="worker")
+    pods.create("stopped", asked, training("0", 100_000), finalizers=(FINALIZER,), role="worker")
     running = pods.until_phase("stopped", "Running")
     eventually(lambda: time.time() > moment(running, "started") + 0.4, "20 batches are trained")
     pods.evict("stopped")
@@ -244,17 +245,17 @@ def test_deleted_pod_keeps_the_end_of_its_trainer(pods: Pods) -> None:
 
 
 def test_a_resumed_list_runs_only_for_what_is_left(pods: Pods) -> None:
-    env = training("5,7,9", 100, resume="5:100,7:60,4:50")
+    env = training("5,7,9", 20_000, resume="5:20000,7:19960,9:19900,4:50")
     pods.create("resumed", {annotations.BATCH_SECONDS: "0.05"}, env)
     running = pods.until_phase("resumed", "Running")
     pod = pods.until_phase("resumed", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 140 * 0.05)  # all of it: 15 s
-    assert json.loads(terminated(pod)["message"]) == {"5": 100, "7": 100, "9": 100}
+    assert_takes(time.time() - moment(running, "started"), 140 * 0.05)  # all of it: 3000 s
+    assert json.loads(terminated(pod)["message"]) == {"5": 20_000, "7": 20_000, "9": 20_000}
 
 
 def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> None:
     asked = {annotations.BATCH_SECONDS: "0.1", annotations.CHECKPOINT_SECONDS: "2"}
-    env = training("5,7,9,11", 40, resume="5:30,9:4")
+    env = training("5,7,9,11", 4000, resume="5:3990,7:3960,9:4")
     pods.create("preempted", asked, env, finalizers=(FINALIZER,))
     running = pods.until_phase("preempted", "Running")
     eventually(lambda: time.time() > moment(running, "started") + 55 * 0.1, "55 batches are trained")
@@ -269,11 +270,11 @@ def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> No
 
     progress = json.loads(terminated(pod)["message"])
     trained = (moment(pod, "stopping") - moment(running, "started")) / 0.1
-    assert sum(progress.values()) - 34 == pytest.approx(trained, abs=1)
-    assert moment(pod, "stopping") - evicted < 3.0
-    assert progress["5"] == 40
-    assert progress["7"] == 40
-    assert 4 < progress["9"] < 40
+    assert sum(progress.values()) - 7954 == pytest.approx(trained, abs=1)
+    assert moment(pod, "stopping") - evicted < LATE_SECONDS
+    assert progress["5"] == 4000
+    assert progress["7"] == 4000
+    assert 4 < progress["9"] < 4000
     assert "11" not in progress
     pods.release("preempted")
 
@@ -290,20 +291,21 @@ def test_evicted_gang_member_saves_fraction_and_resumes_from_it(pods: Pods) -> N
     assert json.loads(terminated(pod)["message"]) == {"3": 0.25 + trained // 0.125 * 0.125}
     pods.release("member")
 
-    pods.create("member-again", asked, {**env, "TRANCHE_RESUME": "3:0.625"})
+    asked = {annotations.BATCH_SECONDS: "800"}
+    pods.create("member-again", asked, {**env, "TRANCHE_RESUME": "3:0.99625"})
     running = pods.until_phase("member-again", "Running")
     pods.until_phase("member-again", "Succeeded")
-    assert_takes(time.time() - moment(running, "started"), 3.0)  # without the checkpoint: 8 s
+    assert_takes(time.time() - moment(running, "started"), 3.0)  # without the checkpoint: 800 s
 
 
 def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "9"}
-    pods.create("killed", asked, training("0", 10_000), grace=1, finalizers=(FINALIZER,))
+    asked = {annotations.BATCH_SECONDS: "0.01", annotations.CHECKPOINT_SECONDS: "600"}
+    pods.create("killed", asked, training("0", 100_000), grace=1, finalizers=(FINALIZER,))
     pods.until_phase("killed", "Running")
     begin = time.monotonic()
     pods.delete("killed")
     pod = pods.until_phase("killed", "Succeeded", "Failed")
-    assert_takes(time.monotonic() - begin, 1, late=7)  # the checkpoint would need 9 s
+    assert_takes(time.monotonic() - begin, 1)  # the checkpoint would need 600 s
     assert pod["status"]["phase"] == "Failed"
     assert terminated(pod)["exitCode"] == 137
     assert "message" not in terminated(pod)
@@ -312,13 +314,13 @@ def test_a_pod_that_cannot_save_in_its_grace_period_is_killed(pods: Pods) -> Non
 
 
 def test_a_second_delete_shortens_the_grace_period(pods: Pods) -> None:
-    pods.create("hurried", {annotations.CHECKPOINT_SECONDS: "20"}, finalizers=(FINALIZER,))
+    pods.create("hurried", {annotations.CHECKPOINT_SECONDS: "600"}, grace=600, finalizers=(FINALIZER,))
     pods.until_phase("hurried", "Running")
     pods.delete("hurried")
     begin = time.monotonic()
     pods.delete("hurried", grace=1)
     assert terminated(pods.until_phase("hurried", "Failed"))["exitCode"] == 137
-    assert time.monotonic() - begin < 15  # of 20 s
+    assert time.monotonic() - begin < LATE_SECONDS  # of 600 s
     pods.release("hurried")
     pods.until_gone("hurried")
 
@@ -347,8 +349,9 @@ def test_deleted_pod_without_finalizers_vanishes_after_saving(pods: Pods) -> Non
 
 
 def test_a_pod_deleted_before_it_runs_fails_and_goes_at_once(pods: Pods) -> None:
-    pods.create("starting", {annotations.START_SECONDS: "60"}, finalizers=(FINALIZER,))
-    pods.until("starting", lambda pod: pod and "containerStatuses" in pod["status"])
+    pods.create("starting", {annotations.START_SECONDS: "600"}, finalizers=(FINALIZER,))
+    waiting = pods.until("starting", lambda pod: pod and "containerStatuses" in pod["status"])
+    assert waiting["status"]["phase"] == "Pending"
     pods.delete("starting")
     pod = pods.until("starting", lambda pod: pod and pod["metadata"].get("deletionGracePeriodSeconds") == 0)
     assert pod["status"]["phase"] == "Failed"

@@ -132,7 +132,6 @@ def test_a_late_request_arrives_though_its_client_is_gone(proxy: FaultProxy, ups
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         ask(proxy, timeout=0.1)
-    assert not upstream.seen
     eventually(lambda: upstream.seen, "the request arrives", pause=0.01)
     assert time.monotonic() - began >= 2.0
 
@@ -196,7 +195,7 @@ def test_no_connection_outlives_the_proxy(upstream: Any, tmp_path: Path) -> None
     trusting = ssl.create_default_context(cadata=authority.certificate.decode())
     with FaultProxy(upstream.url, serving=serving) as proxy:
         host = proxy.url.partition("://")[2]
-        watch = http.client.HTTPSConnection(host, context=trusting, timeout=5.0)
+        watch = http.client.HTTPSConnection(host, context=trusting, timeout=WAIT_SECONDS)
         watch.request("GET", "/api/v1/pods?watch=true")
         stream = watch.getresponse()
     with warnings.catch_warnings(record=True) as said:
