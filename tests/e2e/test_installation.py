@@ -26,7 +26,7 @@ open('/tmp/probe', 'w').close()
 def long(installed: Installed) -> Iterator[str]:
     """Name of a job with two workers that trains for a minute, and trains already."""
     installed.submit_program("long", trains(LONG, 60), chunks=2, batches=60, seconds=LONG)
-    installed.until("two workers", lambda: installed.status("long").get("activeWorkers") == 2, 60)
+    installed.until("two workers", lambda: installed.status("long").get("activeWorkers") == 2)
     yield "long"
     installed.delete("long")
 

@@ -23,7 +23,7 @@ def resume_points(installed: Installed, job: str) -> list[str]:
 def finish_digits(installed: Installed, name: str) -> float:
     """Wait until a job of the digits has succeeded and its server has saved; return its loss."""
     installed.until_phase(name, "Succeeded", SECONDS)
-    installed.until("its server has ended", lambda: any(line[1] == "ps-0" for line in installed.ended(name)), 60)
+    installed.until("its server has ended", lambda: any(line[1] == "ps-0" for line in installed.ended(name)))
     return installed.loss(name)
 
 
@@ -86,7 +86,7 @@ def test_undisturbed_server_applies_each_batch_once(installed: Installed, calm: 
 
 def test_preempted_job_with_a_server_trains_as_well(installed: Installed, calm: float) -> None:
     installed.submit_digits("disturbed", epochs=EPOCHS, workers=WORKERS)
-    installed.until("batches are applied", lambda: len(installed.applied("disturbed")) > 100, 60)
+    installed.until("batches are applied", lambda: len(installed.applied("disturbed")) > 100)
     for number in range(2):
         installed.submit_program(f"small-{number}", trains(1.0, 50), seconds=1.0, priorityClassName="tranche-high")
     installed.submit_program("wide", trains(1.0, 50), seconds=1.0, chunks=4, priorityClassName="tranche-high")
@@ -99,7 +99,7 @@ def test_preempted_job_with_a_server_trains_as_well(installed: Installed, calm: 
 
 def test_killed_server_loses_only_what_it_had_not_saved(installed: Installed, calm: float) -> None:
     installed.submit_digits("killed", epochs=EPOCHS, workers=WORKERS)
-    installed.until("batches are applied", lambda: len(installed.applied("killed")) > 200, 60)
+    installed.until("batches are applied", lambda: len(installed.applied("killed")) > 200)
     [server] = [pod for pod in installed.pods("killed") if pod["metadata"]["labels"]["tranche.dev/role"] == "ps"]
     installed.kill(server)
     loss = finish_digits(installed, "killed")

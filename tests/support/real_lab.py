@@ -175,11 +175,6 @@ class Installed(Jobs):
         _, answer = self.cluster.request("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector}")
         return {one["reason"] for one in answer["items"]}
 
-    def condition(self, job: str, kind: str) -> dict[str, Any]:
-        """Return a condition of a job; empty if it has none."""
-        found = [one for one in self.status(job).get("conditions", ()) if one["type"] == kind]
-        return dict(found[0]) if found else {}
-
     def plugin(self, *words: str) -> str:
         """Run kubectl-tranche as the administrator, and return its output."""
         environment = {**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)}

@@ -49,9 +49,7 @@ def read_pod(cluster: Cluster, name: str) -> dict[str, Any]:
 def await_phase(cluster: Cluster, name: str, *phases: str) -> dict[str, Any]:
     """Wait until a pod is in one of these phases, and return it."""
     wanted = {*phases, "Failed", "Succeeded"}
-    eventually(
-        lambda: read_pod(cluster, name)["status"]["phase"] in wanted, f"{name} {' or '.join(phases)}", seconds=60
-    )
+    eventually(lambda: read_pod(cluster, name)["status"]["phase"] in wanted, f"{name} {' or '.join(phases)}")
     pod = read_pod(cluster, name)
     assert pod["status"]["phase"] in phases, pod["status"]
     return pod
