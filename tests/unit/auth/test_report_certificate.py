@@ -14,6 +14,7 @@ import pytest
 from cryptography import x509
 from fastapi import FastAPI
 
+from support.waiting import WAIT_SECONDS
 from tranche.auth.certificate_keeper import CaPublisher, CertificateKeeper
 from tranche.auth.report_certificate import CA_LIFETIME, CA_RESERVE, LIFETIME, renewed
 from tranche.kube.client.client import ApiError
@@ -208,7 +209,7 @@ def send(directory: Path, port: int) -> bytes:
         checkpoint_directory=directory,
         authority=directory / "ca.crt",
     )
-    return post(mine, f"https://localhost:{port}", "progress", {}, 10.0)
+    return post(mine, f"https://localhost:{port}", "progress", {}, WAIT_SECONDS)
 
 
 def over_tls(tls: ServerTls, scene: Any, limits: ConnectionLimits | None = None) -> None:
@@ -339,14 +340,15 @@ def test_connection_without_handshake_is_closed(tmp_path: Path, monkeypatch: pyt
     async def scene(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 10.0) == b""
+            assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
         writer.close()
         assert await asyncio.to_thread(send, tmp_path, port) == b'"taken"'
 
     over_tls(tls, scene)
 
 
-def test_connections_without_handshake_count_for_limits(tmp_path: Path) -> None:
+def test_connections_without_handshake_count_for_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tls, "HANDSHAKE_SECONDS", 2 * WAIT_SECONDS)  # only the limits close a connection
     tls = write(tmp_path, made(now=datetime.now(UTC)))
 
     async def scene(port: int) -> None:
@@ -354,7 +356,7 @@ def test_connections_without_handshake_count_for_limits(tmp_path: Path) -> None:
         excess = silent[:5]  # the oldest give way, as connections without a request do
         for reader, _ in excess:
             with suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), server_tls.HANDSHAKE_SECONDS / 2) == b""
+                assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
         for _ in range(9):  # each one releases its place
             assert await asyncio.to_thread(send, tmp_path, port) == b'"taken"'
         assert not any(reader.at_eof() for reader, _ in silent[5:])

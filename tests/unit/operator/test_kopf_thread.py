@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from support.waiting import WAIT_SECONDS
 from tranche_operator.watch.kopf_thread import CALLS_AT_ONCE, CallQueue, KopfThread
 from tranche_testcluster.certificate import Authority
-
-SECONDS = 30.0
 
 
 def kubeconfig(folder: Path, port: int, authority: Path | None = None) -> str:
@@ -47,7 +46,7 @@ def test_watch_starts_for_a_user_without_a_name(tmp_path: Path, monkeypatch: pyt
         config = kubeconfig(tmp_path, server.sockets[0].getsockname()[1])
         serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
         request = asyncio.create_task(requested.wait())
-        done, _ = await asyncio.wait([serving, request], timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([serving, request], timeout=WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         assert done
         if serving in done:
             serving.result()
@@ -85,7 +84,7 @@ def test_watch_trusts_a_new_authority_of_the_api_server(tmp_path: Path) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         config = kubeconfig(tmp_path, server.sockets[0].getsockname()[1], file)
         serving = asyncio.create_task(KopfThread(config, lambda *_: None, lambda: None).serve())
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             await refused.wait()
             file.write_bytes(present.certificate)
             await requested.wait()
@@ -168,7 +167,7 @@ def test_watch_that_finds_no_jobs_in_the_discovery_fails(tmp_path: Path) -> None
         api.groups = []
         async with kopf_watches(tmp_path, api) as serving:
             with pytest.raises(RuntimeError, match="does not list TrainingJobs"):
-                await asyncio.wait_for(asyncio.shield(serving), SECONDS)
+                await asyncio.wait_for(asyncio.shield(serving), WAIT_SECONDS)
 
     asyncio.run(scenario())
 
@@ -177,7 +176,7 @@ def test_watch_that_finds_the_jobs_lists_them(tmp_path: Path) -> None:
     async def scenario() -> None:
         api = Discovery()
         async with kopf_watches(tmp_path, api) as serving:
-            await asyncio.wait_for(api.listed.wait(), SECONDS)
+            await asyncio.wait_for(api.listed.wait(), WAIT_SECONDS)
             assert not serving.done()
 
     asyncio.run(scenario())
@@ -189,8 +188,8 @@ def test_long_pause_that_a_proxy_names_is_not_waited_for(tmp_path: Path, asked: 
         api = Discovery()
         api.refusal = {"Retry-After": asked}
         async with kopf_watches(tmp_path, api) as serving:
-            await asyncio.wait_for(api.refused.wait(), SECONDS)
-            await asyncio.wait_for(api.listed.wait(), SECONDS)
+            await asyncio.wait_for(api.refused.wait(), WAIT_SECONDS)
+            await asyncio.wait_for(api.listed.wait(), WAIT_SECONDS)
             assert not serving.done()
 
     asyncio.run(scenario())
@@ -200,7 +199,7 @@ def test_watches_that_end_at_once_begin_a_second_apart(tmp_path: Path) -> None:
     async def scenario() -> None:
         api = Discovery()
         api.is_over.set()
-        async with kopf_watches(tmp_path, api), asyncio.timeout(SECONDS):
+        async with kopf_watches(tmp_path, api), asyncio.timeout(WAIT_SECONDS):
             begins = [await api.watches.get() for _ in range(3)]
         assert begins[2] - begins[0] > 1.9
 
@@ -240,7 +239,7 @@ def test_calls_beside_a_running_loop_are_all_run() -> None:
     async def scenario() -> list[int]:
         calls, ran = CallQueue(asyncio.get_running_loop()), list[int]()
         threading.Thread(target=put_numbers, args=(calls, ran, 20_000)).start()
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(ran) < 20_000:
                 await asyncio.sleep(0)
         return ran
@@ -259,7 +258,7 @@ def test_call_that_fails_does_not_stop_the_next_ones() -> None:
 
         calls.put(fail)
         calls.put(ran.append, "next")
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not ran:
                 await asyncio.sleep(0)
         return ran, [each is error for each in errors]

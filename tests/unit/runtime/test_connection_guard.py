@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from support.waiting import WAIT_SECONDS
 from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.http_server import serve
 
@@ -30,7 +31,7 @@ def serving(limits: ConnectionLimits | None, scene: Callable[[int], Awaitable[No
         ports: asyncio.Queue[int] = asyncio.Queue()
         app = Starlette(routes=[Route("/", answer, methods=["GET", "POST"])])
         task = asyncio.create_task(serve(app, host, 0, listening=ports.put_nowait, limits=limits))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             await scene(await ports.get())
         for _, writer in OPENED:
             writer.transport.abort()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche.runtime import supervisor
 from tranche.runtime.supervisor import ChildError, supervise
 
@@ -23,7 +24,7 @@ def lived(file: Path) -> list[int]:
 def supervising(commands: dict[str, list[str]], scene: Callable[[], Awaitable[None]]) -> None:
     async def whole() -> None:
         task = asyncio.create_task(supervise(commands, os.environ))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await scene()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -14,6 +14,7 @@ import pytest
 from numpy_ps.aggregation import RULES, mean, median, trimmed_mean
 from numpy_ps.all_reduce import Collective, connect, reduce_segments
 from numpy_ps.models import Array, Network
+from support.waiting import WAIT_SECONDS
 
 VALUES, WEIGHTS = np.array([[1.0], [2.0], [100.0]]), np.array([0.5, 0.3, 0.2])
 
@@ -97,7 +98,7 @@ class Channels:
     def exchange(self, rank: int, outgoing: Mapping[int, Array], lengths: Mapping[int, int]) -> dict[int, Array]:
         for peer, vector in outgoing.items():
             self._queues[rank, peer].put(vector)
-        received = {peer: self._queues[peer, rank].get(timeout=10) for peer in lengths}
+        received = {peer: self._queues[peer, rank].get(timeout=WAIT_SECONDS) for peer in lengths}
         assert {peer: len(vector) for peer, vector in received.items()} == lengths
         return received
 

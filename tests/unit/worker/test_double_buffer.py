@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche_worker import DoubleBuffer
 
 
@@ -24,12 +25,12 @@ def test_the_program_computes_while_an_item_is_sent() -> None:
 
     def send(item: int) -> int:
         sending.set()
-        assert computed.wait(10), "the program was blocked by the exchange"
+        assert computed.wait(WAIT_SECONDS), "the program was blocked by the exchange"
         return item
 
     with DoubleBuffer(send) as buffer:
         buffer.exchange(1)
-        assert sending.wait(10)
+        assert sending.wait(WAIT_SECONDS)
         computed.set()
         assert buffer.flush() == 1
 

@@ -13,11 +13,27 @@ import numpy as np
 import pytest
 
 from numpy_gang.train import assigned, members
+from support.waiting import WAIT_SECONDS
 from tranche_testcluster import free_port
 from tranche_worker import Allocation
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = (30, 12, 6)
+AFTER_ALLOCATIONS = """
+import time
+from numpy_gang import train
+
+begin = train.Member.train
+
+def wait(member):
+    while member._collective.rank == 0 and not member._session.allocations:
+        time.sleep(0.01)
+    begin(member)
+
+train.Member.train = wait
+train.main()
+"""
+"""Member that trains from when the API has answered: a slow API would answer after the last batch."""
 COMMUNICATION = {"batching": "loft-like", "batchSize": sum(PARTS), "aggregation": "trimmed-mean"}
 
 
@@ -84,11 +100,11 @@ def trained(directory: Path, api: str, host: str) -> list[dict[str, Any]]:
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "worker"), str(ROOT / "worker" / "examples")]),
         }
-        command = [sys.executable, "-m", "numpy_gang.train", str(directory / "data"), "--batches", "120"]
+        command = [sys.executable, "-c", AFTER_ALLOCATIONS, str(directory / "data"), "--batches", "120"]
         command += ["--addresses", addresses]
         processes.append(subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE))
     try:
-        outputs = [process.communicate(timeout=60)[0] for process in processes]
+        outputs = [process.communicate(timeout=WAIT_SECONDS)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

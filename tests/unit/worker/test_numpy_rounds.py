@@ -21,6 +21,7 @@ from numpy_ps.models import Network
 from numpy_ps.server import COUNTS, ROUND, Answer, Server, handler
 from numpy_ps.states import Push
 from numpy_ps.worker import Connection, RefusedError, Trainer
+from support.waiting import WAIT_SECONDS
 from tranche_worker import EXIT_UNFINISHED, Allocation, Assignment, Communication, RateLimit, Reporter, Session
 
 SIZE = Network().size
@@ -56,8 +57,9 @@ def join(server: Server, *slots: int) -> None:
 
 
 def together(*calls: Callable[[], Answer]) -> list[Answer]:
-    """Return the answers of requests that wait for each other."""
-    with ThreadPoolExecutor(len(calls)) as threads:
+    """Return the answers of requests that wait for each other, for as long as another thread needs to start."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(calls)) as threads:
+        patch.setattr(servers, "WAIT_SECONDS", WAIT_SECONDS)
         return [future.result() for future in [threads.submit(call) for call in calls]]
 
 
@@ -119,13 +121,13 @@ def test_bounded_staleness_holds_a_fast_worker_back(tmp_path: Path, monkeypatch:
         return answer
 
     with ThreadPoolExecutor(1) as threads:
-        monkeypatch.setattr(servers, "WAIT_SECONDS", 20.0)
+        monkeypatch.setattr(servers, "WAIT_SECONDS", WAIT_SECONDS)
         waiting = threads.submit(push, server, 0, 2)
         assert not released.wait(0.1)
         assert not waiting.done()
         third()
         push(server, 1, 1)
-        assert counts(waiting.result(10)) == {"0": 3}
+        assert counts(waiting.result(WAIT_SECONDS)) == {"0": 3}
 
 
 def test_push_that_is_sent_again_counts_once_for_the_bound(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ def test_worker_whose_gradient_is_refused_fails(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": [address]}}))
         mine = replace(server.mine, chunks=(0,), termination_log=tmp_path / "log")
         with Session(mine, at_server=True) as session:
-            limit = threading.Timer(20.0, session.refuse)
+            limit = threading.Timer(WAIT_SECONDS, session.refuse)
             limit.start()
             trainer = Trainer(session, tmp_path)
             with pytest.raises(RefusedError, match="is not finite"):
@@ -267,7 +269,7 @@ def test_a_server_with_a_robust_rule_survives_an_attacker(
             assert answer is not None
             parameters = np.frombuffer(answer.parameters)
 
-    monkeypatch.setattr(servers, "WAIT_SECONDS", 20.0)
+    monkeypatch.setattr(servers, "WAIT_SECONDS", WAIT_SECONDS)
     with ThreadPoolExecutor(5) as threads:
         list(threads.map(train, range(5)))
     loss = network.loss(server.state.parameters, x, y)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.worker_api.app import _read
 from tranche_worker import Allocation, Assignment, Communication, Iterations, Progress, Reporter, Session
 from tranche_worker import reporter as reporters
@@ -26,8 +27,6 @@ class Api:
     def __init__(self, *statuses: int) -> None:
         self.statuses = list(statuses)
         self.reports: list[tuple[str, str, dict[str, Any]]] = []
-        self.enough = threading.Event()
-        self.wanted = 1
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,8 +37,6 @@ class Api:
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-                if len(outer.reports) >= outer.wanted:
-                    outer.enough.set()
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Quiet."""
@@ -50,8 +47,7 @@ class Api:
         self.thread.start()
 
     def wait_for(self, count: int) -> None:
-        self.wanted = count
-        assert len(self.reports) >= count or self.enough.wait(20)
+        eventually(lambda: len(self.reports) >= count, f"{count} reports")
 
     def close(self) -> None:
         self.http.shutdown()
@@ -139,7 +135,7 @@ def test_refusals_are_tried_again(tmp_path: Path, api: Api) -> None:
 def test_reporter_of_ended_attempt_calls_back_and_stops(tmp_path: Path, api: Api) -> None:
     refused = threading.Event()
     with Reporter(assigned(tmp_path, api.url), halfway, refused.set, period_seconds=0.01):
-        assert refused.wait(20)
+        assert refused.wait(WAIT_SECONDS)
     assert len(api.reports) == 2
 
 
@@ -152,7 +148,7 @@ def test_last_report_is_sent_until_it_is_accepted(tmp_path: Path, api: Api) -> N
 
 @pytest.mark.parametrize("api", [(204, 503)], indirect=True)
 def test_last_report_is_given_up_with_the_grace_period(tmp_path: Path, api: Api) -> None:
-    with Reporter(assigned(tmp_path, api.url, 1.2), halfway, period_seconds=3600):
+    with Reporter(assigned(tmp_path, api.url, 3.0), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) > 2
 
@@ -189,7 +185,7 @@ def test_without_an_api_training_goes_on(tmp_path: Path) -> None:
         return halfway()
 
     with Reporter(assigned(tmp_path, url), progress):
-        assert requested.wait(20)
+        assert requested.wait(WAIT_SECONDS)
 
 
 def test_a_progress_or_token_that_fails_does_not_end_the_reports(tmp_path: Path, api: Api) -> None:
@@ -256,7 +252,7 @@ def test_a_report_that_is_asked_for_brings_new_allocations(tmp_path: Path, monke
     with Reporter(mine, lambda: progress, period_seconds=1000) as reporter:
         assert reporter.allocations == {}
         reporter.report_soon()
-        assert answered.wait(10)
+        assert answered.wait(WAIT_SECONDS)
     assert reporter.allocations == {0: Allocation(5e6, 24), 2: Allocation()}
     assert bodies[1]["iterations"] == {0: [(24.0, 0.5, 0.1)]}
 
