@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.installed_release import Release
+from support.waiting import eventually
 from tranche_testcluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,6 +53,7 @@ def test_applied_chart_runs_and_is_applied_again_without_change(own: Cluster, re
         own.kubectl("wait", "trainingjob/first", *done)
         before = own.request("GET", SECRET)[1]
         assert set(before["data"]) >= {"tls.crt", "tls.key", "ca.crt"}, "the scheduler fills the empty Secret"
+        own.kubectl("-n", "tranche-system", "rollout", "status", "deployment", "--timeout=180s")  # a diff has a status
         own.kubectl("diff", "--server-side", "--field-manager=gitops", "-f", "-", input=rendered)  # 0: no difference
         own.kubectl(*APPLY, input=rendered)
         assert own.request("GET", SECRET)[1]["data"] == before["data"]
@@ -62,5 +64,10 @@ def test_applied_chart_runs_and_is_applied_again_without_change(own: Cluster, re
 
 def test_without_the_post_delete_hook_only_leases_remain(own: Cluster, rendered: str) -> None:
     own.kubectl("delete", "--ignore-not-found", "-f", "-", input=rendered)
-    left = own.kubectl("get", "all,configmaps,secrets,leases", "-n", "tranche-system", "-o", "name").split()
-    assert {name.partition("/")[0] for name in left if "kube-root-ca" not in name} == {"lease.coordination.k8s.io"}
+
+    def left() -> set[str]:
+        names = own.kubectl("get", "all,configmaps,secrets,leases", "-n", "tranche-system", "-o", "name").split()
+        return {name.partition("/")[0] for name in names if "kube-root-ca" not in name}
+
+    # The garbage collector deletes the ReplicaSets and pods some time after the Deployments.
+    eventually(lambda: left() == {"lease.coordination.k8s.io"}, lambda: f"left: {left()}")

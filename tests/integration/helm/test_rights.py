@@ -137,7 +137,7 @@ def do_everything(system: Installed) -> None:
     data = {"chunks": 5, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a", "staging": {"template": pod}}
     system.submit("staged", chunks=5, seconds=4.0, data=data, runPolicy={"ttlSecondsAfterFinished": 1})
 
-    system.submit("long", chunks=10, seconds=60.0, priorityClassName="tranche-low")
+    system.submit("long", chunks=10, seconds=600.0, priorityClassName="tranche-low")
     system.until("its workers run", lambda: any(p["status"]["phase"] == "Running" for p in system.pods("long")))
     system.submit("urgent", chunks=8, seconds=1.0, priorityClassName="tranche-high")
     system.until_phase("urgent", "Succeeded")

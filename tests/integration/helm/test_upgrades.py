@@ -33,6 +33,8 @@ def own() -> Iterator[Cluster]:
         cluster.start_scheduler()
         cluster.kubectl("create", "namespace", SYSTEM)
         cluster.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
+        made = {("ServiceAccount", SYSTEM, "default"), ("ConfigMap", SYSTEM, "kube-root-ca.crt")}
+        eventually(lambda: made <= everything(cluster), f"kube-controller-manager has created {made}")
         yield cluster
 
 
