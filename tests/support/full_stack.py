@@ -295,7 +295,7 @@ class System(Jobs):
         status, answer = self.cluster.request("PATCH", path, {"spec": spec}, kind)
         assert status == 200, answer
 
-    def until_trained(self, name: str, batches: int) -> None:
+    def until_trained(self, name: str, batches: float) -> None:
         """Wait until the pods of a job that run now have each trained at least this many batches."""
         self.until(
             f"{name} has trained {batches} batches",

@@ -120,14 +120,14 @@ def workers(system: System, job: str) -> list[dict[str, Any]]:
 
 
 def test_history_shows_preempted_and_resumed_attempts(system: System, kubectl: Run) -> None:
-    system.submit("large", chunks=2, seconds=60.0)
+    system.submit("large", chunks=2, seconds=600.0)
     system.until_running("large", 2)
-    system.until_trained("large", 1)
+    system.until_trained("large", 0.1)
     system.submit("small", chunks=1, seconds=1.0)
     try:
         system.until_phase("small", "Succeeded")
         system.until_running("large", 2)
-        system.until_trained("large", 1)  # its start and its end have whole seconds
+        system.until_trained("large", 0.1)  # its start and its end have whole seconds
         system.complete("large")
         system.until("the last event", lambda: "Completed" in known_events(kubectl, "large"))
         known = json.loads(kubectl("tranche", "history", "large", "-o", "json").stdout)
@@ -186,19 +186,20 @@ def test_history_shows_failed_attempt_log_or_why_it_is_missing(system: System, k
 
 
 def test_queue_says_that_no_scheduler_leads(system: System, kubectl: Run) -> None:
-    assert not kubectl("tranche", "queue").stderr
+    system.until("the scheduler leads", lambda: not kubectl("tranche", "queue").stderr)
     spec = {"holderIdentity": "gone", "leaseDurationSeconds": 8, "renewTime": "2026-01-01T00:00:00.000000Z"}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": spec}
     status, _ = system.cluster.request("POST", leases_path("default"), lease)
     assert status == 201
-    system.submit("asked", seconds=30.0)
+    system.submit("asked", seconds=600.0)
     try:
         system.until("a plan", lambda: system.status("asked").get("plan"))
         since = "no scheduler has led since 2026-01-01 00:00:00Z"
         assert since in kubectl("tranche", "queue", "--system-namespace", "default").stderr
         assert since in kubectl("tranche", "why", "asked", "--system-namespace", "default").stderr
-        assert not kubectl("tranche", "queue").stderr
-        assert "no scheduler" not in kubectl("tranche", "why", "asked").stderr
+        # A busy machine may renew the real Lease late.
+        system.until("the scheduler leads", lambda: not kubectl("tranche", "queue").stderr)
+        system.until("it leads", lambda: "no scheduler" not in kubectl("tranche", "why", "asked").stderr)
     finally:
         system.delete("asked")
 
