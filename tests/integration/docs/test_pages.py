@@ -77,7 +77,7 @@ def release(readme: tuple[Release, dict[str, str]]) -> Release:
     return readme[0]
 
 
-def test_readme(readme: tuple[Release, dict[str, str]]) -> None:
+def test_readme(readme: tuple[Release, dict[str, str]], shell: Shell) -> None:
     said = readme[1]
     assert "is installed in the namespace tranche-system" in next(iter(said.values()))
     head, row = said["kubectl get trainingjobs"].splitlines()
@@ -87,7 +87,9 @@ def test_readme(readme: tuple[Release, dict[str, str]]) -> None:
     ]  # fmt: skip
     assert row.split()[:3] == ["first", "Succeeded", "4/4"]
     assert said["kubectl tranche history first"].count("Succeeded") >= 2
-    assert "Completed" in said["kubectl describe tj NAME"]
+    describe = "kubectl describe tj NAME"
+    assert "Name:" in said[describe]
+    eventually(lambda: "Completed" in shell.run(filled(describe)), "the event, which is written after the status")
 
 
 @pytest.mark.usefixtures("release")

@@ -87,6 +87,7 @@ def test_pilot_runs_in_one_namespace_and_goes_back(own: Cluster, shell: Shell) -
         assert sorted(line.split()[0] for line in jobs) == ["first", "second"]
         suspended = "kubectl -n pilot wait trainingjob/second --for=jsonpath='{.status.phase}'=Suspended --timeout=120s"
         assert "condition met" in shell.run(suspended)
+        shell.run("kubectl -n pilot wait quota/no-trainingjobs --for=jsonpath='{.status.hard}' --timeout=180s")
         refused = shell.answer("sed 's/name: first/name: third/' docs/samples/first.yaml | kubectl -n pilot apply -f -")
         assert refused.returncode == 1
         # "exceeded", or "status unknown" until the quota has been counted for the first time
