@@ -55,6 +55,8 @@ def stage() -> Iterator[Stage]:
             system.submit("resnet", chunks=20, seconds=2000.0)
             system.until("resnet runs everywhere", lambda: len(running(system, "resnet")) == 20)
             system.submit("urgent", chunks=4, seconds=3000.0, priorityClassName="tranche-high")
+            system.until_running("urgent", 4)
+            system.until("four workers are preempted", lambda: preemptions(system, "resnet") == 4)
             system.until_phase("urgent", "Running")
             system.submit("waiting", chunks=2, seconds=4500.0, gpus=4)
             system.until("a plan", lambda: system.status("waiting").get("plan", {}).get("estimatedCompletion"))
@@ -63,6 +65,10 @@ def stage() -> Iterator[Stage]:
 
 def running(system: System, name: str) -> list[dict[str, Any]]:
     return [pod for pod in system.pods(name) if pod["status"]["phase"] == "Running"]
+
+
+def preemptions(system: System, name: str) -> int:
+    return int(system.status(name).get("progress", {}).get("preemptions", 0))
 
 
 def ready(window: Window) -> None:
