@@ -8,13 +8,17 @@ from typing import Any
 from chaos import webhooks
 from chaos.checks.eviction import Bound
 from chaos.crowds import occupy
-from chaos.labs import Begin, Lab, Undo
+from chaos.labs import PODS, Begin, Lab, Undo
 from chaos.workloads import fault_job
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 LIMITS = "/api/v1/namespaces/default/limitranges"
 OURS = {"matchExpressions": [{"key": "tranche.dev/job", "operator": "Exists"}]}
-DENIED = {"matchLabels": {"chaos": "denied"}}
+DENIED_LABELS = {"chaos": "denied"}
+DENIED = {"matchLabels": DENIED_LABELS}
+NOT_ALLOWED = "images of this registry are not allowed"
+ENFORCED_SECONDS = 60.0
+"""Longest wait until the API server uses a policy."""
 REFUSED = "refused-"
 """Prefix of the names of jobs whose status is rejected."""
 
@@ -36,7 +40,7 @@ def _policy(lab: Lab, name: str, rule: dict[str, Any], selector: dict[str, Any],
 
 def _no_pods(lab: Lab, name: str, selector: dict[str, Any], reason: str | None) -> Undo:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
-    validation = {"expression": "false", "message": "images of this registry are not allowed"}
+    validation = {"expression": "false", "message": NOT_ALLOWED}
     return _policy(lab, name, rule, selector, validation | ({"reason": reason} if reason else {}))
 
 
@@ -51,9 +55,9 @@ def denied_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
     name = "denied"
     occupy(lab, "before-denied", 25.0)
     back = _no_pods(lab, "no-such-pods", DENIED, chance.choice([None, "Forbidden"]))
-    lab.wait(2.0)  # until the API server uses the policy
+    lab.until(lambda: _is_denied(lab), ENFORCED_SECONDS)
     first = lab.revision()
-    body = fault_job(name, gpus=2, labels={"chaos": "denied"})
+    body = fault_job(name, gpus=2, labels=DENIED_LABELS)
     lab.fault_jobs.add(name)
     lab.submit(name, body, "Succeeded")
 
@@ -62,6 +66,14 @@ def denied_job(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
         back()
 
     return f"pods of {name}, which ranks first, are denied", undo
+
+
+def _is_denied(lab: Lab) -> bool:
+    """Return whether the API server uses a policy that denies such a pod: it learns of a policy some time later."""
+    spec = {"containers": [{"name": "main", "image": "none"}]}
+    pod = {"metadata": {"name": "probe", "labels": DENIED_LABELS}, "spec": spec}
+    status, answer = lab.ask("POST", f"{PODS}?dryRun=All", pod)
+    return status in (403, 422) and NOT_ALLOWED in str(answer)
 
 
 def refused_statuses(lab: Lab, chance: random.Random) -> tuple[str, Undo]:
