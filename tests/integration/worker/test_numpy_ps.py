@@ -192,7 +192,7 @@ def test_server_that_has_saved_for_the_last_time_applies_no_more(tmp_path: Path)
 def applied(port: int) -> int:
     """Batches of chunk 0 that the server at this port has applied; 0 while it does not answer."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/state", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/state", timeout=WAIT_SECONDS) as answer:
             return int(json.loads(answer.headers[COUNTS]).get("0", 0))
     except OSError:
         return 0
@@ -201,7 +201,7 @@ def applied(port: int) -> int:
 def responds(port: int) -> bool:
     """Return whether the server at this port answers."""
     try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/round", timeout=5).close()
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/round", timeout=WAIT_SECONDS).close()
     except OSError:
         return False
     return True
@@ -215,7 +215,7 @@ def test_a_batch_that_is_sent_twice_is_applied_once(tmp_path: Path, host: str) -
 
     def push() -> tuple[int, bytes] | None:
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, gradient), timeout=5) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, gradient), timeout=WAIT_SECONDS) as answer:
                 return json.loads(answer.headers[COUNTS])["0"], answer.read()
         except OSError:
             return None
