@@ -28,8 +28,6 @@ GPUS = {"edge-a": 2, "edge-b": 4}
 CHUNK_BYTES = 2**20
 LINK_BITS = 8_000_000
 TOO_LARGE = "impossible"
-SHOWN_SECONDS = 2.5
-"""Time for two more scrapes at the end."""
 
 Scraped = dict[str, dict[Labels, float]]
 """Metrics of a process, by name of the series and labels."""
@@ -81,11 +79,12 @@ def run(program: Path) -> Iterator[Run]:
         prometheus = stack.enter_context(Prometheus(program, folder, addresses))
         system = System(cluster, tranche)
         _warm_up(system)
+        prometheus.await_scrapes()
         began, before = time.time(), {name: scrape(*ports) for name, ports in targets.items()}
-        time.sleep(SHOWN_SECONDS)
+        prometheus.await_scrapes()
         with History(str(cluster.kubeconfig), JOBS, PODS) as history:
-            _work(system)
-            time.sleep(SHOWN_SECONDS)
+            _work(system, prometheus)
+            prometheus.await_scrapes()
         memory = _memory({name: process.pid for name, process in tranche.processes.items()})
         after = {name: scrape(*ports) for name, ports in targets.items()}
         jobs: dict[str, Versions] = {}
@@ -130,10 +129,9 @@ def _warm_up(system: System) -> None:
     for namespace in ("default", "vision"):
         system.cluster.request("DELETE", f"{API}/namespaces/{namespace}/trainingjobs/warm")
     system.until("all clear", lambda: not system.cluster.request("GET", PODS)[1]["items"])
-    time.sleep(SHOWN_SECONDS)
 
 
-def _work(system: System) -> None:
+def _work(system: System, prometheus: Prometheus) -> None:
     """Submit jobs that wait, copy data, are preempted, and one that fits nowhere."""
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     annotations = {"kwok.tranche.dev/run-seconds": "3"}
@@ -144,7 +142,7 @@ def _work(system: System) -> None:
         system.submit("copied", chunks=5, seconds=5.0, data=data)
         system.submit("long", chunks=2, seconds=14.0, zone="edge-a", namespace="vision", checkpoint_seconds=0.2)
         system.until("a worker is to be bound", lambda: system.cluster.request("GET", PODS)[1]["items"])
-        time.sleep(SHOWN_SECONDS)
+        prometheus.await_scrapes()
     _refused(system.stack.url)
     running = f"{PODS}?labelSelector=tranche.dev/job=long&fieldSelector=status.phase=Running"
     system.until("a worker to preempt", lambda: system.cluster.request("GET", running)[1]["items"])

@@ -12,11 +12,13 @@ from typing import Any, Self
 
 import yaml
 
-from support.waiting import WAIT_SECONDS
+from support.waiting import WAIT_SECONDS, eventually
 from tranche_testcluster import free_port, spawn
 
 Labels = tuple[tuple[str, str], ...]
 SCRAPE_SECONDS = 1
+SCRAPED = "timestamp(up)"
+"""Time of the last scrape of each target; of another expression than a selector, `timestamp` is that of the query."""
 
 
 class Prometheus:
@@ -71,6 +73,18 @@ class Prometheus:
         found = self._ask("query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}")
         return {_labels(one): [(float(at), float(value)) for at, value in one["values"]] for one in found}
 
+    def await_scrapes(self, count: int = 2) -> None:
+        """Wait until each target has answered this number of scrapes that began after the call."""
+        targets = sum(map(len, self._targets.values()))
+        for _ in range(count):
+            began = time.time()
+            eventually(
+                lambda began=began: (  # type: ignore[misc]
+                    sum(at > began for at in self.instant(f"{SCRAPED} and up == 1", time.time()).values()) == targets
+                ),
+                f"Prometheus scrapes {targets} targets",
+            )
+
     def _up(self) -> list[Any]:
         try:
             return [one for one in self._ask("query", query="up") if one["value"][1] == "1"]
@@ -79,7 +93,7 @@ class Prometheus:
 
     def _ask(self, what: str, **parameters: str) -> list[Any]:
         url = f"http://127.0.0.1:{self._port}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as reply:
             answer = json.load(reply)
         assert answer["status"] == "success", answer
         return list(answer["data"]["result"])

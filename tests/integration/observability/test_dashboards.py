@@ -14,7 +14,7 @@ import pytest
 
 from support.dashboard_expectations import BYTES, Facts, Values, averages, labels, quantile
 from support.dashboard_run import GPUS, Run, run
-from support.prometheus_server import SCRAPE_SECONDS, Labels
+from support.prometheus_server import SCRAPE_SECONDS, SCRAPED, Labels
 from support.state_metrics import series_of
 from support.yaml_text import load_yaml
 from tranche.metrics.scheduler import COMPLETION_BUCKETS
@@ -90,7 +90,10 @@ class Shown:
     def _fresh(self) -> set[float]:
         """Moments just after a scrape: where a machine halts for a while, there is none to compare."""
         seen = self.run.prometheus.over(
-            f'timestamp(up{{job="{SCHEDULER}"}} == 1)', self.run.began + LAG_SECONDS, self.run.ended - LAG_SECONDS, 1.0
+            f'{SCRAPED} and up{{job="{SCHEDULER}"}} == 1',
+            self.run.began + LAG_SECONDS,
+            self.run.ended - LAG_SECONDS,
+            1.0,
         )
         return {at for course in seen.values() for at, scraped in course if at - scraped < 2 * SCRAPE_SECONDS}
 
