@@ -39,6 +39,7 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ, *, part
     Raises:
         FileNotFoundError: the directory does not exist, so that nothing could be saved; or the job names a directory to
             resume from, and there is no checkpoint of this part in it.
+        OSError: the directory cannot be listed, so that it is unknown whether there is a checkpoint.
         ValueError: the part cannot be in a file name.
     """
     _require(directory)
@@ -48,7 +49,8 @@ def newest(directory: Path, environment: Mapping[str, str] = os.environ, *, part
             return own[max(own)]
     if not (source := environment.get("TRANCHE_RESUME_DIR")):
         return None
-    earlier = [attempts[max(attempts)] for attempts in _saved(Path(source), part).values()]
+    inherited = _saved(Path(source), part) if os.path.lexists(source) else {}
+    earlier = [attempts[max(attempts)] for attempts in inherited.values()]
     if not earlier:
         of_part = f" of the part {part}" if part else ""
         raise FileNotFoundError(f"checkpoint.resumeFrom: there is no checkpoint{of_part} in {source}")
@@ -143,8 +145,8 @@ def _saved(directory: Path, part: str, suffix: str = "") -> dict[str, dict[int, 
     if not _PART_NAME.fullmatch(part):
         raise ValueError(f"part {part!r} of a checkpoint: only letters, digits, - and _ may be in it")
     by_uid: dict[str, dict[int, Path]] = {}
-    for path in directory.glob(f"checkpoint-*{suffix}"):
-        name = _NAME.fullmatch(path.name.removesuffix(suffix))
+    for file in os.listdir(directory):  # Path.glob hides errors, so that the directory would seem to be empty
+        name = _NAME.fullmatch(file.removesuffix(suffix)) if file.endswith(suffix) else None
         if name and (name["part"] or "") == part:
-            by_uid.setdefault(name["uid"] or "", {})[int(name["attempt"])] = path
+            by_uid.setdefault(name["uid"] or "", {})[int(name["attempt"])] = directory / file
     return by_uid

@@ -2,6 +2,7 @@ import errno
 import os
 import resource
 import stat
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,28 @@ def test_missing_directory_is_an_error_that_names_the_field(tmp_path: Path) -> N
         checkpoints.newest(tmp_path / "none")
     with pytest.raises(FileNotFoundError, match=message):
         save(tmp_path / "none", 1, b"")
+
+
+def test_directory_that_cannot_be_listed_is_not_empty() -> None:
+    """A worker that starts at zero would report that, and its first save would delete the checkpoint."""
+    with tempfile.TemporaryDirectory() as parent:  # of pytest's directories, only their owner may enter
+        os.chmod(parent, 0o711)
+        directory = Path(parent) / "job"
+        directory.mkdir()
+        save(directory, 3, b"whole")
+        directory.chmod(0o333)
+        own = os.geteuid()
+        if own == 0:
+            os.seteuid(65534)  # root may list any directory
+        try:
+            with pytest.raises(PermissionError):
+                checkpoints.newest(directory)
+            with pytest.raises(PermissionError):
+                save(directory, 4, b"from the beginning")
+        finally:
+            os.seteuid(own)
+            directory.chmod(0o755)
+        assert newest(directory) == b"whole"
 
 
 def test_checkpoint_of_highest_attempt_counts_and_others_go(tmp_path: Path) -> None:
@@ -182,9 +205,10 @@ def test_part_that_cannot_be_in_a_file_name_is_an_error(tmp_path: Path, part: st
         newest_part(tmp_path, part)
 
 
-def test_resume_directory_without_checkpoint_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["", "none"])
+def test_resume_directory_without_checkpoint_is_an_error(tmp_path: Path, source: str) -> None:
     with pytest.raises(FileNotFoundError, match="resumeFrom"):
-        checkpoints.newest(tmp_path, {"TRANCHE_RESUME_DIR": str(tmp_path)})
+        checkpoints.newest(tmp_path, {"TRANCHE_RESUME_DIR": str(tmp_path / source)})
 
 
 def test_checkpoint_is_durable_before_the_earlier_one_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
