@@ -4,8 +4,10 @@ import json
 import ssl
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from tranche_worker.assignment import Assignment
 
@@ -39,6 +41,15 @@ def post(mine: Assignment, api: str, action: str, body: Mapping[str, Any], timeo
     with urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer:
         received: bytes = answer.read()
         return received
+
+
+def reason_of(error: HTTPError) -> str:
+    """Return the reason in a rejection, and close it; empty if the connection is lost before the reason is read."""
+    try:
+        with error:
+            return error.read(1000).decode(errors="replace").strip()
+    except (OSError, HTTPException):
+        return ""
 
 
 def _context(authority: Path | None) -> ssl.SSLContext:

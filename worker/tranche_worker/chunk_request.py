@@ -7,7 +7,7 @@ import urllib.error
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tranche_worker.api_request import post
+from tranche_worker.api_request import post, reason_of
 from tranche_worker.assignment import Assignment
 from tranche_worker.stop_flag import StopFlag
 
@@ -48,8 +48,7 @@ def ask(mine: Assignment, durable: Mapping[int, float], stop: StopFlag) -> Assig
             return _ask(mine, durable)
         except urllib.error.HTTPError as error:
             is_reached = True
-            with error:
-                reason = error.read(1000).decode(errors="replace").strip()
+            reason = reason_of(error)
             if error.code == FENCED:
                 raise FencedError(reason) from None
             logger.warning("the scheduler responded with status %d to a request for chunks: %s", error.code, reason)

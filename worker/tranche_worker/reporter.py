@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tranche_worker.allocation import Allocation, makes_sense, read_allocations
-from tranche_worker.api_request import post
+from tranche_worker.api_request import post, reason_of
 from tranche_worker.assignment import Assignment
 
 logger = logging.getLogger(__name__)
@@ -159,8 +159,7 @@ class Reporter:
             self._allocations = read_allocations(post(self._mine, self._mine.api, "progress", body, timeout))
             return None
         except urllib.error.HTTPError as error:
-            with error:
-                reason = error.read(1000).decode(errors="replace").strip()
+            reason = reason_of(error)
             self._fenced = error.code == FENCED
             self._rejected = 400 <= error.code < 500 and error.code not in TRANSIENT
             logger.warning("the scheduler responded with status %d to a report: %s", error.code, reason)

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import struct
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ class Api:
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.cuts_errors = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,7 +37,13 @@ class Api:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content)
+                if status >= 400 and outer.cuts_errors:
+                    linger = struct.pack("ii", 1, 0)  # the client gets an error after the headers
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    os.close(self.connection.detach())
+                    self.close_connection = True
+                else:
+                    self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Quiet."""
@@ -142,6 +151,14 @@ def test_session_repeats_request_while_scheduler_is_unavailable(tmp_path: Path, 
     api.answers = [(503, {}), (429, {}), (200, {}), chunks(1, fence=5), chunks()]
     assert train(Session(assigned(tmp_path, api.url))) == [(0, 0, 3), (0, 1, 3), (1, 0, 5), (1, 1, 5)]
     assert [request[2]["fence"] for request in api.asked] == [3, 3, 3, 3, 5]
+
+
+def test_half_of_an_error_response_fails_no_done_worker(tmp_path: Path, api: Api) -> None:
+    api.cuts_errors = True  # the process of the API ends while it responds
+    api.answers = [(503, {"error": "no leader"}), chunks()]
+    session = Session(assigned(tmp_path, api.url))
+    train(session)
+    assert (len(api.asked), session.exit_code, left(tmp_path)) == (2, EXIT_DONE, {"0": 2})
 
 
 @pytest.mark.parametrize("status", [403, 404])

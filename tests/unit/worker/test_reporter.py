@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,12 +22,20 @@ from tranche_worker import reporter as reporters
 from tranche_worker import session as sessions
 
 
+def reset(connection: socket.socket) -> None:
+    """Close a connection as one that is cut: the client gets an error after what has been sent."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    os.close(connection.detach())
+
+
 class Api:
     """Takes reports, and answers with these statuses in turn; the last one from then on."""
 
     def __init__(self, *statuses: int) -> None:
         self.statuses = list(statuses)
         self.reports: list[tuple[str, str, dict[str, Any]]] = []
+        self.promised_bytes = 0
+        """Length of the body of an error, which is never sent: the connection is reset."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -35,8 +44,12 @@ class Api:
                 outer.reports.append((self.path, self.headers["Authorization"], body))
                 status = outer.statuses.pop(0) if len(outer.statuses) > 1 else outer.statuses[0]
                 self.send_response(status)
-                self.send_header("Content-Length", "0")
+                promised = outer.promised_bytes if status >= 400 else 0
+                self.send_header("Content-Length", str(promised))
                 self.end_headers()
+                if promised:
+                    reset(self.connection)
+                    self.close_connection = True
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Quiet."""
@@ -186,6 +199,21 @@ def test_without_an_api_training_goes_on(tmp_path: Path) -> None:
 
     with Reporter(assigned(tmp_path, url), progress):
         assert requested.wait(WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("api", [(503, 503, 204)], indirect=True)
+def test_reports_continue_after_half_of_an_error_response(tmp_path: Path, api: Api) -> None:
+    api.promised_bytes = 99  # the process of the API ends while it responds
+    with Reporter(assigned(tmp_path, api.url), halfway, period_seconds=3600):
+        api.wait_for(3)
+
+
+@pytest.mark.parametrize("api", [(204, 503, 204)], indirect=True)
+def test_half_of_an_error_response_fails_no_finished_worker(tmp_path: Path, api: Api) -> None:
+    api.promised_bytes = 99
+    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+        api.wait_for(1)
+    assert len(api.reports) == 3
 
 
 def test_a_progress_or_token_that_fails_does_not_end_the_reports(tmp_path: Path, api: Api) -> None:
