@@ -31,7 +31,7 @@ class StopFlag:
 
     def wait(self, seconds: float) -> bool:
         """Wait until the flag is set, but no longer than the given time; return whether it is set."""
-        if not self._is_set and self._gate.acquire(timeout=max(0.0, seconds)):
+        if not self._is_set and self._gate.acquire(timeout=min(max(0.0, seconds), threading.TIMEOUT_MAX)):
             self.set()  # opens the gate for the next thread
         return self._is_set
 

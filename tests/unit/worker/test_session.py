@@ -154,6 +154,14 @@ def test_waiting_ends_at_once_when_the_worker_is_to_stop(tmp_path: Path) -> None
         assert session.wait(3600.0)
 
 
+def test_wait_of_the_seconds_left_may_be_infinite(tmp_path: Path) -> None:
+    with Session(assigned(tmp_path)) as session:
+        stopping = threading.Timer(0.1, session.refuse)
+        stopping.start()
+        assert session.wait(session.seconds_left)
+        stopping.join()
+
+
 def test_sigterm_ends_waits_of_all_threads(tmp_path: Path) -> None:
     with Session(assigned(tmp_path)) as session:
         waits = [threading.Thread(target=session.wait, args=(3600.0,), daemon=True) for _ in range(3)]
