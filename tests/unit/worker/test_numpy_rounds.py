@@ -166,6 +166,31 @@ def test_gradient_that_does_not_fit_harms_no_other_worker(
     assert np.isfinite(server.state.parameters).all()
 
 
+@pytest.mark.parametrize("barrier", [None, 1])
+@pytest.mark.parametrize(
+    ("wrong", "times"),
+    [
+        ({"count": "0"}, ""),
+        ({"count": "-1"}, ""),
+        ({"count": "10"}, ""),
+        ({"chunk": "1"}, ""),
+        ({}, "0.5"),
+        ({}, "a b c"),
+    ],
+    ids=["no batches", "fewer than none", "beyond the chunk", "chunk of another", "short times", "words"],
+)
+def test_push_of_impossible_batches_changes_nothing(
+    tmp_path: Path, wrong: dict[str, str], times: str, barrier: int | None
+) -> None:
+    server = served(tmp_path, 9, **({} if barrier is None else {"barrier": barrier}))
+    query = {"slot": "0", "attempt": "1", "chunks": "0", "chunk": "0", "batch": "0", **wrong}
+    with pytest.raises(ValueError, match=r"impossible|could not convert"):
+        server.exchange({key: [one] for key, one in query.items()}, np.ones(SIZE).tobytes(), times)
+    assert server.progress().applied == {}
+    assert np.isfinite(server.state.parameters).all()
+    assert counts(push(server, 0, 0)) == {"0": 1}
+
+
 def test_worker_whose_gradient_is_refused_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would repeat the same gradient indefinitely, and keep its GPU."""
     server = served(tmp_path, 9)

@@ -3,7 +3,8 @@
 ``POST /exchange?slot=&attempt=&chunks=`` returns the parameters; with ``&chunk=&batch=`` and a gradient as its body, it
 applies the gradient first, and with ``&leave=1`` no other worker waits for this one. A header of the response has the
 number of applied batches by chunk. Status 409 means that another attempt has taken over, 400 that the gradient is not
-finite or not one of this model, and 503 that the server has saved for the last time. ``GET /state`` is for monitoring.
+finite or not one of this model or of the worker's chunks, and 503 that the server has saved for the last time.
+``GET /state`` is for monitoring.
 
 With a barrier (spec.communication), the server gathers the gradients of a round, aggregates them by the job's rule and
 takes one step; a worker's request waits until its gradient is in the model. With a staleness and no barrier, a request
@@ -116,11 +117,12 @@ class Server:
                 return Answer(b"", {COUNTS: "{}", **self._headers(slot)})
             self._join(slot, chunks)
             if body:
-                count = int(query.get("count", ["1"])[0])
-                gradient = self._gradient(body)
-                push = Push(int(query["chunk"][0]), int(query["batch"][0]), gradient, attempt, count)
+                push = self._push(query, chunks, self._gradient(body), attempt)
+                seconds = _seconds(times)
                 self._take(slot, push)
-                self._time(slot, count, times)
+                if seconds:
+                    self.times = seconds
+                    self.iterations.record(slot, push.count, seconds[2])
             self._wait(slot)
             counts = {chunk: self.state.batches.get(chunk, 0) for chunk in chunks}
             if all(count >= self.mine.batches for count in counts.values()):
@@ -152,11 +154,16 @@ class Server:
         if self.reporter is not None:
             self.reporter.report_soon()
 
-    def _time(self, slot: int, count: int, times: str) -> None:
-        """Record the seconds that a worker measured: whole, exchanging, computing."""
-        self.times = tuple(map(float, times.split())) or self.times
-        if times:
-            self.iterations.record(slot, count, self.times[2])
+    def _push(self, query: Mapping[str, list[str]], chunks: list[int], gradient: Array, attempt: int) -> Push:
+        """Return the push of a request.
+
+        Raises:
+            ValueError: the fence was not checked for its chunk, or the chunk does not have these mini-batches.
+        """
+        chunk, batch, count = int(query["chunk"][0]), int(query["batch"][0]), int(query.get("count", ["1"])[0])
+        if chunk not in chunks or count < 1 or batch + count > self.mine.batches:
+            raise ValueError(f"impossible: {count} mini-batches from {batch} of chunk {chunk}, of a worker of {chunks}")
+        return Push(chunk, batch, gradient, attempt, count)
 
     def _gradient(self, body: bytes) -> Array:
         """Return the gradient of a request.
@@ -245,6 +252,18 @@ class Server:
         if self.diary is not None:
             with self.diary.open("a") as file:
                 file.write(" ".join(map(str, words)) + "\n")
+
+
+def _seconds(times: str) -> tuple[float, ...]:
+    """Return the seconds that a worker has measured: whole, exchanging, computing; empty if it sends none.
+
+    Raises:
+        ValueError: they are not three numbers.
+    """
+    seconds = tuple(map(float, times.split()))
+    if len(seconds) not in (0, 3):
+        raise ValueError(f"impossible: seconds {times!r}")
+    return seconds
 
 
 def handler(server: Server) -> type[BaseHTTPRequestHandler]:
