@@ -306,13 +306,17 @@ class _Run:
         lines = self._lines()
         if not self.due or len(lines) < self.due[0][0] or any(process.stopped for process in self.processes):
             return
-        trained_by = {int(words[3]) for words in lines if words[0] == "apply"}
         _, role, number = self.due[0]
-        victims = [one for one in self._of(role) if role == "ps" or one.entry.attempt in trained_by]
+        trained = self._trained()
+        victims = [one for one in self._of(role) if role == "ps" or one.entry.attempt in trained]
         if victims:
             self.due.pop(0)
             self.stopped.append((role, number))
             self._stop(self.draw.choice(victims), number)
+
+    def _trained(self) -> set[int]:
+        """Return the attempts of workers whose gradients the server has applied."""
+        return {int(words[3]) for words in self._lines() if words[0] == "apply"}
 
     def _ended(self, process: _Process) -> None:
         """Send the planner the result that the API server would show of the pod."""
@@ -321,6 +325,8 @@ class _Run:
         if not process.stopped and code:
             said = (process.folder / "log").read_text()[-2000:]
             raise AssertionError(f"{process.role} {attempt} ended by itself with {code}: {said}")
+        if code == -signal.SIGTERM and attempt in self._trained():
+            raise AssertionError(f"{process.role} {attempt} has trained and ended without saving")
         if process.role == "ps":
             self._tell(ParameterServerEnded(KEY, 0, attempt))
             return

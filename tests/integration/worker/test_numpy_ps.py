@@ -63,7 +63,8 @@ def test_three_workers_and_the_server_were_stopped_on_the_way(disturbed: Result)
         ("ps", signal.SIGKILL): 1,
     }
     assert disturbed.endings[-signal.SIGKILL] == 1
-    assert set(disturbed.endings) <= {0, 143, -signal.SIGKILL}
+    early = -signal.SIGTERM  # of a worker that the planner stops before its session has begun
+    assert set(disturbed.endings) <= {0, 143, -signal.SIGKILL, early}
 
 
 def test_a_worker_goes_on_with_its_next_chunk_in_the_same_pod(calm: Result) -> None:
