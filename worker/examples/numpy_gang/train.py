@@ -111,7 +111,7 @@ def main() -> None:
     mine, rank = assignment(), int(os.environ["RANK"])
     pairs = [address.rpartition(":") for address in (options.addresses or "").split(",") if address]
     addresses = [(host, int(port)) for host, _, port in pairs] or members()
-    # Until all members have joined, SIGTERM ends the process at once, because there is nothing to save.
+    # Until all members have joined, SIGTERM ends a process that is not the first of its container.
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     with socket.create_server(("", addresses[rank][1]), family=family, dualstack_ipv6=both) as listening:

@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the initial parameters")
     options = parser.parse_args()
     mine = assignment()
-    # Until all servers have joined, SIGTERM ends the process at once, because there is nothing to save.
+    # Until all servers have joined, SIGTERM ends a process that is not the first of its container.
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():

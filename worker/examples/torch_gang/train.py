@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the initial parameters")
     options = parser.parse_args()
     mine = assignment()
-    # Until all members have joined, SIGTERM ends the process at once, because there is nothing to save.
+    # Until all members have joined, SIGTERM ends a process that is not the first of its container.
     distributed.init_process_group("gloo", timeout=PATIENCE)
     state = load(mine.checkpoint_directory, options.batches, options.seed)
     session = Session(mine, gang=True)
