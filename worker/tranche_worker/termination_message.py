@@ -29,17 +29,24 @@ def report(batches: Mapping[int, float], path: Path = TERMINATION_LOG) -> None:
         file.truncate(len(text))
 
 
+def _number(count: float) -> float:
+    """Return a number of batches as JSON has it; that of a program may be a scalar of an array library."""
+    number = float(count)
+    return int(number) if number.is_integer() else number
+
+
 def message(batches: Mapping[int, float]) -> str:
     """Return durable batches as JSON of at most `MOST_BYTES`, such as ``{"14":250,"15":17}``.
 
     A longer message becomes ``{"0-11,14":250,"15":17}``: chunks with equal counts, as all that are done have, share one
     entry, and chunks without batches are left out. If that is too long too, the entries with the most batches stay.
     """
-    plain = json.dumps({str(chunk): count for chunk, count in batches.items()}, separators=(",", ":"))
+    counts = {int(chunk): _number(count) for chunk, count in batches.items()}
+    plain = json.dumps(counts, separators=(",", ":"))
     if len(plain) <= MOST_BYTES:
         return plain
     groups: dict[float, list[int]] = {}
-    for chunk, count in batches.items():
+    for chunk, count in counts.items():
         if count > 0:
             groups.setdefault(count, []).append(chunk)
     entries: list[str] = []

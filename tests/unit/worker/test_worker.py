@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from tranche.kube.api.core_types import Pod
@@ -59,6 +60,11 @@ def test_variable_that_cannot_be_read_is_named(name: str, text: str) -> None:
 def test_the_report_is_the_json_that_the_planner_reads(tmp_path: Path) -> None:
     report({5: 20, 0: 3}, tmp_path / "log")
     assert json.loads((tmp_path / "log").read_text()) == {"5": 20, "0": 3}
+
+
+def test_report_of_scalars_of_an_array_library_is_readable(tmp_path: Path) -> None:
+    report({np.int64(5): np.int64(20), 0: np.float32(0.5)}, tmp_path / "log")  # type: ignore[dict-item]
+    assert (tmp_path / "log").read_text() == '{"5":20,"0":0.5}'
 
 
 def test_report_into_a_full_disk_keeps_the_former_one(tmp_path: Path) -> None:
