@@ -148,16 +148,29 @@ def test_history_shows_preempted_and_resumed_attempts(system: System, kubectl: R
         assert (last["outcome"], last["exitCode"]) == ("Succeeded", 0)
         assert last["started"] < last["ended"]
         assert {"Completed", "WindowOpened"} <= {event["reason"] for event in known["events"]}
-        text = kubectl("tranche", "history", "large").stdout
+        text = system.until("the log is read", lambda: with_log(kubectl, last["pod"]))
         assert text.splitlines()[0].split() == ["ATTEMPT", "POD", "NODE", "STARTED", "ENDED", "OUTCOME", "EXIT", "WHY"]
-        assert f"log of {last['pod']}:\n  {last['pod']} begins\n  loss 0.50\n  loss 0.25\n" in text
         assert (told.get("log"), told["noLog"]) == (None, "the pod no longer exists")
         assert f"no log of {told['pod']}: the pod no longer exists\n" in text
-        short = kubectl("tranche", "history", "large", "--log-lines", "1").stdout
-        assert f"log of {last['pod']}:\n  loss 0.25\n" in short
+        short = f"log of {last['pod']}:\n  loss 0.25\n"
+        system.until("one line", lambda: short in kubectl("tranche", "history", "large", "--log-lines", "1").stdout)
         assert "log of" not in kubectl("tranche", "history", "large", "--log-lines", "0").stdout
     finally:
         system.delete("large", "small")
+
+
+def with_log(kubectl: Run, pod: str) -> str:
+    """Return the history of the job, which has the log of this pod; the kubelet's port may be busy for a moment."""
+    text = kubectl("tranche", "history", "large").stdout
+    assert f"log of {pod}:\n  {pod} begins\n  loss 0.50\n  loss 0.25\n" in text, text[-1000:]
+    return text
+
+
+def first_with_log(kubectl: Run, job: str) -> dict[str, Any]:
+    """Return the first attempt of a job, of which the log has been read."""
+    (first, *_) = json.loads(kubectl("tranche", "history", job, "-o", "json").stdout)["attempts"]
+    assert first.get("log"), first
+    return dict(first)
 
 
 def known_events(kubectl: Run, job: str) -> set[str]:
@@ -169,8 +182,7 @@ def test_history_shows_failed_attempt_log_or_why_it_is_missing(system: System, k
     system.submit("broken", seconds=0.5, exit_code=3, runPolicy={"backoffLimit": 0})  # a third attempt would remove it
     try:
         system.until("a failure", lambda: system.status("broken").get("progress", {}).get("failures"))
-        known = json.loads(kubectl("tranche", "history", "broken", "-o", "json").stdout)
-        first = known["attempts"][0]
+        first = system.until("its log is read", lambda: first_with_log(kubectl, "broken"))
         assert (first["outcome"], first["exitCode"]) == ("Failed", 3)
         assert first["log"] == [f"{first['pod']} begins", "loss 0.50", "loss 0.25"]
         rules = ("--verb=get,list", "--resource=trainingjobs.tranche.dev,pods,events")
