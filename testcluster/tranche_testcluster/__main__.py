@@ -6,8 +6,11 @@
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .binaries import binary_cache
@@ -83,11 +86,29 @@ def _up(options: argparse.Namespace) -> None:
         cluster.start_scheduler(config)
         if cloud is not None:
             cluster.start_autoscaler(cloud)
-        _print_line(f"export KUBECONFIG={cluster.kubeconfig}")
-        _print_line(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
-        ends = {signal.SIGINT, signal.SIGTERM}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-        signal.sigwait(ends)
+        with _end_signals() as ends:
+            _print_line(f"export KUBECONFIG={cluster.kubeconfig}")
+            _print_line(f"API server {cluster.url}, logs in {cluster.directory / 'logs'}; Ctrl-C stops everything")
+            ends.recv(1)
+
+
+@contextmanager
+def _end_signals() -> Iterator[socket.socket]:
+    """Return a socket with a byte for each SIGINT and SIGTERM from now on, until the end of the process.
+
+    The file descriptor of :func:`signal.set_wakeup_fd` has no moment between a check and a wait in which a signal is
+    lost. The handlers remain: a second Ctrl-C does not interrupt the end of the cluster.
+    """
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        writer.setblocking(False)
+        signal.set_wakeup_fd(writer.fileno())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(-1)
 
 
 def _scaling(options: argparse.Namespace) -> Scaling:

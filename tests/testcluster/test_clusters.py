@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -244,31 +245,44 @@ def test_an_unknown_component_is_refused_with_those_that_exist(cluster: Cluster)
         cluster.stop("kubelet")
 
 
-def test_killed_or_interrupted_clusters_leave_no_process() -> None:
-    command = [sys.executable, "-m", "tranche_testcluster", "up", "--sites", "1", "--nodes", "1"]
-    running = [
-        subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        for _ in range(2)
-    ]
-    directories = []
-    for process in running:
-        assert process.stdout is not None
-        directories.append(str(Path(process.stdout.readline().strip().removeprefix("export KUBECONFIG=")).parent))
-        assert process.stdout.readline().startswith("API server https://127.0.0.1:")
-    assert len(set(directories)) == 2
-    for directory in directories:
-        logs = {file.stem for file in Path(directory, "logs").iterdir()}
-        assert logs == COMPONENTS | {"kube-scheduler"}
-        assert len(processes_of(directory)) >= len(COMPONENTS) + 1
+@contextmanager
+def command(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command of the test cluster, in a session of its own, until the end of the block."""
+    words = (sys.executable, "-m", "tranche_testcluster", *words)
+    with subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
-    running[0].kill()
-    running[1].send_signal(signal.SIGINT)
-    assert running[1].wait(WAIT_SECONDS) == 0
-    running[0].wait()
-    for process in running:
-        assert process.stdout is not None
-        process.stdout.close()
+
+def test_killed_or_interrupted_clusters_leave_no_process() -> None:
+    up, directories = ("up", "--sites", "1", "--nodes", "1"), []
+    with command(*up) as killed, command(*up) as interrupted:
+        for process in (killed, interrupted):
+            assert process.stdout is not None
+            config = process.stdout.readline().strip().removeprefix("export KUBECONFIG=")
+            directories.append(str(Path(config).parent))
+            assert process.stdout.readline().startswith("API server https://127.0.0.1:")
+        assert len(set(directories)) == 2
+        for directory in directories:
+            logs = {file.stem for file in Path(directory, "logs").iterdir()}
+            assert logs == COMPONENTS | {"kube-scheduler"}
+            assert len(processes_of(directory)) >= len(COMPONENTS) + 1
+
+        killed.kill()
+        interrupted.send_signal(signal.SIGINT)
+        assert interrupted.wait(WAIT_SECONDS) == 0
     eventually(lambda: not any(processes_of(directory) for directory in directories))
     assert not Path(directories[1]).exists()
     Workspace().close()
     assert not Path(directories[0]).exists()
+
+
+def test_signal_before_the_command_waits_stops_the_cluster() -> None:
+    with command("up", "--sites", "1", "--nodes", "1") as process:
+        assert process.stdout is not None
+        config = process.stdout.readline().strip().removeprefix("export KUBECONFIG=")
+        process.send_signal(signal.SIGTERM)  # the second line, or the wait, comes after this
+        assert process.wait(WAIT_SECONDS) == 0
+    assert not Path(config).exists()
