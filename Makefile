@@ -172,8 +172,8 @@ fuzz: binaries  ## Send random requests, objects and events, FUZZ= times as many
 		tests/property/test_any_objects.py tests/property/test_planner_fuzz.py tests/property/test_gang_fuzz.py \
 		tests/integration/whole/test_fuzz.py
 
-repeats: binaries  ## Run each module that uses a control plane 10 times beside 3 busy loops (hours; AT_ONCE=; ONLY=: part of a path; LEFT=1: continue)
-	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(LEFT),--left)
+repeats: binaries  ## Run each module that uses a control plane 10 times beside 3 busy loops (hours; AT_ONCE=; ONLY=: part of a path; PAUSE=: stop random processes for up to so many seconds; LEFT=1: continue)
+	$(BIN)/python tools/repeat_tests.py $(ONLY) $(if $(AT_ONCE),--at-once $(AT_ONCE)) $(if $(PAUSE),--pause $(PAUSE)) $(if $(LEFT),--left)
 
 mutations: binaries  ## Remove code listed in docs/explanation/enactment.md and check that a test fails (an hour; ONLY=: group or word; LEFT=1: rows not caught)
 	$(BIN)/python benchmarks/mutations.py --at-once 2 $(if $(ONLY),--only "$(ONLY)") $(if $(LEFT),--left)

@@ -1,13 +1,15 @@
 """Run each test module that uses a control plane several times alone, beside busy loops, and list what failed.
 
 A test that fails once in twenty runs is a defect. Each module runs ``--times`` times in a process of its own; the busy
-loops, and with ``--at-once`` other modules, take the processors from it. Results are added to
+loops, and with ``--at-once`` other modules, take the processors from it. With ``--pause``, random processes of the runs
+stop for up to that many seconds; ``build/repeats/pauses.log`` lists which. Results are added to
 ``build/repeats/results.jsonl`` at once, so that ``--left`` continues an interrupted run; the output of a failed run
 stays beside it.
 """
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import time
@@ -15,6 +17,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+
+from process_pauses import process_pauses
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("tests/chaos", "tests/integration", "tests/testcluster")
@@ -38,20 +42,22 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def modules(words: list[str]) -> list[str]:
-    """Return the paths of the modules that contain one of the words, or of all."""
-    paths = [str(path.relative_to(ROOT)) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    """Return the paths of the modules that contain one of the words, or of all in :data:`FOLDERS`."""
+    folders = ("tests",) if words else FOLDERS
+    paths = [str(path.relative_to(ROOT)) for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
     return [path for path in paths if not words or any(word in path for word in words)]
 
 
-def run(module: str, number: int) -> bool:
+def run(module: str, number: int, environment: dict[str, str]) -> bool:
     """Run a module once and record the result; return whether it passed."""
     name = "-".join(Path(module).with_suffix("").parts[1:])
     began, log = time.monotonic(), RESULTS.with_name(f"{name}-{number}.log")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module]
     with log.open("wb") as output:
         try:
-            result = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, timeout=SECONDS, check=False)  # noqa: S603
-            code = result.returncode
+            code = subprocess.run(  # noqa: S603
+                command, cwd=ROOT, env=environment, stdout=output, stderr=output, timeout=SECONDS, check=False
+            ).returncode
         except subprocess.TimeoutExpired:
             code = -1
     passed = code in (0, NOTHING_RAN)
@@ -79,6 +85,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10, help="runs of each module (%(default)s)")
     parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (%(default)s)")
     parser.add_argument("--at-once", type=int, default=1, help="modules that run at a time (%(default)s)")
+    parser.add_argument("--pause", type=float, default=0.0, help="longest pause of a process in seconds (none)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="random seed of the pauses (random)")  # noqa: S311
     parser.add_argument("--left", action="store_true", help="continue an interrupted run")
     options = parser.parse_args()
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
@@ -88,9 +96,15 @@ def main() -> int:
 
     def repeat(module: str) -> tuple[str, list[bool]]:
         before = recorded.get(module, [])
-        return module, [*before, *(run(module, number) for number in range(len(before), options.times))]
+        return module, [*before, *(run(module, number, environment) for number in range(len(before), options.times))]
 
-    with busy_loops(options.busy), ThreadPoolExecutor(options.at_once) as pool:
+    if options.pause:
+        sys.stdout.write(f"pauses of up to {options.pause:g} s, --seed {options.seed}\n")
+    with (
+        busy_loops(options.busy),
+        process_pauses(options.pause, options.seed, RESULTS.with_name("pauses.log")) as environment,
+        ThreadPoolExecutor(options.at_once) as pool,
+    ):
         for module, results in pool.map(repeat, chosen):
             sys.stdout.write(f"{results.count(True):3} of {len(results)} passed  {module}\n")
             sys.stdout.flush()
