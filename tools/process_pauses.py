@@ -36,12 +36,13 @@ def process_pauses(longest: float, seed: int, log: Path) -> Iterator[dict[str, s
         thread.join()
 
 
-def marked(mark: str) -> list[int]:
-    """Return the processes whose environment contains the mark."""
+def running(mark: str) -> list[int]:
+    """Return the processes whose environment contains the mark, without those that a test has stopped."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+            stopped = (entry / "stat").read_bytes().rpartition(b") ")[2][:1] == b"T"
+            if not stopped and mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return sorted(found)
 
@@ -50,7 +51,7 @@ def _pause_until(ended: threading.Event, longest: float, choice: random.Random, 
     with log.open("a") as lines:
         lines.write(f"pauses of {SHORTEST} to {longest} s\n")
         while not ended.wait(choice.uniform(0.0, 1.0)):
-            if not (processes := marked(mark)):
+            if not (processes := running(mark)):
                 continue
             process, seconds = choice.choice(processes), choice.uniform(SHORTEST, longest)
             with suppress(OSError):
