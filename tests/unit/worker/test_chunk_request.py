@@ -10,11 +10,14 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche_worker import EXIT_DONE, EXIT_FENCED, EXIT_TERMINATED, Assignment, Session, assignment, chunk_request
+from tranche_worker.stop_flag import StopFlag
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -69,6 +72,7 @@ def api() -> Iterator[Api]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_request, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(chunk_request, "TIMEOUT_SECONDS", WAIT_SECONDS)
 
 
 def assigned(tmp_path: Path, url: str) -> Assignment:
@@ -173,13 +177,20 @@ def test_session_without_renewal_service_ends_normally(tmp_path: Path, api: Api,
 def test_renewal_request_stops_after_its_patience(
     answers: list[Answer], tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunk_request, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(chunk_request, "UNREACHED_SECONDS", 0.0)
+    now = [100.0]
+
+    def wait(_flag: StopFlag, seconds: float) -> bool:
+        now[0] += seconds
+        return False
+
+    monkeypatch.setattr(chunk_request, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(StopFlag, "wait", wait)
     api.answers = answers
     session = Session(assigned(tmp_path, api.url))
     train(session)
     assert session.exit_code == EXIT_DONE
-    assert len(api.asked) > 2, "it has given up before its patience was over"
+    left_seconds = 100.0 + chunk_request.PATIENCE_SECONDS - now[0]
+    assert 0.0 <= left_seconds < chunk_request.LONGEST_PAUSE_SECONDS
 
 
 def test_request_to_unreachable_scheduler_is_given_up_soon(
