@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,20 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporters, "FIRST_PAUSE_SECONDS", 0.01)
+    for timeout in ("TIMEOUT_SECONDS", "LAST_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(reporters, timeout, WAIT_SECONDS)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Clock of the last report, which only its pauses advance: however late the responses are, it is repeated."""
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(reporters, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
 
 
 def assigned(tmp_path: Path, url: str, grace_seconds: float = 1.0) -> Assignment:
@@ -154,21 +169,22 @@ def test_reporter_of_ended_attempt_calls_back_and_stops(tmp_path: Path, api: Api
 
 @pytest.mark.parametrize("api", [(204, 503, 503, 503, 204)], indirect=True)
 def test_last_report_is_sent_until_it_is_accepted(tmp_path: Path, api: Api) -> None:
-    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+    with Reporter(assigned(tmp_path, api.url, WAIT_SECONDS), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) == 5
 
 
 @pytest.mark.parametrize("api", [(204, 503)], indirect=True)
-def test_last_report_is_given_up_with_the_grace_period(tmp_path: Path, api: Api) -> None:
+def test_last_report_is_given_up_with_the_grace_period(tmp_path: Path, api: Api, clock: list[float]) -> None:
     with Reporter(assigned(tmp_path, api.url, 3.0), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) > 2
+    assert clock == [pytest.approx(100.0 + 3.0 - reporters.LAST_RESERVE_SECONDS)]
 
 
 @pytest.mark.parametrize("api", [(204, *[503] * 9, 204)], indirect=True)
 def test_stopped_worker_does_not_report_for_its_whole_grace(
-    tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     """If a NetworkPolicy keeps it from the API, it kept its GPU for all of its grace period each time."""
     monkeypatch.setattr(sessions, "LAST_SECONDS", 1.2)
@@ -178,11 +194,12 @@ def test_stopped_worker_does_not_report_for_its_whole_grace(
         os.kill(os.getpid(), signal.SIGTERM)
     assert session.stopping
     assert 2 <= len(api.reports) < 11
+    assert clock == [pytest.approx(100.0 + 1.2 - reporters.LAST_RESERVE_SECONDS)]
 
 
 @pytest.mark.parametrize("api", [(204, 404)], indirect=True)
 def test_last_report_that_is_refused_for_good_ends(tmp_path: Path, api: Api) -> None:
-    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+    with Reporter(assigned(tmp_path, api.url, WAIT_SECONDS), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) == 2
 
@@ -211,7 +228,7 @@ def test_reports_continue_after_half_of_an_error_response(tmp_path: Path, api: A
 @pytest.mark.parametrize("api", [(204, 503, 204)], indirect=True)
 def test_half_of_an_error_response_fails_no_finished_worker(tmp_path: Path, api: Api) -> None:
     api.promised_bytes = 99
-    with Reporter(assigned(tmp_path, api.url, 30.0), halfway, period_seconds=3600):
+    with Reporter(assigned(tmp_path, api.url, WAIT_SECONDS), halfway, period_seconds=3600):
         api.wait_for(1)
     assert len(api.reports) == 3
 
