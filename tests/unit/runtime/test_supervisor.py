@@ -63,7 +63,8 @@ def test_children_end_with_the_supervisor(tmp_path: Path) -> None:
         os.kill(lived(file)[0], 0)
 
 
-def test_a_child_that_fails_at_its_start_is_an_error() -> None:
+def test_a_child_that_fails_at_its_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "START_SECONDS", WAIT_SECONDS)  # a child that ends later is started again
     commands = {
         "bad": [sys.executable, "-c", "raise SystemExit(3)"],
         "good": [sys.executable, "-c", "import time; time.sleep(600)"],
