@@ -109,10 +109,15 @@ def has_ended(pod: Mapping[str, Any] | None) -> bool:
     return "terminated" in next((one["state"] for one in statuses), {})
 
 
+def milliseconds(pod: Mapping[str, Any], condition: str) -> int:
+    """Time since 1970 of one of kwok's own conditions."""
+    (message,) = (c["message"] for c in pod["status"]["conditions"] if c["type"] == f"kwok.tranche.dev/{condition}")
+    return int(message)
+
+
 def moment(pod: Mapping[str, Any], condition: str) -> float:
     """Seconds since 1970 of one of kwok's own conditions."""
-    (message,) = (c["message"] for c in pod["status"]["conditions"] if c["type"] == f"kwok.tranche.dev/{condition}")
-    return int(message) / 1000
+    return milliseconds(pod, condition) / 1000
 
 
 def assert_takes(seconds: float, wanted: float) -> None:
@@ -280,15 +285,17 @@ def test_evicted_pod_saves_batches_trained_before_the_eviction(pods: Pods) -> No
 
 
 def test_evicted_gang_member_saves_fraction_and_resumes_from_it(pods: Pods) -> None:
-    asked = {annotations.BATCH_SECONDS: "8", annotations.CHECKPOINT_BATCHES: "0.125"}
+    # The run lasts 1024 s, and a checkpoint is written every two seconds.
+    asked = {annotations.BATCH_SECONDS: "1024", annotations.CHECKPOINT_BATCHES: "0.001953125"}
     env = {"TRANCHE_CHUNKS": "3", "TRANCHE_EPOCHS": "1", "TRANCHE_BATCHES": "1"}
     pods.create("member", asked, {**env, "TRANCHE_RESUME": "3:0.25"}, finalizers=(FINALIZER,))
     running = pods.until_phase("member", "Running")
-    eventually(lambda: time.time() > moment(running, "started") + 2.4, "a quarter of the run is trained")
+    eventually(lambda: time.time() > moment(running, "started") + 2.4, "a checkpoint is written")
     pods.evict("member")
     pod = pods.until_phase("member", "Failed")
-    trained = (moment(pod, "stopping") - moment(running, "started")) / 8
-    assert json.loads(terminated(pod)["message"]) == {"3": 0.25 + trained // 0.125 * 0.125}
+    saved = (milliseconds(pod, "stopping") - milliseconds(running, "started")) // 2000
+    assert saved
+    assert json.loads(terminated(pod)["message"]) == {"3": 0.25 + saved / 512}
     pods.release("member")
 
     asked = {annotations.BATCH_SECONDS: "800"}
