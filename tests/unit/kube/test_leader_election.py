@@ -157,6 +157,8 @@ def test_candidate_survives_server_errors_but_not_long_refusals(tmp_path: Path) 
             with pytest.raises(ApiError, match="400"):
                 await Candidate(client).take()
 
+    run(tmp_path, scenario)
+
 
 def test_candidate_retries_if_starting_server_forbids_lease(tmp_path: Path) -> None:
     async def scenario(api: FakeApi, config: str) -> None:
