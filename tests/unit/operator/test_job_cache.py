@@ -1,9 +1,9 @@
 """The cache of TrainingJobs, and when a reconcile reads the job from the API server all the same."""
 
 import asyncio
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from support.operator_objects import observed, plan, pod, training_job, window
 from tranche.kube.client.client import ApiError
 from tranche_operator.controller import Controller
+from tranche_operator.execute import reader
 from tranche_operator.execute.reader import Reader
 from tranche_operator.execute.reconciler_cache import ReconcilerCache
 from tranche_operator.reconcile.actions import Action, CreatePod, WriteStatus
@@ -98,11 +99,14 @@ class Gets:
 
 
 @pytest.mark.parametrize(("age", "pods", "reads"), [(0.0, (), 0), (9.0, (), 1), (0.0, (pod(0, 1, phase="Failed"),), 1)])
-def test_job_with_missing_pods_is_read_unless_they_are_the_first(age: float, pods: Any, reads: int) -> None:
+def test_job_with_missing_pods_is_read_unless_they_are_the_first(
+    age: float, pods: Any, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: 100.0))
     server, cache = Gets(9), ReconcilerCache()
     cache.jobs.note("lab/cats", server.job | {"status": {"plan": plan(window(0, 2), revision=8)}})
-    cache.jobs.note_watch_event(time.monotonic() - age)
-    cache.pods.sync([("lab/cats", one) for one in pods], time.monotonic())
+    cache.jobs.note_watch_event(100.0 - age)
+    cache.pods.sync([("lab/cats", one) for one in pods], 100.0)
     seen = asyncio.run(Reader(server, cache, lambda: NOW).observe("lab/cats", fresh=False))  # type: ignore[arg-type]
     assert server.reads == reads
     assert seen.may_create

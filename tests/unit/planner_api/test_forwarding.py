@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche.auth.review_cache import REFUSALS_BURST, BusyError, TooManyRefusalsError
 from tranche.kube.client.errors import ApiError
 from tranche.model import (
@@ -98,7 +99,8 @@ async def served(api: Api, replica: Replica) -> AsyncIterator[None]:
         lambda key: (yield from _windows(key)),
         lambda body: (yield from _what_if(body)),
     )
-    app = create_planner_app(PlannerReceiver(replica, replica), views, PeerGate(api, ACCOUNT), list)
+    gate = PeerGate(api, ACCOUNT, lambda: 0.0)  # while real time passes, more invalid tokens would be reviewed
+    app = create_planner_app(PlannerReceiver(replica, replica), views, gate, list)
     ports: asyncio.Queue[int] = asyncio.Queue()
     task = asyncio.create_task(serve(app, "127.0.0.1", 0, listening=ports.put_nowait))
     replica.url = f"http://127.0.0.1:{await ports.get()}"
@@ -138,7 +140,7 @@ def run(scene: Callable[[Pair], Awaitable[None]], token: str = "projected") -> N
             pair = Pair(api, [first, second], client)
             api.lead(first)
             sending = asyncio.create_task(client.run())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await scene(pair)
             sending.cancel()
             await asyncio.wait([sending])
