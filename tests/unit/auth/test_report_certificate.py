@@ -2,8 +2,8 @@
 
 import asyncio
 import base64
-import socket
 import ssl
+from asyncio import constants
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from tranche.runtime import server_tls
 from tranche.runtime.connection_guard import ConnectionLimits
 from tranche.runtime.http_server import serve
 from tranche.runtime.server_tls import ServerTls
+from tranche_testcluster import free_port
 from tranche_worker.api_request import post
 from tranche_worker.assignment import Assignment
 
@@ -189,6 +190,12 @@ def test_replica_that_writes_later_uses_the_first_certificate(tmp_path: Path) ->
 # ---- server and worker
 
 
+@pytest.fixture(autouse=True)
+def handshakes_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give other tests of this process the time limit of TLS handshakes back: a server sets that of the process."""
+    monkeypatch.setitem(vars(constants), "SSL_HANDSHAKE_TIMEOUT", constants.SSL_HANDSHAKE_TIMEOUT)
+
+
 def write(directory: Path, data: Data) -> ServerTls:
     for name, content in data.items():
         (directory / name).write_bytes(content)
@@ -287,8 +294,7 @@ def test_server_does_not_listen_before_its_certificate(tmp_path: Path) -> None:
     tls = write(tmp_path, {"tls.crt": b"", "tls.key": b""})
 
     async def scene() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         task = asyncio.create_task(serve(FastAPI(), "127.0.0.1", port, tls=tls))
         await asyncio.sleep(0)
         with pytest.raises(ConnectionRefusedError):
