@@ -200,7 +200,7 @@ def test_stopping_kills_the_processes_of_the_pool_and_no_other() -> None:
     executor.shutdown(wait=True)
     assert sleeping.done()
     assert not any(child.is_alive() for child in ours)
-    assert set(multiprocessing.active_children()) == before
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_jobs_that_never_ran_are_counted_and_listed_with_reasons() -> None:
