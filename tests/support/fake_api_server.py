@@ -8,6 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from support.waiting import WAIT_SECONDS
+
 PATH = "/api/v1/pods"
 
 
@@ -178,7 +180,7 @@ def run(folder: Path, scenario: Scenario) -> None:
         config = folder / "kubeconfig"
         config.write_text(json.dumps(kubeconfig(f"http://127.0.0.1:{api.port}")))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await scenario(api, str(config))
         finally:
             await runner.cleanup()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.virtual_time_loop import JumpingLoop, run
+from support.waiting import WAIT_SECONDS
 from tranche.kube.api.names import REJECTION_MANAGER
 from tranche.kube.client.client import ApiError
 from tranche.kube.client.leader_election import LeadershipLostError
@@ -22,7 +23,7 @@ def test_who_waits_too_long_to_lead_again_gives_up(monkeypatch: pytest.MonkeyPat
     async def scenario() -> None:
         writer = StatusWriter(None, lambda _: None)  # type: ignore[arg-type]
         writer.put("/a", dict)
-        await asyncio.wait_for(writer.run(lambda: False), 5.0)
+        await asyncio.wait_for(writer.run(lambda: False), WAIT_SECONDS)
 
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(scenario())

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.fake_api_server import FakeApi, run
+from support.waiting import WAIT_SECONDS
 from tranche.kube.client.client import ApiClient
 from tranche_operator import api_paths, main
 from tranche_operator.election import Election
@@ -48,7 +49,7 @@ def test_hanging_writes_of_a_namespace_do_not_delay_others(tmp_path: Path) -> No
         async with FairClient.connect(config) as client:
             with hanging(client, "POST", NAMESPACE_JOBS * BATCH):
                 await held(api, PARALLEL_WRITES // 2)
-                async with asyncio.timeout(5.0):
+                async with asyncio.timeout(WAIT_SECONDS):
                     await client.request("GET", api_paths.job("lab", "cats"))
                     await client.request("POST", api_paths.pods("lab"))
                     await client.request("PATCH", f"{api_paths.job('slow', 'cats')}/status")
@@ -83,7 +84,7 @@ def test_lease_is_renewed_while_all_connections_hang(tmp_path: Path, monkeypatch
         monkeypatch.setattr(FairClient, "connections", 4)
         monkeypatch.setattr(main, "Operator", BusyOperator)
         monkeypatch.setattr(main, "Election", partial(Election, sleep=lambda _: asyncio.sleep(0)))
-        async with asyncio.timeout(15.0):
+        async with asyncio.timeout(WAIT_SECONDS):
             await main.run(config, None, Settings(), "tranche-system")
 
     run(tmp_path, scenario)
@@ -132,7 +133,7 @@ def test_places_are_shared_and_none_is_lost(groups: list[str], random: Any) -> N
             await asyncio.sleep(0)
         await asyncio.gather(*tasks, return_exceptions=True)
         assert not inside
-        async with AsyncExitStack() as stack, asyncio.timeout(1.0):
+        async with AsyncExitStack() as stack, asyncio.timeout(WAIT_SECONDS):
             for number in range(places):
                 await stack.enter_async_context(share.place(str(number)))
 

@@ -5,6 +5,7 @@ import urllib.request
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche_operator.health_server import serve_health
 from tranche_operator.metrics import OperatorMetrics
 from tranche_testcluster import free_port
@@ -58,6 +59,6 @@ def test_pods_with_names_of_users_share_one_series() -> None:
 
 
 def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as reply:
+    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as reply:
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return str(reply.read().decode())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche.kube.client.client import ApiClient
 from tranche.runtime import gc_tuning
 from tranche_operator.app import Operator
@@ -74,7 +75,7 @@ def test_operator_lets_python_make_no_full_collections(tmp_path: Path) -> None:
     config.write_text(json.dumps({**parts, "users": [{"name": "u", "user": {}}], "current-context": "c"}))
 
     async def serve() -> None:
-        async with ApiClient.connect(str(config)) as client, asyncio.timeout(30.0):
+        async with ApiClient.connect(str(config)) as client, asyncio.timeout(WAIT_SECONDS):
             serving = asyncio.create_task(Operator(client, Settings(), str(config)).serve())
             while gc.get_threshold()[2] != gc_tuning.NEVER:
                 await asyncio.sleep(0)

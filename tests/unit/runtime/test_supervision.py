@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.waiting import WAIT_SECONDS
 from tranche.runtime.supervision import run_until_first_exit
 
 
@@ -28,13 +29,13 @@ def test_task_that_returns_stops_the_others_and_is_named(
     ends: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=ends(), writer=_rest()), 5.0))
+        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=ends(), writer=_rest()), WAIT_SECONDS))
     assert [str(error) for error in raised.value.exceptions] == ["a task that should not end has ended: lease"]
 
 
 def test_task_error_stops_the_others_and_is_raised_alone() -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=_fails(), writer=_rest()), 5.0))
+        asyncio.run(asyncio.wait_for(run_until_first_exit(lease=_fails(), writer=_rest()), WAIT_SECONDS))
     assert [repr(error) for error in raised.value.exceptions] == ["ValueError('broken')"]
 
 

@@ -18,7 +18,7 @@ from numpy_ps.server import COUNTS, ROUND
 from numpy_ps.states import Push, State
 from numpy_ps.worker import Connection
 from support.doc_pages import ROOT
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche_testcluster import free_port
 from tranche_worker import EXIT_UNFINISHED, Session, assignment
 
@@ -126,7 +126,7 @@ def test_server_that_cannot_save_ends_and_has_failed(tmp_path: Path, monkeypatch
             connection.push(Push(0, 0, np.zeros(Network().size)), "")
         connection.close()
         try:
-            _, written = process.communicate(timeout=60)
+            _, written = process.communicate(timeout=WAIT_SECONDS)
         finally:
             process.kill()
     assert process.returncode == EXIT_UNFINISHED
