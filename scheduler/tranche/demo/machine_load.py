@@ -85,6 +85,8 @@ def _processes(proc: Path) -> Iterator[tuple[int, list[str]]]:
     for entry in proc.iterdir():
         if entry.name.isdigit():
             try:
-                yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
+                # The kernel cuts names after 15 bytes, also within a character.
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+                yield int(entry.name), stat.rpartition(")")[2].split()
             except OSError:  # it has ended meanwhile
                 continue

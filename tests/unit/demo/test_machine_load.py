@@ -26,6 +26,15 @@ def test_load_is_divided_between_demo_and_other_programs(tmp_path: Path) -> None
     assert after.load_since(before) == MachineLoad(own=100 / 1000, other=250 / 1000)
 
 
+def test_name_that_is_cut_within_a_character_is_read(tmp_path: Path) -> None:
+    before = reading(tmp_path, "100 0 100 800 0 0 0 0 0 0", {10: 10})
+    cut = "обучение".encode()[:15]
+    (tmp_path / "13").mkdir()
+    (tmp_path / "13/stat").write_bytes(b"13 (" + cut + b") S 10 1 1 0 -1 4194304 9 0 0 0 40 1 2 3 20 0 1 0 5")
+    after = reading(tmp_path, "150 0 150 900 0 0 0 0 0 0", {10: 10})
+    assert after.own - before.own == 46
+
+
 @pytest.mark.parametrize(("own", "other", "high"), [(0.5, 0.05, False), (0.5, 0.1, True), (0.88, 0.03, True)])
 def test_load_is_high_if_other_programs_or_all_use_much(own: float, other: float, high: bool) -> None:
     assert MachineLoad(own, other).is_high is high
