@@ -50,7 +50,7 @@ def test_confirmation_that_is_not_used_at_once_is_void() -> None:
 def test_answer_that_is_no_readable_pod_ends_no_checks(answer: bytes) -> None:
     async def scenario() -> None:
         answered = asyncio.Event()
-        checker = PodChecker(Answers(answer), answered.set)  # type: ignore[arg-type]
+        checker = PodChecker(Answers(answer), answered.set, lambda: 0.0)  # type: ignore[arg-type]
         running = asyncio.create_task(checker.run())
         for _ in range(2):  # the second time, the pod is gone
             assert not checker.confirmed_absent("default", "a-worker-0-1", "uid-a")
