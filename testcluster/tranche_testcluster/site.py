@@ -23,6 +23,7 @@ _NUDGED = "kwok.tranche.dev/nudged"
 _MERGE = "application/merge-patch+json"
 _PARALLEL = 8
 _PODS = "/api/v1/namespaces/kube-system/pods"
+_ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/default"
 _PROBE = "tranche-testcluster-probe"
 _PROBE_SECONDS = 20.0
 _CONTROL_SECONDS = 3.0  # after a later pod has been started; kwok needs a hundredth of it on an idle machine
@@ -109,8 +110,13 @@ def respects_leases(client: Client, silenced: str) -> bool:
     it has seen both.
 
     Raises:
-        ClusterError: kwok starts neither.
+        ClusterError: kwok starts neither, or kube-controller-manager creates no account for them.
     """
+    deadline = time.monotonic() + _PROBE_SECONDS
+    while client.request("GET", _ACCOUNT)[0] == 404:  # a cluster is ready with the account of another namespace
+        if time.monotonic() > deadline:
+            raise ClusterError(f"there is no {_ACCOUNT}")
+        time.sleep(0.05)
     probe, control = f"{_PODS}/{_PROBE}", f"{_PODS}/{_PROBE}-control"
     managed = [lease["metadata"]["name"] for lease in _leases(client) if lease["spec"]["holderIdentity"] != _SILENCED]
     pods = [(probe, silenced), *((control, node) for node in managed[:1])]
