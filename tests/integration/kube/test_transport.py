@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -174,23 +174,60 @@ async def forgotten(client: ApiClient) -> None:
     task.cancel()
 
 
+class Turns:
+    """Virtual seconds, which pass only while all tasks sleep, however long the API server takes to answer."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._asleep: dict[asyncio.Future[None], float] = {}
+        """Time at which each sleep ends."""
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self._asleep[woken] = self.now + seconds
+        try:
+            await woken
+        finally:
+            self._asleep.pop(woken, None)
+
+    async def advance(self, seconds: float, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Let seconds pass for these tasks, the only ones that sleep; some may have ended."""
+        end = self.now + seconds
+        while True:
+            await until(lambda: len(self._asleep) == sum(not task.done() for task in tasks))
+            self.now = min([end, *self._asleep.values()])
+            if self.now == end:
+                return
+            for woken in [one for one, at in self._asleep.items() if at <= self.now]:
+                del self._asleep[woken]
+                woken.set_result(None)
+
+
 def test_one_candidate_leads_and_each_new_leader_has_higher_term(own: Cluster) -> None:
-    settings = LeaseSettings("terms", duration_seconds=4, renewal_seconds=0.5, retry_seconds=0.1)
+    seconds = 4 * int(WAIT_SECONDS)  # a request may take half of it, in real time
+    settings = LeaseSettings("terms", seconds, seconds, renewal_seconds=seconds / 8, retry_seconds=seconds / 40)
+    turns = Turns()
 
     async def scene(client: ApiClient) -> None:
-        candidates = [Leadership(client, "default", f"pod-{i}", settings) for i in range(4)]
+        names = [f"pod-{i}" for i in range(4)]
+        candidates = [Leadership(client, "default", i, settings, clock=turns, sleep=turns.sleep) for i in names]
         waiting = {asyncio.create_task(one.take(lambda: 0)): one for one in candidates}
         for term in range(1, len(candidates) + 1):
-            taken, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            leader = waiting.pop(winner := taken.pop())
-            assert not taken
+            while not (taken := [task for task in waiting if task.done()]):
+                await turns.advance(settings.retry_seconds, waiting)
+            (winner,) = taken
+            leader = waiting.pop(winner)
             assert winner.result() == term
             assert [one.held for one in candidates] == [one is leader for one in candidates]
             keeping = asyncio.create_task(leader.keep())
-            await asyncio.sleep(settings.duration_seconds + 0.5)
+            await turns.advance(2.5 * settings.duration_seconds, [keeping, *waiting])
             assert leader.held, "it renews"
             assert not any(task.done() for task in waiting)
             keeping.cancel()
+            await asyncio.wait([keeping])
             if term % 2:  # the others fall silent, as if killed
                 await leader.release()
         path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/terms"
