@@ -11,6 +11,8 @@ import pytest
 from support.full_stack import System, full_stack
 
 BATCHES = 50
+LONG = 6000.0
+"""Seconds of the chunk: between two looks at the job, its estimated progress grows by less than a batch."""
 SERVER = {"containers": [{"name": "ps", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}
 
 
@@ -23,7 +25,7 @@ def system() -> Iterator[System]:
 @pytest.fixture
 def cats(system: System) -> Iterator[System]:
     """With a job of one long chunk and a parameter server, both running."""
-    system.submit("cats", seconds=600.0, parameterServers={"template": {"spec": SERVER}})
+    system.submit("cats", seconds=LONG, parameterServers={"template": {"spec": SERVER}})
     system.until("server and worker run", lambda: len(running(system)) == 2)
     yield system
     system.delete("cats")
