@@ -14,7 +14,7 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = f"{API}/namespaces/default/trainingjobs"
 STAGING_SECONDS = 4.0
 LONG = 600.0
-"""Seconds of a copy that the test ends itself, after what has to happen meanwhile."""
+"""Seconds of a chunk, or of a copy, that the test ends itself, after what has to happen meanwhile."""
 CHUNKS = 5
 
 
@@ -31,7 +31,6 @@ def submit(
     name: str,
     *,
     exit_code: int = 0,
-    chunk_seconds: float = 8.0,
     staging_seconds: float = STAGING_SECONDS,
     **spec: Any,
 ) -> None:
@@ -43,7 +42,7 @@ def submit(
     container = {"name": "copy", "image": "copier:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
     template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
     data = {"chunks": CHUNKS, "batchesPerChunk": 50, "chunkSize": "1Mi", "site": "edge-a"}
-    system.submit(name, chunks=CHUNKS, seconds=chunk_seconds, data={**data, "staging": {"template": template}}, **spec)
+    system.submit(name, chunks=CHUNKS, seconds=LONG, data={**data, "staging": {"template": template}}, **spec)
 
 
 def staging_pods(system: System, name: str) -> list[dict[str, Any]]:
@@ -134,7 +133,7 @@ def test_a_parameter_server_starts_near_the_data(system: System) -> None:
 
 def test_staging_survives_killed_scheduler_and_operator(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "killed", chunk_seconds=LONG, staging_seconds=LONG)
+        submit(system, "killed", staging_seconds=LONG)
         pod = until_staging(system, "killed")
         for process in ("scheduler", "operator"):
             system.stack.kill(process)
@@ -150,7 +149,7 @@ def test_staging_survives_killed_scheduler_and_operator(system: System) -> None:
 
 def test_staging_finished_without_scheduler_counts_after_restart(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "unseen", chunk_seconds=LONG, staging_seconds=LONG)
+        submit(system, "unseen", staging_seconds=LONG)
         pod = until_staging(system, "unseen")
         system.stack.kill("scheduler")
         system.end_worker(pod)
@@ -164,10 +163,16 @@ def test_staging_finished_without_scheduler_counts_after_restart(system: System)
     system.delete("unseen")
 
 
+def has_failed_staging(job: dict[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any((one["type"], one["status"]) == ("StagingFailed", "True") for one in conditions)
+
+
 def test_job_with_failed_staging_trains_at_its_data_site(system: System) -> None:
     with History(str(system.cluster.kubeconfig), PODS, JOBS) as history:
-        submit(system, "failing", exit_code=3, chunk_seconds=4.0, runPolicy={"backoffLimit": 0})
-        status = system.until_phase("failing", "Succeeded")
+        submit(system, "failing", exit_code=3, runPolicy={"backoffLimit": 0})
+        system.until("its staging pod has failed", lambda: has_failed_staging(system.job("failing")))
+        status = system.complete("failing")
     plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]
     conditions = [one for job in plans for one in job.get("status", {}).get("conditions", ())]
     pause = "no more are created for an hour or longer, so chunks train where their data is"
@@ -190,8 +195,9 @@ def learnt_factor(system: System) -> float | None:
 
 
 def test_restarted_scheduler_keeps_learnt_transfer_factor(system: System) -> None:
-    submit(system, "teacher", chunk_seconds=2.0)
-    system.until_phase("teacher", "Succeeded")
+    submit(system, "teacher")
+    system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("teacher")))
+    system.complete("teacher")
     system.delete("teacher")  # only the Lease has a record of it now
     deleted = datetime.now(UTC)
     system.until("a renewal after that", lambda: datetime.fromisoformat(system.lease()["spec"]["renewTime"]) > deleted)
