@@ -10,16 +10,17 @@ import pytest
 from support.full_stack import API, System
 from support.object_history import History
 from support.stopped_process import stopped
-from support.waiting import stays
+from support.waiting import WAIT_SECONDS, stays
 from tranche.demo.local_stack import KUBE_SCHEDULER
 
 logger = logging.getLogger(__name__)
 JOBS = f"{API}/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 SAVING_SECONDS = 3.0
-GRACE_SECONDS = 30
-TURNAROUND_SECONDS = 25.0  # less than the rest of the grace period
+TURNAROUND_SECONDS = WAIT_SECONDS
 """From the victim's end to the other worker's start, on a machine that runs other tests; alone less than a second."""
+GRACE_SECONDS = 2 * int(TURNAROUND_SECONDS)
+"""Grace period of the victim; its rest is longer than that time."""
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VICTIMS = ("victim-0", "victim-1")
 SILENCE_SECONDS = 40.0
