@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from support.full_stack import API, VALIDATED, System, declare_site
 from support.installed_cluster import installed_cluster
 from tranche.demo.cluster_snapshot import observe
+from tranche.demo.delay_measurement import measure_delays
 from tranche.demo.deviation import compare
+from tranche.demo.job_timeline import JobTimeline
 from tranche.demo.local_stack import Stack
 from tranche.demo.submission import journal_of, outcome_of
 from tranche.demo.summary import simulate_outcome
@@ -19,7 +23,9 @@ from tranche_testcluster import Scaling
 
 ZONE = "topology.kubernetes.io/zone"
 START_SECONDS = 2.0
-CHUNK_SECONDS = 10.0
+SAVE_SECONDS = 0.3
+CHUNK_SECONDS = 30.0
+"""Longer than a machine under load pauses, so that the edge has no time for a chunk of a node that starts late."""
 LONG = 600.0
 """Seconds of a chunk that the test ends itself, so that all train however slow the machine is."""
 SITES = ("edge", "cloud")
@@ -138,18 +144,28 @@ def test_waiting_pods_follow_a_changed_selector(system: System) -> None:
     system.delete("follows")
 
 
+def unevenness(job: JobTimeline) -> float:
+    """Return by how much the last start in the cloud and the last end exceed the means, which a simulation takes."""
+    cloud = [one.started - one.opened for one in job.workers.values() if one.started and one.node == "cloud"]
+    ends = [one.ended - one.started for one in job.workers.values() if one.ended and one.started]
+    return max(cloud) - mean(cloud) + max(ends) - mean(ends)
+
+
 def test_a_burst_takes_about_as_long_as_its_simulation(system: System) -> None:
     submitted = time.time()
     system.submit("beside", chunks=4, seconds=CHUNK_SECONDS, data=data(4))
     system.until_phase("beside", "Succeeded")
     snapshot = observe(system.cluster, "default")
-    outcome = outcome_of(system.cluster, snapshot, {"beside": submitted}, 0.3, [SCALING])
+    outcome = outcome_of(system.cluster, snapshot, {"beside": submitted}, SAVE_SECONDS, [SCALING])
+    own = {key: outcome.timelines[key] for key in outcome.completed}  # nodes of other tests may have started late
+    trains = dict.fromkeys(own, CHUNK_SECONDS)
+    outcome = replace(outcome, timelines=own, delays=measure_delays(own, SAVE_SECONDS, outcome.kinds, trains))
     assert outcome.delays.node_seconds >= START_SECONDS
     _, simulated = simulate_outcome(outcome, system.stack.policy, 0)
     (deviation,) = compare(outcome.timelines, simulated, outcome.completed, outcome.report_seconds)
     assert deviation.chunks == 4
     assert deviation.moved_chunks == 0, "as many chunks in the cloud as in the simulation"
-    assert deviation.relative < 0.25
+    assert abs(deviation.seconds) < 0.25 * deviation.measured.total + unevenness(*own.values())
     system.delete("beside")
 
 
