@@ -13,6 +13,7 @@ policy), the number of evictions for it has a bound.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from chaos.checks.ledger import own_status, plan_entries, time_of_write
@@ -21,8 +22,8 @@ from tranche.planner.job_actions import NO_ROOM, NOT_TAKEN
 from tranche_testcluster import Change
 
 _JOBS, _PODS = "tranche.dev/trainingjobs", "pods"
-LATE_REVISIONS = 300
-"""Number of revisions after which the planner must know of a deletion: more than 10 s, the longest network fault."""
+LATE_SECONDS = 30.0
+"""Time after which the planner must know of a deletion: longer than a network fault, and than a take-over."""
 START_SECONDS = 60.0
 """Time in which a preemptor may be deleted before its pods start: longer than a grace period and the longest fault
 that delays a start."""
@@ -80,10 +81,10 @@ class _Start:
     whole: bool = False
     """Whether pods of all attempts in the plan have run."""
 
-    def is_for(self, eviction: _Eviction) -> bool:
+    def is_for(self, eviction: _Eviction, times: Mapping[int, float]) -> bool:
         """Return whether the job has started for an eviction, possibly before the victim's plan could be written."""
         at = eviction.revision
-        early = self.planned <= self.revision and at - self.planned <= LATE_REVISIONS
+        early = self.planned <= self.revision and times[at] - times.get(self.planned, -inf) <= LATE_SECONDS
         return self.revision >= at or (early and self.whole and eviction.former < self.plan)
 
 
@@ -138,7 +139,7 @@ def check_evictions(history: Sequence[Change], bounds: Sequence[Bound] = ()) -> 
     started, needless, times = _starts(history), _needless(history), _times(history)
     for one in evictions(history):
         bounded = any(bound.covers(one.revision) and bound.key == one.job for bound in bounds)
-        if not (started.get(one.job, _Start()).is_for(one) or bounded or _is_excused(one, needless, times)):
+        if not (started.get(one.job, _Start()).is_for(one, times) or bounded or _is_excused(one, needless, times)):
             what = f"attempt {one.attempt} of {one.victim} is evicted for {one.job}, which never started"
             yield f"revision {one.revision}: {what}"
 
@@ -149,7 +150,7 @@ def _is_excused(
     """Return whether the preemptor needed no pod shortly before the eviction, or soon after it."""
     revision = eviction.revision
     for at, excuses_earlier in needless.get(eviction.job, ()):
-        if at <= revision <= at + LATE_REVISIONS:
+        if at <= revision and times[revision] - times[at] <= LATE_SECONDS:
             return True
         if excuses_earlier and revision < at and times[at] - times[revision] <= START_SECONDS:
             return True
