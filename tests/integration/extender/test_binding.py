@@ -18,6 +18,7 @@ from tranche_operator.settings import Settings
 from tranche_testcluster import Cluster
 
 GPU = "nvidia.com/gpu"
+OLD_LABEL = "beta.kubernetes.io/os"
 PATIENCE_SECONDS = 10.0
 """kube-scheduler tries a pod that is not held back again after 1, 3 and 7 seconds."""
 Until = Callable[[Callable[[], Any]], Any]
@@ -140,7 +141,11 @@ class Lab:
         assert self.cluster.request("DELETE", f"{self._pods}/{name}")[0] == 200
 
     def quiet(self, *nodes: str) -> None:
-        """Wait until the nodes have not changed for two seconds: every change of one makes kube-scheduler try again."""
+        """Wait until the nodes are complete and have not changed for two seconds.
+
+        Every change of a node makes kube-scheduler try again, and kube-controller-manager changes each new one twice.
+        """
+        self.until(lambda: all(map(self._is_complete, nodes)))
         known, since = "", time.monotonic()
         while time.monotonic() - since < 2:
             answers = [self.cluster.request("GET", f"/api/v1/nodes/{node}")[1] for node in nodes]
@@ -148,6 +153,11 @@ class Lab:
             if seen != known:
                 known, since = seen, time.monotonic()
             time.sleep(0.1)
+
+    def _is_complete(self, node: str) -> bool:
+        """Return whether a node has the annotation and the labels that kube-controller-manager adds."""
+        metadata = self.cluster.request("GET", f"/api/v1/nodes/{node}")[1]["metadata"]
+        return "node.alpha.kubernetes.io/ttl" in metadata.get("annotations", {}) and OLD_LABEL in metadata["labels"]
 
     def alone(self) -> None:
         """Wait until no other pods are left: kube-scheduler tries rejected pods again at every event of any pod."""
