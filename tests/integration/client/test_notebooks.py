@@ -4,6 +4,7 @@ import asyncio
 import doctest
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,20 +61,29 @@ def test_waiting_ends_in_time_and_with_the_deletion_of_the_job(system: System, c
     system.submit("endless", seconds=300.0)
     with pytest.raises(WaitedTooLong, match=r"has not ended after 0\.5 s; it continues"):
         client.wait("endless", timeout=0.5)
-    threading.Timer(1.0, system.delete, ("endless",)).start()
+    deleting = threading.Timer(1.0, system.delete, ("endless",))
+    deleting.start()
     with pytest.raises(NoSuchJob):
         client.wait("endless", timeout=WAIT_SECONDS)
+    deleting.join()
     system.until("gone", lambda: not system.job("endless"))
 
 
 def test_waiting_outlives_a_broken_connection(system: System) -> None:
-    system.submit("resumed", chunks=1, seconds=10.0)
-    with system.cluster.proxy() as proxy:
+    system.submit("resumed", chunks=1, seconds=600.0)
+    with system.cluster.proxy() as proxy, ThreadPoolExecutor() as pool:
+
+        def disturb() -> None:
+            """Cut the watch of the client, which may not be there yet, before the job ends."""
+            system.until("a watch is cut", proxy.cut)
+            system.end_workers("resumed")
+
         kubeconfig = system.cluster.service_account_kubeconfig("tranche-system", "tranche-operator", url=proxy.url)
         with Client("default", kubeconfig=str(kubeconfig)) as client:
             system.until_phase("resumed", "Running")
-            threading.Timer(0.5, proxy.cut).start()
+            disturbing = pool.submit(disturb)
             assert client.wait("resumed", timeout=WAIT_SECONDS).phase == "Succeeded"
+            disturbing.result()
     system.delete("resumed")
 
 
