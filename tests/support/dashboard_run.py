@@ -17,7 +17,7 @@ from support.installed_cluster import installed_cluster
 from support.object_history import History
 from support.prometheus_server import Labels, Prometheus
 from support.stopped_process import stopped
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.demo.local_stack import KUBE_SCHEDULER, Stack
 from tranche.demo.submission import journal_of
 from tranche.live.journal_file import read_journal
@@ -103,7 +103,7 @@ def scrape(*ports: int) -> Scraped:
     """Return the metrics of the processes on these ports; values of equal series are added."""
     found: Scraped = {}
     for port in ports:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_SECONDS) as reply:
             text = reply.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -162,7 +162,7 @@ def _over(system: System) -> int:
 def _refused(url: str) -> None:
     """Send a request that the extender rejects."""
     with contextlib.suppress(urllib.error.HTTPError):
-        urllib.request.urlopen(urllib.request.Request(f"{url}/filter", b"nonsense"), timeout=5)
+        urllib.request.urlopen(urllib.request.Request(f"{url}/filter", b"nonsense"), timeout=WAIT_SECONDS)
 
 
 def _memory(parents: Mapping[str, int]) -> dict[str, int]:

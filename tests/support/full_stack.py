@@ -241,7 +241,7 @@ class System(Jobs):
         self.stack.start_scheduler("standby", free_port())
         self.stack.processes["scheduler"].kill()
         self.until("another leader", lambda: self.term() > killed)
-        self.stack.processes.pop("scheduler").wait(10)
+        self.stack.processes.pop("scheduler").wait(WAIT_SECONDS)
         self.stack.start_scheduler()
         return killed
 

@@ -12,7 +12,7 @@ from support.doc_pages import ROOT
 from support.doc_shell import Shell
 from support.installed_release import Release
 from support.typed_commands import PILOT, SIMULATIONS, commands, typed_by
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche_testcluster import Cluster, free_port
 
 pytestmark = pytest.mark.walkthrough
@@ -40,7 +40,7 @@ def shadow(shell: Shell) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(WAIT_SECONDS)
 
 
 def answers(port: int) -> bool:

@@ -18,7 +18,7 @@ from support.access_reviews import await_permission
 from support.audit_log import Asked, Audit, Right, granted
 from support.full_stack import API
 from support.installed_release import Installed, Release
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from support.yaml_text import load_all_yaml
 from tranche_testcluster import Cluster
 
@@ -110,7 +110,7 @@ def report(system: Installed, job: str) -> None:
     def is_taken() -> bool:
         """The status is 503 while the API's own watch has not shown the pod."""
         try:
-            with urllib.request.urlopen(asked, timeout=10, context=system.release.report_context()) as reply:
+            with urllib.request.urlopen(asked, timeout=WAIT_SECONDS, context=system.release.report_context()) as reply:
                 return bool(reply.status == 204)
         except urllib.error.HTTPError as error:
             with error:
