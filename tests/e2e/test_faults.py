@@ -106,7 +106,7 @@ def test_drained_node_moves_its_worker_without_a_failure(installed: Installed) -
     [pod] = installed.pods("moved")
     node = pod["spec"]["nodeName"]
     installed.until("ten batches", lambda: len(installed.logs(pod["metadata"]["name"]).split()) >= 20)
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=100s")
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=180s")
     try:
         installed.cluster.kubectl("drain", node, *options)
         progress = installed.until_phase("moved", "Succeeded", SECONDS)["progress"]
@@ -137,7 +137,7 @@ def test_kubelet_killed_during_a_start_is_no_failure(installed: Installed) -> No
     for number in range(5):
         name = f"starting-{number}"
         installed.submit_program(name, trains(1.0, 50), pod=on_node(node))
-        installed.until("a container starts", lambda name=name: is_created(installed, name), SECONDS)  # type: ignore[misc]
+        installed.until("a container starts", lambda name=name: has_begun(installed, name), SECONDS)  # type: ignore[misc]
         installed.lab.nodes[node].stop("kubelet", 9)
         installed.lab.nodes[node].start("kubelet")
         progress = installed.until_phase(name, "Succeeded", SECONDS)["progress"]
@@ -145,9 +145,9 @@ def test_kubelet_killed_during_a_start_is_no_failure(installed: Installed) -> No
         installed.delete(name)
 
 
-def is_created(installed: Installed, name: str) -> bool:
-    """Return whether the kubelet has created the sandbox of a pod, and creates its container next."""
-    return any(
+def has_begun(installed: Installed, name: str) -> bool:
+    """Return whether the kubelet has created the sandbox of a pod, and creates its container next, or even further."""
+    return installed.status(name).get("phase") == "Succeeded" or any(
         one["type"] == "PodReadyToStartContainers" and one["status"] == "True"
         for pod in installed.pods(name)
         for one in pod["status"].get("conditions", ())

@@ -19,6 +19,8 @@ from support.real_pods import (
 from support.waiting import eventually
 from tranche_testcluster.node import cluster_dns
 
+GRACE_SECONDS = 60
+"""Grace period of a program that saves: it ends when the program has saved, however slow the machine is."""
 SAVES = """
 import signal, sys, time
 def save(*_):
@@ -73,7 +75,7 @@ def test_nodes_have_addresses_and_pods_of_their_own(lab: Lab) -> None:
 
 def test_evicted_program_saves_and_exits_143(lab: Lab) -> None:
     saves(lab, "evicted")
-    pod = evict(lab.cluster, "evicted", grace_seconds=10)
+    pod = evict(lab.cluster, "evicted", GRACE_SECONDS)
     assert (end_of(pod)["exitCode"], end_of(pod)["message"]) == (143, '{"0": 7}')
     reasons = [one.get("reason") for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
     assert reasons == ["EvictionByEvictionAPI"]
@@ -145,7 +147,7 @@ def test_pod_survives_a_kubelet_that_is_killed(lab: Lab) -> None:
     saves(lab, "survivor")
     lab.nodes["real-0"].stop("kubelet", 9)
     lab.nodes["real-0"].start("kubelet")
-    pod = evict(lab.cluster, "survivor", grace_seconds=10)
+    pod = evict(lab.cluster, "survivor", GRACE_SECONDS)
     assert end_of(pod)["exitCode"] == 143
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
     eventually(lambda: lab.nodes["real-0"].allocatable(GPU) == 2, "the device plugin has registered again")

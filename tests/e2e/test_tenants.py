@@ -82,7 +82,7 @@ def test_tenant_follows_a_job_of_its_own_namespace(installed: Installed, tenant:
     assert "cats" in tenant.run("tranche", "queue")
     installed.until("a reason", lambda: "suspended" in tenant.run("tranche", "why", "cats"))
     tenant.run("patch", "trainingjob", "cats", "--type=merge", '--patch={"spec": {"suspend": false}}')
-    tenant.run("wait", "trainingjob/cats", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
+    tenant.run("wait", "trainingjob/cats", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=180s")
     assert "Succeeded" in tenant.run("tranche", "history", "cats")
     assert tenant.run("get", "trainingjob", "cats", "--output=jsonpath={.status.progress.chunks}") == "1/1"
     tenant.run("delete", "trainingjob", "cats")

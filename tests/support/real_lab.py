@@ -18,7 +18,7 @@ from numpy_ps.models import Network as Model
 from support import product_images
 from support.full_stack import Jobs, declare_site
 from support.product_images import ROOT
-from support.waiting import eventually
+from support.waiting import WAIT_SECONDS, eventually
 from tranche.demo.local_stack import await_kinds
 from tranche_testcluster import Cluster
 from tranche_testcluster.binaries import binary_cache
@@ -33,7 +33,6 @@ SITES = ("edge-a", "edge-b")
 """Sites with GPUs; tranche itself runs there too, and at `cloud`."""
 SETTINGS = ("scheduler.startLimits.configurationSeconds=5", "scheduler.estimateSeconds=1")
 """Settings of the chart: besides a short limit for pods that cannot start, and frequent plans, those of every user."""
-_INSTALL_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Helm:
     def install(self, *settings: str) -> None:
         """Install the chart, or upgrade it to these settings, and wait until all pods are ready."""
         chart = str(ROOT / "helm" / "tranche")
-        options = ["--install", "--create-namespace", "--wait", f"--timeout={_INSTALL_SECONDS}s"]
+        options = ["--install", "--create-namespace", "--wait", f"--timeout={WAIT_SECONDS:g}s"]
         values = [f"--set={value}" for value in ("image.pullPolicy=Never", *settings)]
         self("upgrade", "tranche", chart, *options, *values)
 
@@ -130,7 +129,7 @@ class Installed(Jobs):
     ) -> None:
         """Submit a job whose workers run a Python program with one GPU each; a chunk takes `seconds`."""
         main = {**worker_container(["python", "-c", program]), "resources": resources(gpus=1), **(container or {})}
-        whole = {"containers": [main], "terminationGracePeriodSeconds": 10, **(pod or {})}
+        whole = {"containers": [main], "terminationGracePeriodSeconds": 60, **(pod or {})}
         body = {
             "data": {"chunks": chunks, "batchesPerChunk": batches},
             "workers": {"maxReplicas": chunks, "template": {"spec": whole}},
@@ -263,11 +262,11 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
 
 
-def await_system(cluster: Cluster, pods: int = 4, seconds: float = 120) -> list[dict[str, Any]]:
+def await_system(cluster: Cluster, pods: int = 4) -> list[dict[str, Any]]:
     """Wait until this number of tranche's pods is ready, and no other exists; return them."""
 
     def ready() -> list[dict[str, Any]]:
         found = system_pods(cluster)
         return found if len(found) == pods and all(map(is_ready, found)) else []
 
-    return list(eventually(ready, f"{pods} pods of tranche are ready", seconds=seconds))
+    return list(eventually(ready, f"{pods} pods of tranche are ready"))
