@@ -1,7 +1,7 @@
 """Staging pods bring the data of chunks to another site; windows open there only when they have succeeded."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -195,7 +195,12 @@ def learnt_factor(system: System) -> float | None:
 
 
 def test_restarted_scheduler_keeps_learnt_transfer_factor(system: System) -> None:
-    submit(system, "teacher")
+    submit(system, "teacher", staging_seconds=LONG)
+    pod = until_staging(system, "teacher")
+    began = datetime.fromisoformat(pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"])
+    # Much less than the five seconds that the link promises: the Lease has no factor that is about 1.
+    system.until("the copy has taken a second", lambda: datetime.now(UTC) - began >= timedelta(seconds=1))
+    system.end_worker(pod)
     system.until("windows at edge-b", lambda: "edge-b" in sites_of_windows(system.job("teacher")))
     system.complete("teacher")
     system.delete("teacher")  # only the Lease has a record of it now
