@@ -4,18 +4,27 @@ from typing import Any
 
 import pytest
 
-from support.full_stack import API, System
+from support.full_stack import API, System, declare_site
 from support.priority_classes import add_priority_class
 from support.waiting import changes
 
 JOBS = f"{API}/namespaces/default/trainingjobs"
+SITES = f"{API}/sites"
 PODS = "/api/v1/namespaces/default/pods"
+GPU = "nvidia.com/gpu"
 
 
-@pytest.mark.parametrize("takes", [{"nvidia.com/gpu": "1"}, {"cpu": "31500m"}, {"memory": "127.5Gi"}])
+@pytest.fixture(scope="module", autouse=True)
+def sites(system: System) -> None:
+    """Declare the sites: the status of one shows which pods the planner has seen."""
+    for name in ("edge-a", "edge-b"):
+        declare_site(system.cluster, name)
+
+
+@pytest.mark.parametrize("takes", [{GPU: "1"}, {"cpu": "31500m"}, {"memory": "127.5Gi"}])
 def test_foreign_pods_block_windows_until_they_are_deleted(system: System, takes: dict[str, str]) -> None:
     offered = system.cluster.request("GET", "/api/v1/nodes/edge-a-0")[1]["status"]["allocatable"]
-    takes = {name: most(offered[name]) if name != "nvidia.com/gpu" else amount for name, amount in takes.items()}
+    takes = {name: most(offered[name]) if name != GPU else amount for name, amount in takes.items()}
     container = {"name": "c", "image": "x", "resources": {"requests": takes, "limits": takes}}
     occupy(system, {"metadata": {"name": "guest"}, "spec": {"containers": [container], "nodeName": "edge-a-0"}})
     system.submit("host", chunks=2, seconds=600.0, zone="edge-a")
@@ -36,7 +45,7 @@ def test_a_foreign_pod_that_preempts_a_worker_is_named(system: System) -> None:
     system.submit("host", seconds=600.0, node="edge-a-0")
     try:
         system.until("a worker runs", lambda: system.status("host").get("phase") == "Running")
-        resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+        resources = {"requests": {GPU: "1"}, "limits": {GPU: "1"}}
         spec = {
             "schedulerName": "tranche",
             "priorityClassName": "foreign-service",
@@ -56,7 +65,7 @@ def test_a_foreign_pod_that_preempts_a_worker_is_named(system: System) -> None:
 
 
 def test_pods_with_labels_of_a_job_are_foreign(system: System) -> None:
-    resources = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    resources = {"requests": {GPU: "1"}, "limits": {GPU: "1"}}
     spec = {"containers": [{"name": "c", "image": "x", "resources": resources}], "nodeName": "edge-a-0"}
     values = {"job": "host", "role": "worker", "index": "0", "attempt": "1"}
     labels = {f"tranche.dev/{key}": value for key, value in values.items()}
@@ -95,10 +104,28 @@ def keeps_a_pod(plan: dict[str, Any]) -> bool:
 
 
 def occupy(system: System, guest: dict[str, Any]) -> None:
-    """Create the pod `guest` and wait until it runs: the planner's watches may show a job before an earlier pod."""
-    assert system.cluster.request("POST", PODS, guest)[0] == 201
-    running = lambda: system.cluster.request("GET", f"{PODS}/guest")[1]["status"]["phase"] == "Running"  # noqa: E731
-    system.until("the guest runs", running)
+    """Create the pod `guest` and wait until the planner has seen it: its watches may show a job before an earlier pod.
+
+    It has when it counts a later pod at the other site, because one watch shows all pods in their order.
+    """
+    resources = {"requests": {GPU: "1"}, "limits": {GPU: "1"}}
+    later = {"containers": [{"name": "c", "image": "x", "resources": resources}], "nodeName": "edge-b-0"}
+    for pod in (guest, {"metadata": {"name": "later"}, "spec": later}):
+        assert system.cluster.request("POST", PODS, pod)[0] == 201
+    try:
+        system.until("the planner counts the later pod", lambda: allocated(system, "edge-b") == 1)
+        system.until("the guest runs", lambda: phase(system, "guest") == "Running")
+    finally:
+        system.cluster.request("DELETE", f"{PODS}/later", {"gracePeriodSeconds": 0})
+
+
+def allocated(system: System, site: str) -> int:
+    status = system.cluster.request("GET", f"{SITES}/{site}")[1].get("status", {})
+    return int(status.get("allocatedGpus", 0))
+
+
+def phase(system: System, pod: str) -> str:
+    return str(system.cluster.request("GET", f"{PODS}/{pod}")[1]["status"]["phase"])
 
 
 def messages(system: System) -> list[str]:
