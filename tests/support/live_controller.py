@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tranche.kube.api.core_types import NodeObject, QuotaObject
+from tranche.kube.api.core_types import NodeObject, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.live.controller import Controller
 from tranche.live.informers import Informers
@@ -52,6 +52,7 @@ async def taken_over(
     *jobs: TrainingJob,
     sites: tuple[SiteObject, ...] = (),
     quotas: tuple[QuotaObject, ...] = (),
+    pods: tuple[Pod, ...] = (),
     policy: str = "chunk-faithful",
     term: int = 2,
     nodes: int = 1,
@@ -72,6 +73,8 @@ async def taken_over(
         watches.sites.store[site.metadata.name] = site
     for quota in quotas:
         watches.quotas.store[f"{quota.metadata.namespace}/{quota.metadata.name}"] = quota
+    for pod in pods:
+        watches.pods.store[pod.key] = pod
     for name in (f"n{number + 1}" for number in range(nodes)):
         node = {
             "metadata": {"name": name, "labels": {"zone": "good"}},

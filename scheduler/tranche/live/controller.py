@@ -12,6 +12,7 @@ from typing import Any
 from tranche.kube.api.resources import TrainingJob
 from tranche.kube.client.client import ApiClient, ApiError
 from tranche.kube.client.leader_election import Leadership
+from tranche.kube.convert.pod_identity import controlled_identity
 from tranche.kube.convert.tenancy import TenancyDirectory
 from tranche.kube.convert.trainingjob import (
     claim_conditions,
@@ -234,6 +235,10 @@ class Controller:
         self._inherited = {job.metadata.uid for job in self.watches.jobs.store.values()}
         if self.tenancy.reload():
             self.handle(TenancyChanged(self.tenancy.current))
+        pods = [pod for pod in self.watches.pods.store.values() if controlled_identity(pod) is not None]
+        if not self._scheduler.take_over(pods, self._since, self._restored_at):
+            self.handle(KubeSchedulerChanged(responds=False))
+            self._note_scheduler(responds=False)
         found = self._translator.restore(learned or LearnedState(), self.handle, self._adopt)
         for event in found:
             self._publish(event.job.key)

@@ -369,6 +369,18 @@ def worker_pod(attempt: int, phase: str = "Pending", owner: str = "long") -> Pod
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, Pod)
 
 
+@pytest.mark.parametrize(("seconds", "silent"), [(29.0, False), (30.0, True)])
+def test_new_leader_preempts_nothing_without_kube_scheduler(seconds: float, *, silent: bool) -> None:
+    """It has not seen how long the pods wait."""
+    one = worker_pod(1)
+    created = datetime.fromtimestamp(NOW - seconds, UTC)
+    waits = msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, creation_timestamp=created))
+    controller = asyncio.run(taken_over(resource("long"), pods=(waits,)))
+    assert controller.planner.cluster.scheduler_silent is silent
+    state = controller.learned_annotations()["tranche.dev/kube-scheduler"]
+    assert state.startswith("Silent since" if silent else "Responding")
+
+
 def foreign(controller: Controller) -> int:
     return controller.planner.cluster.quotas.by_namespace["default"]["gpus"].limits[0].foreign
 

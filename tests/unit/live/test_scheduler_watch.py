@@ -1,12 +1,14 @@
 """Pods without a node: only kube-scheduler's judgement counts, and its silence pauses preemption."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
 from support.builders import gang, job, node, planner
+from support.live_controller import NOW
 from support.watched_pods import ServerPods, limits, timeouts_of
 from tranche.kube.api.core_types import Pod, PodStatus
 from tranche.kube.convert.pod_decoder import decode_pod
@@ -336,6 +338,65 @@ def test_no_place_is_found_missing_during_silence() -> None:
     assert watch.due(300.0) == [KubeSchedulerChanged(responds=True)]
     assert watch.due(329.0) == []
     assert watch.due(330.0) == [WorkerUnschedulable("default/a", 1, "no")]
+
+
+def created(one: Pod, age: float) -> Pod:
+    """Return a pod that is some seconds old."""
+    metadata = msgspec.structs.replace(one.metadata, creation_timestamp=datetime.fromtimestamp(NOW - age, UTC))
+    return msgspec.structs.replace(one, metadata=metadata)
+
+
+def decided(age: float, reason: str = "") -> dict[str, str]:
+    """Return the condition PodScheduled that is some seconds old: the pod is bound, or has a verdict."""
+    time = datetime.fromtimestamp(NOW - age, UTC).isoformat()
+    known = {"type": "PodScheduled", "lastTransitionTime": time}
+    return {**known, "status": "False", "reason": reason} if reason else {**known, "status": "True"}
+
+
+def takes_over(*pods: Pod) -> bool:
+    """Return whether kube-scheduler responds for a planner that has just started and sees these pods first."""
+    return SchedulerWatch(30.0, 630.0).take_over(pods, NOW, 5.0)
+
+
+@pytest.mark.parametrize(("age", "responds"), [(29.0, True), (30.0, False)])
+def test_new_planner_counts_the_age_of_an_unjudged_pod(age: float, *, responds: bool) -> None:
+    assert takes_over(created(pod("a-worker-0-1"), age)) is responds
+
+
+@pytest.mark.parametrize(("spec", "reason"), [({"nodeName": "n1"}, ""), ({}, "Unschedulable")])
+def test_new_planner_counts_decisions_about_other_pods(spec: dict[str, Any], reason: str) -> None:
+    waits = created(pod("a-worker-0-1"), 60.0)
+
+    def other(decided_ago: float, age: float) -> Pod:
+        return created(pod("b", spec, decided(decided_ago, reason)), age)
+
+    assert takes_over(waits, other(decided_ago=29.0, age=100.0))
+    assert not takes_over(waits, other(decided_ago=30.0, age=100.0))
+    assert takes_over(waits, other(decided_ago=30.0, age=30.0)), "it has overtaken the pod that waits"
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions"),
+    [
+        ({}, [GATED]),
+        (FOREIGN_GATE, [GATED]),
+        (CLAIM, []),
+        (RESOURCE_CLAIM, []),
+        ({"schedulerName": "yunikorn"}, []),
+        ({"nodeName": "n0"}, []),
+    ],
+    ids=["gate removed", "gated", "volume", "resource claim", "other scheduler", "bound by another"],
+)
+def test_new_planner_takes_no_waiting_pod_for_silence(spec: dict[str, Any], conditions: list[dict[str, str]]) -> None:
+    assert takes_over(created(pod("a-worker-0-1", spec, *conditions), 300.0))
+
+
+def test_silence_at_the_take_over_ends_with_a_decision() -> None:
+    scheduler, waits = SchedulerWatch(30.0, 630.0), created(pod("a-worker-0-1"), 60.0)
+    assert not scheduler.take_over([waits], NOW, 5.0)
+    assert not scheduler.check([waits], 6.0)
+    assert scheduler.check([created(pod("a-worker-0-1", {"nodeName": "n0"}, decided(0.0)), 61.0)], 7.0)
+    assert scheduler.responds
 
 
 class Counted(dict[str, Pod]):

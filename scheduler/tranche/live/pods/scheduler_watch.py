@@ -1,8 +1,9 @@
 """Whether kube-scheduler responds, and its verdicts about pods."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from math import inf
 
 from tranche.kube.api.core_types import Pod, PodCondition
@@ -33,13 +34,39 @@ class SchedulerWatch:
         self._since: dict[str, float] = {}
         """Time since which each pod waits that is not handled, by UID."""
         self._handled: set[str] = set()
-        self._active = 0.0
-        self._latest = 0.0
+        self._active = -inf
+        self._latest = -inf
         """Latest arrival of a pod that was bound or judged."""
         self.responds = True
         """Whether it responded at the last check."""
         self.next_due = inf
         """Time by the monotonic clock at which it does not respond if nothing happens; infinite if no pod waits."""
+
+    def take_over(self, pods: Collection[Pod], now: float, elapsed: float) -> bool:
+        """Return whether kube-scheduler responds, by the times in the pods that this planner has not watched before.
+
+        Otherwise a new leader would stop workers during the whole silence time again. A pod whose gates were removed
+        waits from now on: it has no time of that.
+
+        Args:
+            pods: Pods of jobs, as the watch has them.
+            now: Wall clock.
+            elapsed: Monotonic seconds.
+        """
+        for pod in pods:
+            if other_scheduler(pod):
+                continue
+            uid, created = pod.metadata.uid, elapsed - _age(pod.metadata.creation_timestamp, now)
+            self._arrivals[uid] = created
+            known = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+            if known is None:
+                self._since[uid] = created
+            elif known.reason != "SchedulingGated":
+                self._handled.add(uid)
+                self._latest = max(self._latest, created)
+                self._active = max(self._active, elapsed - _age(known.last_transition_time, now))
+        self.check(pods, elapsed)
+        return self.responds
 
     def check(
         self,
@@ -96,6 +123,11 @@ class SchedulerWatch:
     def _limit(self, pod: Pod) -> float:
         provisioned = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
         return self.provisioning_seconds if provisioned else self._silence_seconds
+
+
+def _age(time: datetime | None, now: float) -> float:
+    """Return the seconds since a time; 0 if it is absent, or later because of another clock."""
+    return max(0.0, now - time.timestamp()) if time is not None else 0.0
 
 
 class OutdatedVerdicts:
