@@ -55,8 +55,8 @@ def _pause_until(ended: threading.Event, longest: float, choice: random.Random, 
                 continue
             process, seconds = choice.choice(processes), choice.uniform(SHORTEST, longest)
             with suppress(OSError):
-                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-                lines.write(f"{time.strftime('%T')} {seconds:4.1f} s {process} {b' '.join(words).decode()[:200]}\n")
+                words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                lines.write(f"{time.strftime('%T')} {seconds:4.1f} s {process} {words[:200]}\n")
                 lines.flush()
                 os.kill(process, signal.SIGSTOP)
                 ended.wait(seconds)
