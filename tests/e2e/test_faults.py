@@ -12,6 +12,7 @@ from support.limit_ranges import impose_defaults
 from support.object_history import History
 from support.real_lab import GPU, SITES, Installed, resources, worker_container
 from support.training_programs import EXHAUSTS_MEMORY, trains
+from support.waiting import WAIT_SECONDS
 
 JOBS = f"{API}/namespaces/default/trainingjobs"
 SECONDS = 180
@@ -106,7 +107,7 @@ def test_drained_node_moves_its_worker_without_a_failure(installed: Installed) -
     [pod] = installed.pods("moved")
     node = pod["spec"]["nodeName"]
     installed.until("ten batches", lambda: len(installed.logs(pod["metadata"]["name"]).split()) >= 20)
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=180s")
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={WAIT_SECONDS:g}s")
     try:
         installed.cluster.kubectl("drain", node, *options)
         progress = installed.until_phase("moved", "Succeeded", SECONDS)["progress"]

@@ -7,6 +7,7 @@ import pytest
 from support import product_images
 from support.real_lab import NAMESPACE, SETTINGS, Installed, await_system, is_ready, system_pods
 from support.training_programs import trains
+from support.waiting import WAIT_SECONDS
 
 SECONDS = 180
 LONG = 60.0
@@ -71,7 +72,7 @@ def test_upgrade_and_rollback_leave_training_pods_alone(installed: Installed, lo
     installed.helm.install(*SETTINGS, "scheduler.logFormat=json", "operator.logFormat=json")
     after = {pod["metadata"]["uid"] for pod in await_system(installed.cluster)}
     assert not before & after
-    installed.helm("rollback", "tranche", "1", "--wait", "--timeout=180s")
+    installed.helm("rollback", "tranche", "1", "--wait", f"--timeout={WAIT_SECONDS:g}s")
     await_system(installed.cluster)
     assert finishes_without_a_restart(installed, long, pods)
 
@@ -85,7 +86,7 @@ def test_drain_of_a_node_moves_tranche_and_jobs_start(installed: Installed) -> N
         for pod in system_pods(installed.cluster, "scheduler")
         if leader.startswith(pod["metadata"]["name"])
     ]
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=180s")
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={WAIT_SECONDS:g}s")
     try:
         installed.cluster.kubectl("drain", node, *options)
         installed.submit_program("after", trains(1.0, 50))

@@ -12,6 +12,7 @@ import yaml
 from support.access_reviews import await_permission
 from support.real_lab import GPU, Installed, worker_container
 from support.training_programs import trains
+from support.waiting import WAIT_SECONDS
 from tranche_testcluster.binaries import binary_cache
 
 TEAM = "team-a"
@@ -82,7 +83,7 @@ def test_tenant_follows_a_job_of_its_own_namespace(installed: Installed, tenant:
     assert "cats" in tenant.run("tranche", "queue")
     installed.until("a reason", lambda: "suspended" in tenant.run("tranche", "why", "cats"))
     tenant.run("patch", "trainingjob", "cats", "--type=merge", '--patch={"spec": {"suspend": false}}')
-    tenant.run("wait", "trainingjob/cats", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=180s")
+    tenant.run("wait", "trainingjob/cats", "--for=jsonpath={.status.phase}=Succeeded", f"--timeout={WAIT_SECONDS:g}s")
     assert "Succeeded" in tenant.run("tranche", "history", "cats")
     assert tenant.run("get", "trainingjob", "cats", "--output=jsonpath={.status.progress.chunks}") == "1/1"
     tenant.run("delete", "trainingjob", "cats")

@@ -91,6 +91,12 @@ async def taken_over(
     return controller
 
 
+def created(pod: Pod, age: float) -> Pod:
+    """Return a pod that is some seconds old."""
+    metadata = msgspec.structs.replace(pod.metadata, creation_timestamp=datetime.fromtimestamp(NOW - age, UTC))
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
 def written(controller: Controller, name: str, namespace: str = "default") -> dict[str, Any]:
     build = controller.writer._builds[f"/apis/tranche.dev/v1alpha1/namespaces/{namespace}/trainingjobs/{name}/status"]
     body = build()

@@ -65,6 +65,10 @@ class History:
             self._catch_up()
         return self._events
 
+    def of(self, path: str, name: str) -> list[dict[str, Any]]:
+        """Return the events of the objects with this name."""
+        return [one for one in self.events[path] if one["metadata"]["name"] == name]
+
     def _catch_up(self) -> None:
         """Wait until the watches have shown the present state of the collections, or a later one."""
         for path in self._events:

@@ -68,9 +68,9 @@ def test_whatif_answer_equals_plan_of_submitted_job(system: System, kubectl: Run
 
 def plans(history: History) -> Iterator[tuple[dict[str, Any], float]]:
     """Yield the plans of the job with a forecast until it runs, each with the time at which it was seen."""
-    for job in history.events[JOBS]:
+    for job in history.of(JOBS, "asked"):
         status = job.get("status", {})
-        if job["metadata"]["name"] != "asked" or not status.get("plan", {}).keys() >= FORECAST:
+        if not status.get("plan", {}).keys() >= FORECAST:
             continue
         if status.get("phase") == "Running":
             return

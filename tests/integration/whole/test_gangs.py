@@ -38,7 +38,7 @@ def submit_served(system: System) -> None:
 
 def plans(history: History, name: str) -> list[dict[str, Any]]:
     """Return all plans that a job has had: a pause may end before somebody reads the last one."""
-    statuses = (job.get("status", {}) for job in history.events[JOBS] if job["metadata"]["name"] == name)
+    statuses = (job.get("status", {}) for job in history.of(JOBS, name))
     return [status["plan"] for status in statuses if "plan" in status]
 
 

@@ -63,7 +63,7 @@ def assert_planned_while_it_stops(history: History, job: str, server: str) -> No
     """Check that a server was closing in the plan before its deletion, and left the plan only after its end."""
     deleted, ended = stop_of(history, server)
     attempt = int(server.rpartition("-")[2])
-    plans = [(revision(one), planned(one)) for one in history.events[JOBS] if one["metadata"]["name"] == job]
+    plans = [(revision(one), planned(one)) for one in history.of(JOBS, job)]
     closing = [at for at, servers in plans if servers == [(attempt, "Closing")]]
     assert min(closing) < deleted < ended < min(at for at, servers in plans if not servers and at > min(closing))
 

@@ -73,7 +73,7 @@ def success(history: History, name: str) -> int:
 def assert_windows_waited(history: History, name: str) -> None:
     """No plan had a window at the other site before the staging pod had succeeded, and some had one after it."""
     succeeded = success(history, name)
-    plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == name]
+    plans = history.of(JOBS, name)
     there = [revision(job) for job in plans if "edge-b" in sites_of_windows(job)]
     assert there, "nothing trained where the data were brought"
     assert min(there) > succeeded
@@ -173,7 +173,7 @@ def test_job_with_failed_staging_trains_at_its_data_site(system: System) -> None
         submit(system, "failing", exit_code=3, runPolicy={"backoffLimit": 0})
         system.until("its staging pod has failed", lambda: has_failed_staging(system.job("failing")))
         status = system.complete("failing")
-    plans = [job for job in history.events[JOBS] if job["metadata"]["name"] == "failing"]
+    plans = history.of(JOBS, "failing")
     conditions = [one for job in plans for one in job.get("status", {}).get("conditions", ())]
     pause = "no more are created for an hour or longer, so chunks train where their data is"
     text = f"1 staging pod for site edge-b failed; {pause}"

@@ -83,7 +83,7 @@ def begin_preemption(system: System, prefix: str, history: History) -> None:
     system.submit(f"{prefix}-small", seconds=1.0, zone="edge-a")
 
     def has_victim() -> bool:
-        large = [one for one in history.events[JOBS] if one["metadata"]["name"] == f"{prefix}-large"]
+        large = history.of(JOBS, f"{prefix}-large")
         return any(window["state"] == "Closing" for one in large for window in windows(one))
 
     system.until("a victim", has_victim)

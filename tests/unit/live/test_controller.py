@@ -9,7 +9,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from support.live_controller import NOW, Stopwatch, condition_alone, noted, reported, resource, taken_over, written
+from support.live_controller import (
+    NOW,
+    Stopwatch,
+    condition_alone,
+    created,
+    noted,
+    reported,
+    resource,
+    taken_over,
+    written,
+)
 from tranche.kube.api.core_types import NodeObject, NodeStatus, NodeTaint, Pod, QuotaObject
 from tranche.kube.api.resources import SiteObject, TrainingJob
 from tranche.kube.client.client import ApiError
@@ -372,10 +382,7 @@ def worker_pod(attempt: int, phase: str = "Pending", owner: str = "long") -> Pod
 @pytest.mark.parametrize(("seconds", "silent"), [(29.0, False), (30.0, True)])
 def test_new_leader_preempts_nothing_without_kube_scheduler(seconds: float, *, silent: bool) -> None:
     """It has not seen how long the pods wait."""
-    one = worker_pod(1)
-    created = datetime.fromtimestamp(NOW - seconds, UTC)
-    waits = msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, creation_timestamp=created))
-    controller = asyncio.run(taken_over(resource("long"), pods=(waits,)))
+    controller = asyncio.run(taken_over(resource("long"), pods=(created(worker_pod(1), seconds),)))
     assert controller.planner.cluster.scheduler_silent is silent
     state = controller.learned_annotations()["tranche.dev/kube-scheduler"]
     assert state.startswith("Silent since" if silent else "Responding")

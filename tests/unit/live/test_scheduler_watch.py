@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.builders import gang, job, node, planner
-from support.live_controller import NOW
+from support.live_controller import NOW, created
 from support.watched_pods import ServerPods, limits, timeouts_of
 from tranche.kube.api.core_types import Pod, PodStatus
 from tranche.kube.convert.pod_decoder import decode_pod
@@ -338,12 +338,6 @@ def test_no_place_is_found_missing_during_silence() -> None:
     assert watch.due(300.0) == [KubeSchedulerChanged(responds=True)]
     assert watch.due(329.0) == []
     assert watch.due(330.0) == [WorkerUnschedulable("default/a", 1, "no")]
-
-
-def created(one: Pod, age: float) -> Pod:
-    """Return a pod that is some seconds old."""
-    metadata = msgspec.structs.replace(one.metadata, creation_timestamp=datetime.fromtimestamp(NOW - age, UTC))
-    return msgspec.structs.replace(one, metadata=metadata)
 
 
 def decided(age: float, reason: str = "") -> dict[str, str]:
