@@ -10,7 +10,7 @@ SWEPT ?= --jobs 40 --seeds 2 --chunk-scale 0.1 --most-jobs 100
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup control-plane binaries demo compiled test compatibility walkthroughs test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
+.PHONY: help setup control-plane binaries demo compiled native test compatibility walkthroughs test-fast test-programs lint types contracts unit integration examples bench bench-live bench-scale bench-peers sweeps systems mutations chaos fuzz repeats results generate lock clean e2e observability pictures browser screenshots images image-tools containers sbom kind-demo docs
 
 help:  ## Print this list
 	@echo 'usage: make TARGET [VARIABLE=VALUE ...]'; echo
@@ -52,6 +52,9 @@ compatibility: setup compiled  ## Run the tests of make test that use a control 
 
 walkthroughs: binaries compiled  ## Type the commands of tutorial, installation and pilot, upgrade releases, and compare rights and requests (5 to 10 minutes)
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m walkthrough tests/integration
+
+native: setup  ## Compile planner and simulation engine to native code in build/native, for long simulations (a few minutes; needs a C compiler)
+	@$(BIN)/python tools/native_package.py
 
 compiled: setup  ## Compile the code and the tests once, before several processes import them
 	@$(BIN)/python -m compileall -q scheduler operator worker testcluster

@@ -56,6 +56,7 @@ SIMULATED = re.compile(r"\.venv/bin/tranche (simulate|compare|policies)|tranche 
 NOT_HERE = {
     r"make (demo|test|kind-demo|containers)( .*)?": "the demo, all tests, Docker and nodes: each has tests of its own",
     r"(digest=\$\()?docker (build|buildx|push) .*": "there is no Docker here",
+    r"make native|PYTHONPATH=build/native .*": "minutes; benchmarks/simulator_speed.py runs both",
     r"kind delete cluster --name tranche": "there is no kind cluster without Docker",
     r"pip install --dry-run .*": "asks PyPI for wheels of another architecture; the page says when it was typed",
     r"pip install \.": "fetches packages; tests/unit/packaging looks at the wheel",

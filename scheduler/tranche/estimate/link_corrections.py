@@ -40,7 +40,8 @@ class LinkCorrections:
 
     def items(self) -> Iterator[tuple[Ends, str, float]]:
         """Yield the corrections for all namespaces, with an empty name, and those of single ones that differ."""
-        yield from ((ends, "", correction) for ends, correction in self.common.items())
+        for ends, correction in self.common.items():
+            yield ends, "", correction
         for ends, own in self._own.items():
             for namespace, correction in own.items():
                 if correction != self.common.get(ends):

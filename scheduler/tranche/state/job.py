@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import fsum, inf
 from typing import Any, NamedTuple
 
 from tranche.estimate import DECLARED_SIGMA, Restarts
@@ -629,7 +629,7 @@ class JobState:
 
     def durable_batches(self, run: TrackedWindow) -> float:
         """Return the durable mini-batches of the chunks of an open window, of which none is done."""
-        return sum(self.partial.get(chunk, 0.0) for chunk in run.window.chunks)
+        return fsum(self.partial.get(chunk, 0.0) for chunk in run.window.chunks)
 
     def left_of(self, run: TrackedWindow) -> float:
         """Return the remaining mini-batches of the chunks of a window."""

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tranche.model import Node, PodShape, Resources
 from tranche.state.job import JobState, QueuedChunk
@@ -29,18 +29,18 @@ class OfNode(Protocol):
 Item = TypeVar("Item", bound=OfNode)
 
 
-class Hosts(list[Item]):
+class Hosts(Generic[Item]):
     """Nodes that could take pods of one shape if they ran none of our pods, in order of their names."""
 
     def __init__(self, nodes: Iterable[Item]) -> None:
-        super().__init__(nodes)
-        self.by_name = {node.node.name: node for node in self}
+        self._nodes = list(nodes)
+        self.by_name = {node.node.name: node for node in self._nodes}
         self.by_site: dict[str, list[Item]] = {}
-        self.kinds = {(node.node.gpu_kind, node.node.speed) for node in self}
+        self.kinds = {(node.node.gpu_kind, node.node.speed) for node in self._nodes}
         """GPU kinds of the nodes, with their declared speeds."""
         self.alike: dict[tuple[str, str, float], list[Item]] = {}
         """Nodes by site, GPU kind and declared speed."""
-        for node in self:
+        for node in self._nodes:
             specification = node.node
             self.by_site.setdefault(specification.site, []).append(node)
             self.alike.setdefault((specification.site, specification.gpu_kind, specification.speed), []).append(node)
@@ -51,9 +51,15 @@ class Hosts(list[Item]):
         for (site, _, _), nodes_alike in self.alike.items():
             self.one_each.setdefault(site, []).append(nodes_alike[-1])
 
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
     def at(self, site: str) -> list[Item]:
         """Return the nodes of one site, or all nodes for ""."""
-        return self.by_site.get(site, []) if site else self
+        return self.by_site.get(site, []) if site else self._nodes
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, inf, log
+from math import exp, fsum, inf, log
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,7 +88,7 @@ class Shares:
         """Determine which of the tenants, those with jobs, are above their shares."""
         self.reviewed, self.looked_at = now, tuple(sorted(tenants))
         used = {tenant: self.recent(tenant, now) for tenant in self.looked_at}
-        total = sum(used.values())
+        total = fsum(used.values())
         over = frozenset(tenant for tenant, bound in self._bounds() if used[tenant] > bound * total)
         if over != self.over:
             self.over = over
@@ -103,7 +103,7 @@ class Shares:
         rate = log(2) / self.halflife_seconds
         used = {tenant: self.recent(tenant, now) for tenant in self.looked_at}
         held = {tenant: self.held[tenant].gpus / rate if tenant in self.held else 0.0 for tenant in self.looked_at}
-        all_used, all_held = sum(used.values()), sum(held.values())
+        all_used, all_held = fsum(used.values()), fsum(held.values())
         nearest = 0.0
         for tenant, bound in self._bounds():
             today, later = used[tenant] - bound * all_used, held[tenant] - bound * all_held
@@ -113,7 +113,7 @@ class Shares:
 
     def _bounds(self) -> Iterator[tuple[str, float]]:
         """Yield each reviewed tenant with the part of all recent GPU time beyond which it is above its share."""
-        entitled = sum(self.weights.get(tenant, 1.0) for tenant in self.looked_at)
+        entitled = fsum(self.weights.get(tenant, 1.0) for tenant in self.looked_at)
         for tenant in self.looked_at:
             margin = 1.0 if tenant in self.over else 1.0 + MARGIN
             yield tenant, margin * self.weights.get(tenant, 1.0) / entitled

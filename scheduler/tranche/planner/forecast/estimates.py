@@ -8,7 +8,7 @@ not count. All assume no arrivals and that each chunk takes its predicted time.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import fsum, inf
 from types import MappingProxyType
 
 from tranche.model import PodShape
@@ -61,7 +61,7 @@ def forecast(context: PlannerContext, new_planner: PlannerFactory, now: float) -
     later = waiting[SIMULATED_JOBS:]
     rollout = yield from prepare(context, new_planner, later, now)
     known = rollout.planner.context.cluster.jobs.values()
-    ahead = sum(_gpu_seconds(state, now) for state in known if state.active)
+    ahead = fsum(_gpu_seconds(state, now) for state in known if state.active)
     yield from rollout.play(DECISIONS)
     estimates = yield from _estimates_of_rollout(rollout, context.queue.policy)
     last = waiting[SIMULATED_JOBS - 1].job.key if later else None

@@ -6,6 +6,7 @@ loaded, even if that is less than was counted.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import fsum
 
 from tranche.model import Checkpoint, Timings
 from tranche.planner.context import PlannerContext
@@ -44,7 +45,7 @@ def training_progress(state: JobState, now: float) -> TrainingProgress:
     left = state.worker_seconds(now) / pace if pace > 0 else state.batches_left(range(state.job.chunks))
     silent = any(run.started is not None and run.first_report is None for run in state.runs.values())
     at, timings = state.reported or (None, Timings())
-    trained = whole - left - sum(_refuted_batches(state, run, now) for run in state.runs.values())
+    trained = whole - left - fsum(_refuted_batches(state, run, now) for run in state.runs.values())
     return TrainingProgress(min(whole, max(0.0, trained)), whole, silent, at, timings)
 
 
@@ -112,7 +113,7 @@ def count(context: PlannerContext, event: ProgressReported) -> None:
             watch_idle_servers(context, state)
     _raise_progress(state, durable, applied)
     for run in {id(state.chunk_runs[c]): state.chunk_runs[c] for c in chunks if c in state.chunk_runs}.values():
-        gained = sum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
+        gained = fsum(max(0.0, state.known_batches(c) - before[c]) for c in run.window.chunks if c in before)
         _note_pace(run, gained, event.at, least_measured_batches(state), first=first)
     state.reported = (event.at, report.timings)
     state.ledger_changed()

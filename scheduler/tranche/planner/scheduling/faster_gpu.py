@@ -11,7 +11,7 @@ work are left alone.
 
 from collections import Counter
 from collections.abc import Iterator
-from math import inf
+from math import fsum, inf
 from typing import NamedTuple
 
 from tranche.planner.context import PlannerContext
@@ -126,7 +126,7 @@ def _may_move(cluster: ClusterState, state: JobState, kinds: set[tuple[str, floa
 
 def _keeps_work(state: JobState) -> bool:
     """Return whether workers of the job have kept nearly all that they trained, as far as they have ended."""
-    kept = len(state.done) * state.job.batches_per_chunk_total + sum(state.partial.values())
+    kept = len(state.done) * state.job.batches_per_chunk_total + fsum(state.partial.values())
     return state.lost_batches <= MAX_LOST_FRACTION * (kept + state.lost_batches)
 
 

@@ -8,6 +8,7 @@ go to the jobs that rank ahead.
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import fsum
 from typing import NamedTuple
 
 from tranche.state.cluster import ClusterState
@@ -88,7 +89,7 @@ def nodes_to_start_on(
     paces = _Paces(cluster, state)
     others = [paces.of(node) for node in elsewhere]
     pace = {node.node.name: paces.of(node) for node in chosen}
-    rest = sum(state.remaining_batches(chunk) for chunk in waiting) / len(waiting)
+    rest = fsum(state.remaining_batches(chunk) for chunk in waiting) / len(waiting)
     restart = state.restart_seconds
     slowest = max(pace.values(), default=0.0)
     # A GPU where a chunk ends later than on the slowest of the chosen ones has no influence.

@@ -102,7 +102,9 @@ class PreemptionRequest:
                 continue
             runs = [run for run in victim.runs.values() if not run.closing]
             if not victim.job.is_gang:
-                yield from (Victim(victim, [run]) for run in reversed(runs) if self._may_close(victim, run, above))
+                for run in reversed(runs):
+                    if self._may_close(victim, run, above):
+                        yield Victim(victim, [run])
             elif runs and all(self._may_close(victim, run, above) for run in runs):
                 yield Victim(victim, runs)
 

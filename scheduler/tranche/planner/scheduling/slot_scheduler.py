@@ -58,7 +58,8 @@ def _serve_job(context: PlannerContext, binding: BindingPolicy, state: JobState,
 def _serve_node(context: PlannerContext, node: NodeState, now: float) -> None:
     chosen: list[QueuedChunk] = []
     reserved = None
-    while reserved != (reserved := node.reserved):
+    while reserved != node.reserved:
+        reserved = node.reserved
         chosen = _choose(context, node, now)  # repeated if parameter servers were placed meanwhile
     wanted = {id(entry) for entry in chosen}
     waiting = [entry for entry in chosen if not _is_open(entry)]
@@ -328,7 +329,7 @@ def _sites_without_refusals(context: PlannerContext, state: JobState, now: float
     if not (state.placement.nodes or state.placement.refusals):
         return None
     cluster = context.cluster
-    eligible, clouds = cluster.eligible(state.job.worker), usable_clouds(cluster, state, now)
+    eligible, clouds = cluster.eligible(state.job.worker).at(""), usable_clouds(cluster, state, now)
     nodes = without_refusing_sites(cluster, state, eligible, now)
     if len(nodes) == len(eligible) and len(clouds) == len(cluster.clouds_for(state)):
         return None

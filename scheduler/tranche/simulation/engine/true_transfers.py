@@ -24,9 +24,8 @@ class TrueUploads:
         ends = (job.data_site or instruction.site, instruction.site)
         link = upload_link(cluster.network, cluster.sites, job, instruction.site)
         if link is None:  # the data are there
-            yield from (
-                (now, ChunkStaged(instruction.job, chunk, instruction.site, 0.0)) for chunk in instruction.chunks
-            )
+            for chunk in instruction.chunks:
+                yield now, ChunkStaged(instruction.job, chunk, instruction.site, 0.0)
             return
         seconds = link.transfer_seconds(job.chunk_bytes) * self.factor(*ends)
         for chunk in instruction.chunks:
