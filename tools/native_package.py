@@ -116,7 +116,8 @@ def update() -> str:
         return ""
     print(f"compiling {len(native_modules())} modules, which takes a few minutes", file=sys.stderr, flush=True)
     if not build():
-        return f"the modules could not be compiled: {LOG}"
+        lines = LOG.read_text().splitlines() or ["nothing was printed"]
+        return f"the modules cannot be compiled: {lines[-1]} ({LOG} has the rest)"
     print("comparing the results of all policies", file=sys.stderr, flush=True)
     if found := differences():
         return "\n".join(["the results of native code differ:", *found])
