@@ -182,18 +182,26 @@ def test_orphaned_pods_lose_finalizer_and_are_not_deleted(lab: Lab) -> None:
     assert "deletionTimestamp" not in lab.ask("GET", path)["metadata"]
 
 
-def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab) -> None:
+def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab, operator: Process) -> None:
     lab.create()
     lab.plan(window(0, 1))
     has_pod(lab, "cats-worker-0-1")
     lab.bind("cats-worker-0-1")
     lab.ask("DELETE", lab.path("cats"), {"propagationPolicy": "Orphan"})
-    path = lab.core("pods", "cats-worker-0-1")
-    eventually(lambda: not lab.ask("GET", path)["metadata"].get("finalizers"))
-    left = lab.ask("GET", path)
+
+    def released() -> dict[str, Any]:
+        pod: dict[str, Any]
+        status, pod = lab.cluster.request("GET", lab.core("pods", "cats-worker-0-1"))
+        logged = [line for line in operator.log_text().splitlines() if lab.namespace in line]
+        assert status == 200, (pod, logged)
+        assert not pod["metadata"].get("finalizers"), (pod, logged)
+        return pod
+
+    left = eventually(released)
     assert not left["metadata"].get("ownerReferences")
     assert "deletionTimestamp" not in left["metadata"]
     assert left["status"]["phase"] == "Running"
+    assert released()["metadata"]["uid"] == left["metadata"]["uid"]
 
 
 def test_deleted_namespace_ends_with_its_jobs(cluster: Cluster, namespace: str) -> None:
