@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from support.object_history import History, revision
+from support.object_history import History
 from support.operator_lab import SITE, TEMPLATE, Lab, Process, server, window
 from support.quotas import impose_quota
 from support.stopped_process import stopped
@@ -184,35 +184,35 @@ def test_orphaned_pods_lose_finalizer_and_are_not_deleted(lab: Lab) -> None:
     assert "deletionTimestamp" not in lab.ask("GET", path)["metadata"]
 
 
-def is_orphaned(lab: Lab, job: str) -> bool:
-    """Delete a job whose worker runs, without its pods; return whether the garbage collector has removed their owner.
+def collector_has_observed_pods(lab: Lab) -> None:
+    """Wait until the garbage collector has deleted a pod without an owner, so that it knows all earlier pods.
 
-    It deletes a pod that it has not observed when it observes the deletion (kubernetes/kubernetes#26120).
+    It deletes, and does not orphan, a pod that it observes after the deletion of the job (kubernetes/kubernetes#26120).
     """
-    name, pods = f"{job}-worker-0-1", lab.core("pods")
-    with History(str(lab.cluster.kubeconfig), pods, lab.path()) as history:
-        lab.create(job)
-        lab.plan(window(0, 1), name=job)
-        eventually(lambda: name in lab.pods(job))
-        lab.bind(name)
-        with stopped(lab.cluster.pid("kube-controller-manager")):
-            lab.ask("DELETE", lab.path(job), {"propagationPolicy": "Orphan"})
-            lab.create(f"{job}-later")
-            lab.plan(window(0, 1), name=f"{job}-later")
-            eventually(lambda: lab.pods(f"{job}-later"), "the operator has seen the deletion")
-        eventually(lambda: not history.of(pods, name)[-1]["metadata"].get("finalizers"))
-        versions, gone = history.of(pods, name), revision(history.of(lab.path(), job)[-1])
-    stopping = [pod for pod in versions if "deletionTimestamp" in pod["metadata"]]
-    if versions[-1]["metadata"].get("ownerReferences"):
-        assert all(revision(pod) > gone for pod in stopping)
-        return False
-    assert not stopping
-    assert versions[-1]["status"]["phase"] == "Running"
-    return True
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "00000000-0000-4000-8000-000000000000"}
+    body = {"metadata": {"name": "stray", "ownerReferences": [owner]}, **TEMPLATE}
+    lab.ask("POST", lab.core("pods"), body)
+    eventually(lambda: lab.cluster.request("GET", lab.core("pods", "stray"))[0] == 404)
 
 
 def test_deletion_with_orphan_policy_lets_the_pods_run(lab: Lab) -> None:
-    assert any(is_orphaned(lab, job) for job in ("cats", "dogs", "cows"))
+    name, pods = "cats-worker-0-1", lab.core("pods")
+    with History(str(lab.cluster.kubeconfig), pods) as history:
+        lab.create()
+        lab.plan(window(0, 1))
+        has_pod(lab, name)
+        lab.bind(name)
+        collector_has_observed_pods(lab)
+        with stopped(lab.cluster.pid("kube-controller-manager")):
+            lab.ask("DELETE", lab.path("cats"), {"propagationPolicy": "Orphan"})
+            lab.create("dogs")
+            lab.plan(window(0, 1), name="dogs")
+            lab.has_pods("dogs-worker-0-1", job="dogs")  # the operator has seen the deletion as well
+        eventually(lambda: not history.of(pods, name)[-1]["metadata"].get("finalizers"))
+    versions = history.of(pods, name)
+    assert not [pod for pod in versions if "deletionTimestamp" in pod["metadata"]]
+    assert not versions[-1]["metadata"].get("ownerReferences")
+    assert versions[-1]["status"]["phase"] == "Running"
 
 
 def test_deleted_namespace_ends_with_its_jobs(cluster: Cluster, namespace: str) -> None:
