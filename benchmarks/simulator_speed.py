@@ -46,7 +46,8 @@ def native_folder() -> str:
     """Build the package of native code if it is absent or outdated; return its folder.
 
     Raises:
-        SystemExit: It cannot be built, or its command prints something else.
+        subprocess.CalledProcessError: It cannot be built.
+        SystemExit: Its command prints something else.
     """
     folder = subprocess.check_output([sys.executable, str(NATIVE)], text=True).strip()
     printed = {

@@ -96,7 +96,11 @@ def differences() -> list[str]:
 
 
 def printed(arguments: str, package: str) -> list[str]:
-    """Return the lines that a comparison of all policies prints with the package in a folder; "" is the checkout."""
+    """Return the lines that a comparison of all policies prints with the package in a folder; "" is the checkout.
+
+    Raises:
+        SystemExit: The comparison fails with the checkout, so that nothing would be compared.
+    """
     command = [sys.executable, "-m", "tranche", "compare", *shlex.split(arguments), "--policies", ",".join(POLICIES)]
     done = subprocess.run(  # noqa: S603
         [*command, "--seeds", "1", "--format", "csv", "--quiet"],
@@ -106,6 +110,8 @@ def printed(arguments: str, package: str) -> list[str]:
         text=True,
         check=False,
     )
+    if done.returncode and not package:
+        raise SystemExit(f"native_package.py: tranche compare {arguments}: {done.stderr}")
     return [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
 
